@@ -25,15 +25,14 @@ import torch
 import syno
 from syno.base.errors import SizeError, WrongOutputError
 from syno.measure.compilers import COMPILERS
-from syno.measure.expected import Deviation
 from syno.measure.job import Job
 from syno.measure.latency import pinned
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.output_check import check_of
+from syno.measure.output_check import Deviation, check_of
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.targets import TvmSettings
 
 COMPILED = ("eager", "inductor", "tvm", "inductor-max-autotune")
 EVERY = {"inductor-max-autotune": 6}  # of how many subjects one is compiled, where that takes long

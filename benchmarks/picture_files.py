@@ -11,7 +11,7 @@ import numpy as np
 
 from syno.base.errors import MissingPackageError
 from syno.data import DATASETS
-from syno.data.beton_conversion import convert
+from syno.data.beton import convert
 from syno.data.contract import Batches
 from syno.data.imagenet import PictureFiles
 

@@ -25,7 +25,7 @@ from scipy.stats import mannwhitneyu
 
 from syno.ir.library import OPERATORS
 from syno.search.policies import POLICIES, PolicySettings, Proposal
-from syno.search.policies.mcts_choice import PRESETS
+from syno.search.policies.mcts import PRESETS
 from syno.search.tree import Action, Tree, actions
 from syno.search.walks import Draws, Walks
 

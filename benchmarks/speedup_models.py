@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.preprocessing import StandardScaler
 
 from syno.ir.graph import PGraph
-from syno.measure.prediction.features import NAMES, features
+from syno.measure.prediction.predictor import NAMES, features
 
 FLOPS = [number for number, name in enumerate(NAMES) if name.startswith("FLOPs")]
 RIDGE = 0.006  # of the linear model, relative to the largest value of each column

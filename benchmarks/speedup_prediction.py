@@ -28,10 +28,9 @@ from table_records import experiment, operators, read
 
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
-from syno.measure.prediction.description import COLUMNS, Description
-from syno.measure.prediction.predictor import LEAST_RECORDS, SpeedupPredictor
+from syno.measure.prediction.predictor import COLUMNS, LEAST_RECORDS, Description, SpeedupPredictor
 from syno.measure.speedup_record import SpeedupRecord
-from syno.measure.speedup_store import SpeedupStore
+from syno.measure.speedups import SpeedupStore
 from syno.model.extraction import replaceable
 from syno.paper.replay.table import COMPILERS, FOLDER, OperatorTable
 from syno.train.workload import Workload

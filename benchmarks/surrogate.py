@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from syno.paper.replay import REWARD, OperatorTable, Subset
 from syno.paper.replay.table import FOLDER
-from syno.search.policies.surrogate_model import LEAST_DEVIATION, Model
+from syno.search.policies.surrogate import LEAST_DEVIATION, Model
 from syno.space.features import OperatorFeatures
 
 LEARNT = (10, 20, 50, 100, 200)  # operators

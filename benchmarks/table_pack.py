@@ -21,11 +21,11 @@ from syno.ir.text import parse_stored
 from syno.measure.machine import processor
 from syno.measure.timing import interval_of_median
 from syno.paper.replay.entries import PARTS
+from syno.paper.replay.stopping import ROOT
 from syno.paper.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
-from syno.paper.replay.tree import ROOT
 from syno.results.parquet import write_parquet
 from syno.space.complete import Cost, cost
-from syno.space.orders import all_orders
+from syno.space.sample import all_orders
 from syno.space.space import Space
 
 TIMES = ("ms", "original_ms", "speedup", "low", "high")

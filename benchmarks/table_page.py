@@ -15,8 +15,7 @@ from syno.base.files import write_whole
 from syno.base.progress import display
 from syno.paper.replay.comparison import FLOPS, LOSE, quartiles
 from syno.paper.replay.entries import TableEntry
-from syno.paper.replay.figure import draw
-from syno.paper.replay.report import compare, table_in
+from syno.paper.replay.report import compare, draw, table_in
 from syno.paper.replay.table import COMPILERS, OperatorTable, Subset
 from syno.report.figures import save
 

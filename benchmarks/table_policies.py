@@ -10,7 +10,7 @@ import reports
 from syno.paper.replay.comparison import Contender, Searches, p_value, quartiles, summary
 from syno.paper.replay.table import OperatorTable, Subset
 from syno.search.policies import POLICIES
-from syno.search.policies.mcts_choice import PRESETS
+from syno.search.policies.mcts import PRESETS
 
 PUBLISHED = "mcts, published"
 SEARCHES, TRIALS = 100, 60

@@ -30,17 +30,17 @@ import syno
 from syno.base.errors import SynoError
 from syno.base.files import write_whole
 from syno.data import DataSet, TokenSet
-from syno.data.augmentation import Augmentation
 from syno.data.contract import PictureData
+from syno.data.pictures import Augmentation
 from syno.data.settings import RECIPES
 from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
-from syno.train.optimization import on_device
 from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.speed import data_seconds, steps_per_second
+from syno.train.speed_record import data_seconds, steps_per_second
+from syno.train.tasks import on_device
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
 COLUMNS = ("network and operator", "original", "with the operator", "ratio", "data", "waiting")

@@ -26,8 +26,8 @@ from syno.base.errors import RunsCodeError, SpecError, suggestion
 from syno.base.files import ORIGINAL
 from syno.base.registry import reading_only
 from syno.ir.text import parse_stored
-from syno.notebook.sources import Source, layers_of, one_target, tables_of, trials_of
 from syno.notebook.study import Study, metric_column, score_of
+from syno.notebook.training import Source, layers_of, one_target, tables_of, trials_of
 from syno.report.figures import style
 from syno.report.layer_tables import COLUMNS, draw_latencies
 from syno.report.parallel_axes import draw_parallel

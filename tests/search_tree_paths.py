@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from search_trees import MockTree, operator_of
 
 from syno.search.policies import MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts_statistics import Rewards
+from syno.search.policies.mcts import Rewards
 from syno.search.tree import Action, actions
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from syno.measure.tvm.runner import Measuring
-from syno.measure.tvm.sessions import Lease
-from syno.measure.tvm.settings import DeviceSettings
+from syno.measure.tvm.sessions import Lease, Measuring
+from syno.measure.tvm.targets import DeviceSettings
 from syno.measure.tvm.tracker import Served, await_servers, reach, server, tracker
 
 KEY, SIDE = "here", 32

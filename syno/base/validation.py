@@ -1,6 +1,6 @@
 """Settings files: reading them, and explaining in words which fields are wrong.
 
-Every YAML file is read here, also files of other projects; `syno.base.yaml_text` has the checks of its text. PyYAML is loaded
+Every YAML file is read here, also files of other projects; `syno.base.text_tables` has the checks of its text. PyYAML is loaded
 when a file is read: settings that are made in Python, as on a machine with PyTorch alone, do without it.
 """
 

@@ -1,6 +1,6 @@
 """The commands. Each reads its arguments, calls the library, and prints the result."""
 
-from syno.cli import evaluations, operators, outputs, preparations, speedups, studies, take_home, watching, workflow
+from syno.cli import evaluations, operators, outputs, speedups, stages, watching
 from syno.cli.app import add_commands_of_extensions, app
 
 __all__ = [
@@ -8,12 +8,9 @@ __all__ = [
     "evaluations",
     "operators",
     "outputs",
-    "preparations",
     "speedups",
-    "studies",
-    "take_home",
+    "stages",
     "watching",
-    "workflow",
 ]
 
 add_commands_of_extensions()

@@ -2,7 +2,7 @@
 
 Exit codes tell whether running the same command again may help: not after 2, an error of the input or of the user's code, nor
 after 1, which comes with a traceback. After 75 (EX_TEMPFAIL of sysexits.h) the machine failed, as with a full disk, and after
-130 the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow_jobs`).
+130 the command was interrupted. The workflow restarts jobs accordingly (`syno.stages.workflow`).
 """
 
 from __future__ import annotations

@@ -157,10 +157,9 @@ def tune_operator(
 ) -> None:
     """Measure one operator by itself."""
     from syno.ir.graph import PGraph
-    from syno.ir.own_size import for_sizes
+    from syno.ir.rewriting import for_sizes
     from syno.measure.subjects import OperatorSubject
-    from syno.measure.tvm.settings import TvmSettings
-    from syno.measure.tvm.targets import TARGETS
+    from syno.measure.tvm.targets import TARGETS, TvmSettings
 
     operator, chosen = replacement_of(given), sizes(values)
     subject = OperatorSubject.of(for_sizes(operator, chosen) if isinstance(operator, PGraph) else operator, chosen)

@@ -1,4 +1,4 @@
-"""The fork server's process: imports, then a command in each child. `syno.stages.forking` starts it.
+"""The fork server's process: imports, then a command in each child. `syno.stages.workflow` starts it.
 
     python -m syno.cli.forked LISTENER
 
@@ -21,7 +21,7 @@ from syno.base.fork_client import VARIABLE
 from syno.base.fork_server import ForkServer
 
 # What trainings import, and then what other jobs do. torch._dynamo is imported by every optimizer of PyTorch.
-FIRST = ("torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.glyphs")
+FIRST = ("torch", "torch._dynamo", "syno.config", "syno.train.training_record", "syno.stages.train", "syno.data.synthetic")
 THEN = (
     "pandas", "syno.stages.tables", "scipy.stats", "matplotlib.backends.backend_svg", "matplotlib.backends.backend_pdf",
     "matplotlib.figure", "syno.stages.figures", "syno.report.result_figures", "syno.report.page", "syno.search.study",

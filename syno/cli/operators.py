@@ -28,7 +28,7 @@ WIDTH = 120  # characters in a line, without a terminal
 @app.command(rich_help_panel=SPACES)
 def rules(markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False) -> None:
     """Print the canonicalization rules."""
-    from syno.report.operators.explanation import rules_text
+    from syno.report.operators.card import rules_text
     from syno.space.rules.listing import rules_table
 
     typer.echo(rules_table() if markdown else rules_text(shutil.get_terminal_size((WIDTH, 24)).columns))
@@ -53,8 +53,7 @@ def sample(
 ) -> None:
     """Draw random operators into a folder: a text file for each, and operators.csv. Continues where it was stopped."""
     from syno.base.progress import display
-    from syno.report.operators.folder import TABLE, OperatorFolder
-    from syno.report.operators.sampling import draw_into
+    from syno.report.operators.folder import TABLE, OperatorFolder, draw_into
     from syno.space.space import Space
 
     if by not in ("kind", "all"):
@@ -102,7 +101,7 @@ def explain(
 ) -> None:
     """Print the steps to an operator with distances and rules. Exit code 1 and the reason if the space does not have it."""
     from syno.base.errors import UnreachableError
-    from syno.report.operators.explanation import explain as explained
+    from syno.report.operators.card import explain as explained
     from syno.space.space import Space
 
     operator, space = operator_of(given, rename), Space(spec_of(spec, depth))

@@ -10,45 +10,237 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import SerializerFunctionWrapHandler, ValidationError, field_validator, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.registry import is_path, search_code_in
 from syno.base.validation import explained, read_mapping
 from syno.config.ablations import Ablations
-from syno.config.after import After, as_given, check_placed, with_operators
-from syno.config.defaults import following
-from syno.config.goal import check_goal
+from syno.config.dependencies import After, as_given, check_placed, with_operators
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.kinds import (
-    check_alone,
-    check_compares_with_nothing,
-    check_counts,
-    check_has_data,
-    check_without_workload,
-    no_search,
-)
 from syno.config.own_code import own_paths
-from syno.config.parts import Part, parts
-from syno.config.policies import PolicyChoice, policy_of, policy_settings
-from syno.config.selection import check_selection
-from syno.config.specs import check_names, make_spec
-from syno.config.stages import JoinSettings, SelectSettings, StudySettings, TrainSettings, TuneSettings
-from syno.config.stopping import check_stopping, rounds_of
-from syno.measure.compilers import compiler_named
+from syno.config.specs import Part, check_names, make_spec, parts
+from syno.config.stages import (
+    JoinSettings,
+    SelectSettings,
+    StudySettings,
+    TrainSettings,
+    TuneSettings,
+    check_stopping,
+    following,
+    rounds_of,
+)
+from syno.measure.compilers import compiler_facts, compiler_named
+from syno.measure.tvm.targets import is_here
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, PolicySettings
-from syno.search.reward import REWARDS, Reward, from_settings
+from syno.search.policies.presets import named_policy
+from syno.search.reward import REWARDS, GoalReward, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
 
 if TYPE_CHECKING:
     from syno.train.workload import Workload
+
+
+# The policy of an experiment: a name, or a mapping with its settings.
+
+
+def _with_name(given: Any) -> Any:
+    try:
+        return named_policy(given)
+    except SynoError as error:
+        raise ValueError(str(error)) from None
+
+
+PolicyChoice = Annotated[Mapping[str, Any], BeforeValidator(_with_name)]
+
+
+def policy_of(given: Mapping[str, Any]) -> str:
+    """Return the name of a policy, or the path of a user's own, in an experiment's settings."""
+    return str(given.get("name", "mcts"))
+
+
+def policy_settings(given: Mapping[str, Any]) -> PolicySettings:
+    """Return the settings of a policy with this name and these settings. Imports a user's own.
+
+    Raises SpecError for unknown names and settings.
+    """
+    rest = dict(given)
+    rest.pop("name", None)
+    kind = POLICIES.find(policy_of(given)).Settings
+    try:
+        return kind(**rest)
+    except ValidationError as error:
+        raise SpecError(f"policy: {explained(error, kind)}") from None
+
+
+# The check of `select`: which selections the other settings of an experiment allow.
+
+
+def check_selection(
+    select: SelectSettings, train: TrainSettings, tune: TuneSettings, workload: WorkloadSettings | None, evaluation: str
+) -> None:
+    """Raise SpecError if the other settings of an experiment do not allow its selection."""
+    if select.by == "latency" and (workload is None or not tune.pairs):
+        lacking = "a workload" if workload is None else "compilers and devices to measure with (tune: compilers)"
+        raise SpecError(f"select: by: latency needs {lacking}; give them, or select by pareto or reward")
+    if select.within is None or select.source is not None:
+        return
+    if workload is None or evaluation != "training":
+        raise SpecError(
+            "select: within compares trials with the original network, so that trials must be trainings of a workload; leave "
+            "it out, or give least_accuracy or most_loss"
+        )
+    if not train.seeds:
+        raise SpecError("select: within compares trials with the trained original network; give train: seeds, or leave it out")
+    training = train.training
+    if training is not None and training != workload.training:
+        raise SpecError(
+            "select: within compares trials with the original network, which train: training would train in another way than "
+            "the search trains operators; leave one of the two out, or train again in another experiment (select: source)"
+        )
+
+
+# The check of `goal`: which goals the other settings of an experiment allow.
+
+
+def check_goal(goal: Goal | None, reward: str, select: SelectSettings, tune: TuneSettings, *, searches: bool) -> None:
+    """Raise SpecError if the other settings of an experiment do not allow its goal, or need one.
+
+    Args:
+        goal: the goal; None if there is none.
+        reward: name of the reward.
+        select, tune: settings of these stages.
+        searches: whether the experiment has a search.
+    """
+    for option, needs_it in (("reward: goal", reward == GoalReward.name), ("select: by: goal", select.by == "goal")):
+        if goal is None and needs_it:
+            raise SpecError(f"{option} needs a goal: give one, as in goal: {{speedup: 1.5, lose_at_most: 0.01}}")
+    if goal is None:
+        return
+    if not searches:
+        raise SpecError("goal: it is the goal of a search, and this experiment has none; leave out select: operators or source")
+    if not goal.measures:
+        return
+    try:
+        compiler = compiler_facts(goal.compiler)
+    except SynoError as error:
+        raise SpecError(f"goal: compiler: {error}") from None
+    try:
+        tune.device(goal.device, goal.compiler)
+        if is_here(goal.device):
+            compiler.check_gpu(goal.device)
+    except SynoError as error:
+        raise SpecError(f"goal: device: {error}") from None
+    if is_here(goal.device) and not compiler.compiles_for(goal.device):
+        raise SpecError(f'goal: the compiler "{goal.compiler}" does not compile for {goal.device}; give another compiler')
+
+
+# The kinds of experiments: which have a search, which train, and which only hold the data or the results of others.
+
+
+SHAPES = "shapes"  # the data set without pictures
+COSTS = {"original_flops", "original_parameters"}  # metrics
+COUNTED = ("flops", "parameters", "memory_bytes")  # without a training
+
+
+def no_search(name: str, select: SelectSettings, artifact: Path | None, join: JoinSettings | None) -> str | None:
+    """Return why an experiment has no search, as a sentence; None if it has one."""
+    if artifact is not None:
+        return f'experiment "{name}" is of published data (artifact), so it has no search and no trials'
+    if join is not None:
+        return f'experiment "{name}" is of joined results (join), so it has no search and no trials'
+    if select.operators:
+        origin = "named operators (select: operators)"
+    elif select.source is not None:
+        origin = f"the operators that {select.source} selected (select: source)"
+    else:
+        return None
+    return f'experiment "{name}" takes {origin}, so it has no search and no trials; begin with `syno select`'
+
+
+def check_alone(name: str, kind: str, given: list[str], join: JoinSettings | None) -> None:
+    """Raise SpecError if an experiment of published data, or of joined results, has options of a search or a training.
+
+    An experiment that is alone in its file cannot join all others, either.
+
+    Args:
+        name: the experiment's name.
+        kind: "artifact" or "join".
+        given: the options that it has but must not have.
+        join: what it joins.
+    """
+    if given and kind == "join":
+        raise SpecError(f"join: an experiment of joined results has no {given[0]}; give it to an experiment that is joined")
+    if given:
+        raise SpecError(
+            f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
+            f"in the same file, which takes the operators: select: {{source: {name}}}"
+        )
+    if join is not None and join.of == "all":
+        raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
+
+
+def check_compares_with_nothing(reward: Reward) -> None:
+    """Raise SpecError if a reward needs the cost of the original model, which is not known."""
+    if not COSTS.isdisjoint(reward.needs):
+        raise SpecError(
+            f'the reward "{reward.name}" compares with the original model: give its cost, as in '
+            "original: {flops: 2.3e+11, parameters: 1.1e+7}"
+        )
+
+
+def check_counts(reward: Reward) -> None:
+    """Raise SpecError if a reward needs more than the costs that are counted without a training."""
+    counted = dict.fromkeys((*COUNTED, *COSTS), 1.0)
+    if missing := [name for name in reward.needed(counted) if name not in counted]:
+        raise SpecError(
+            f'evaluate: cost measures {", ".join(counted)}, and the reward "{reward.name}" needs {", ".join(missing)}: give '
+            "another reward, such as reward: {name: savings}, or evaluate: training"
+        )
+
+
+def check_has_data(data: str, trains: bool) -> None:
+    """Raise SpecError if an experiment trains on the data set that has only shapes."""
+    if data == SHAPES and trains:
+        raise SpecError(
+            'workload: data: "shapes" has no pictures to train on, only their shape; give select: source or operators, and '
+            "train: {seeds: []}, to measure latencies, or another data set"
+        )
+
+
+def check_without_workload(searches: bool, select: SelectSettings, spec: object, needing: Mapping[str, object]) -> None:
+    """Raise SpecError if an experiment without a workload lacks a spec, or has something that needs a workload.
+
+    Args:
+        searches: whether it has a search.
+        select: its selection.
+        spec: its spec, as it is given.
+        needing: what needs a workload, by the name of the option; what is not given is false.
+    """
+    give = "give the network and the data set, as in workload: {model: resnet8}"
+    if not searches:
+        option = "source" if select.source is not None else "operators"
+        raise SpecError(f"select: {option} needs a workload: {give}")
+    if not spec:
+        raise SpecError("spec: is missing; give a preset's name, a spec file or its options, or a workload")
+    for name, given in needing.items():
+        if given:
+            raise SpecError(f"{name} needs a workload: {give}")
+
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")

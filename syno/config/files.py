@@ -22,9 +22,9 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
 from syno.base.registry import reading_only
 from syno.base.validation import explained, read_mapping
+from syno.config.dependencies import check_joins, folders_of_join
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
-from syno.config.joining import check_joins, folders_of_join
 from syno.config.kept_file import KEPT, completed, is_kept
 from syno.config.specs import find_spec, merged
 from syno.results import IMPORT_RECORD

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError
+from syno.base.registry import check_path, is_path
 from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
-from syno.measure.tvm.settings import TvmSettings, check_name, find_device, is_here
+from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
+from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
-from syno.train.settings import TrainingSettings
-from syno.train.speed_settings import SpeedSettings
+from syno.search.reward import GoalReward, RelativeReward
+from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 
 Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
 
@@ -249,3 +251,68 @@ class JoinSettings(Section):
         if given != "all" and not (isinstance(given, list | tuple) and given):
             raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {given!r}")
         return given
+
+
+# Checks of the settings that end trials early.
+
+
+def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
+    """Return how often the evaluation of an operator reports: the epochs of its training; None if that is not known."""
+    if workload is None or evaluation != "training" or workload.training.round_steps is not None:
+        return None
+    return workload.training.epochs
+
+
+def check_stopping(study: StudySettings, rounds: int | None, *, runs: bool) -> None:
+    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the number of rounds.
+
+    A pruner of a user's own is imported and made only if `runs`: if the experiment is about to run.
+    """
+    if study.pruner is not None:
+        from syno.search.evaluation import make_pruner
+
+        name = str(study.pruner.get("name", ""))
+        if is_path(name) and not runs:
+            check_path(name, "pruner")
+        else:
+            make_pruner(study.pruner)
+    if study.stopping is None:
+        return
+    if study.pruner is not None:
+        raise SpecError("study: pruner and stopping both end trials early; give one of them")
+    study.stopping.rungs(rounds)
+
+
+# The options whose defaults follow from other options of an experiment.
+
+
+OF_TRAINING: Mapping[str, Any] = {"reward": {"name": RelativeReward.name}, "policy": {"name": "surrogate"}}
+
+
+def following(
+    evaluation: str, goal: Goal | None, reward: Mapping[str, Any], select: SelectSettings, given: Set[str]
+) -> dict[str, Any]:
+    """Return the options of a search for a network whose defaults follow from others.
+
+    Args:
+        evaluation: its name.
+        goal: the goal; None if there is none.
+        reward: the reward, as it is without these defaults.
+        select: the selection, likewise.
+        given: names of the options that the experiment gives.
+    """
+    found = {name: default for name, default in OF_TRAINING.items() if name not in given and evaluation == "training"}
+    is_selected = "by" not in select.model_fields_set and not select.operators and select.source is None
+    if goal is None:
+        if is_selected and evaluation == "cost":  # trials have no score, which a front needs
+            found["select"] = select.model_copy(update={"by": "reward"})
+        return found
+    if "policy" not in given:
+        found["policy"] = OF_TRAINING["policy"]
+    if "reward" not in given or reward.get("name") == GoalReward.name:
+        numbers = {"find": goal.find, "speedup": goal.speedup, "lose_at_most": goal.lose_at_most}
+        own = reward if "reward" in given else {}
+        found["reward"] = {"name": GoalReward.name, **{name: one for name, one in numbers.items() if one is not None}, **own}
+    if is_selected:
+        found["select"] = select.model_copy(update={"by": "goal"})
+    return found

@@ -16,27 +16,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syno.data.cifar100 import cifar100
     from syno.data.contract import DATASETS, Batches, PictureData, content_hash
-    from syno.data.glyphs import digits, glyphs
     from syno.data.imagenet import imagenet
-    from syno.data.language import lm1b, pydoc
+    from syno.data.language import TokenSet, lm1b, pydoc
     from syno.data.pictures import DataSet
-    from syno.data.shapes import shapes
-    from syno.data.tokens import TokenSet
+    from syno.data.synthetic import digits, glyphs, shapes
 
 _HOME = {
     "cifar100": "cifar100",
-    "digits": "glyphs",
-    "glyphs": "glyphs",
+    "digits": "synthetic",
+    "glyphs": "synthetic",
     "imagenet": "imagenet",
     "lm1b": "language",
     "pydoc": "language",
-    "shapes": "shapes",
+    "shapes": "synthetic",
     "Batches": "contract",
     "DATASETS": "contract",
     "PictureData": "contract",
     "content_hash": "contract",
     "DataSet": "pictures",
-    "TokenSet": "tokens",
+    "TokenSet": "language",
 }
 
 __all__ = [

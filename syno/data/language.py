@@ -2,18 +2,210 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-from syno.base.errors import DataError, MissingPackageError, one_line
-from syno.base.files import checksum
-from syno.data.contract import DATASETS, described
-from syno.data.parquet import parquet_files, rows_of_files, rows_of_hub
+from syno.base.errors import DataError, MissingPackageError, ShapeError, one_line
+from syno.base.files import checksum, json_with_checksum, parse_json, replaced
+from syno.data.contract import DATASETS, Orders, check_batch, described
+from syno.data.image_folder import parquet_files, rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
-from syno.data.tokens import TokenHeader, Tokens, TokenSet, map_tokens, read_header, write_tokens
+
+# Text as tokens: sequences in a random order, each with the token that follows it, and the files that hold tokens.
+#
+# A token file has a header of one page, which is JSON in one line, and two bytes for each token. It is mapped to memory.
+
+
+PAGE = 4096  # bytes of the header, filled up with blanks
+TOKEN = np.dtype("<u2")
+Tokens = NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class TokenSet:
+    """Two texts as tokens.
+
+    Batches are int64 [batch, length + 1]: inputs are all but the last column, targets all but the first.
+
+    Attributes:
+        name: a label.
+        train_tokens, test_tokens: uint16 [n], perhaps mapped from files.
+        vocabulary: number of different tokens; all tokens are below it.
+        length: tokens of a sequence.
+        hash: of all tokens and of the vocabulary.
+
+    Raises ShapeError if a text has no more tokens than a sequence.
+    """
+
+    name: str = field(compare=False)
+    train_tokens: Tokens = field(repr=False, compare=False)
+    test_tokens: Tokens = field(repr=False, compare=False)
+    vocabulary: int
+    length: int
+    hash: str
+
+    def __post_init__(self) -> None:
+        for part, tokens in (("training", self.train_tokens), ("testing", self.test_tokens)):
+            if len(tokens) <= self.length:
+                raise ShapeError(
+                    f"length is {self.length}, but {self.name} has {len(tokens)} tokens for {part}; a sequence takes one more "
+                    "than its length; give a smaller one"
+                )
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of a prediction: the vocabulary."""
+        return self.vocabulary
+
+    @property
+    def train_count(self) -> int:
+        """Number of sequences to train on: those that follow one another without overlap."""
+        return (len(self.train_tokens) - 1) // self.length
+
+    @property
+    def test_count(self) -> int:
+        """Number of sequences to test on."""
+        return (len(self.test_tokens) - 1) // self.length
+
+    def train_batches(self, batch: int, *, seed: int, device: Any = "cpu") -> TokenBatches:
+        """Return batches in a random order, see `Batches`. ShapeError if there are fewer sequences than `batch`."""
+        check_batch(batch, self.name, self.train_count, "sequences")
+        return TokenBatches(self.train_tokens, self.length, batch, seed, device)
+
+    def test_batches(self, batch: int, *, device: Any = "cpu") -> Iterator[torch.Tensor]:
+        """Yield all sequences to test on, in their order; the last batch may be smaller."""
+        for first in range(0, self.test_count, batch):
+            chosen = np.arange(first, min(first + batch, self.test_count))
+            yield sequences(self.test_tokens, chosen, self.length).to(device)
+
+
+class TokenBatches:
+    """The sequences of a text, in another random order in each epoch."""
+
+    def __init__(self, tokens: Tokens, length: int, batch: int, seed: int, device: Any) -> None:
+        self.tokens, self.length, self.batch, self.device = tokens, length, batch, device
+        self._orders = Orders((len(tokens) - 1) // length, seed)
+
+    def __len__(self) -> int:
+        return self._orders.count // self.batch
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[torch.Tensor]:
+        """Yield the batches of an epoch, see `Batches`: int64 [batch, length + 1]."""
+        order = self._orders.of(number).numpy()
+        for start in range(first * self.batch, len(self) * self.batch, self.batch):
+            yield moved(sequences(self.tokens, order[start : start + self.batch], self.length), self.device)
+
+
+def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    """Return a tensor of the host on a device; the host does not wait for a GPU, which would first finish all its work."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def sequences(tokens: Tokens, chosen: NDArray[np.int64], length: int) -> torch.Tensor:
+    """Return the chosen ones of consecutive sequences, each with the token after it: int64 [chosen, length + 1]."""
+    places = chosen[:, None] * length + np.arange(length + 1)
+    return torch.from_numpy(tokens[places].astype(np.int64))
+
+
+class TokenHeader(BaseModel):
+    """The header of a token file.
+
+    Attributes:
+        format: of the file.
+        vocabulary: number of different tokens that there may be.
+        tokenizer, tokenizer_hash: name and hash of the tokenizer that made them.
+        count: number of tokens.
+        hash: of all tokens.
+        made_from: hash of the names, sizes and times of the text files.
+        at_most: the most tokens that were asked for.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["syno tokens 1"] = "syno tokens 1"
+    vocabulary: Annotated[int, Field(ge=1, le=2**16)]
+    tokenizer: str
+    tokenizer_hash: str
+    made_from: str
+    at_most: int | None = None
+    count: Annotated[int, Field(ge=0)] = 0
+    hash: str = ""
+
+
+def write_tokens(file: Path, header: TokenHeader, parts: Iterable[Tokens]) -> TokenHeader:
+    """Write a token file, whole or not at all, and return its header.
+
+    Args:
+        file: its path.
+        header: without `count` and `hash`, which are found here.
+        parts: the tokens, in parts of any length.
+
+    Raises DataError if a token is not in the vocabulary or there are none, SpecError if the file cannot be written.
+    """
+    state, count = blake2b(digest_size=16), 0
+    with replaced(file) as temporary, temporary.open("wb") as opened:
+        opened.write(b" " * PAGE)
+        for part in parts:
+            if len(part) and part.max() >= header.vocabulary:
+                raise DataError(f"{file}: a token is {part.max()}, but the vocabulary has {header.vocabulary}")
+            encoded = part.astype(TOKEN).tobytes()
+            state.update(encoded)
+            opened.write(encoded)
+            count += len(part)
+        if not count:
+            raise DataError(f"{file}: there is no text to make tokens of")
+        made = header.model_copy(update={"count": count, "hash": state.hexdigest()})
+        line = json_with_checksum(made.model_dump(mode="json"), indent=None).strip().encode()
+        assert len(line) < PAGE, "a header is longer than its page"
+        opened.seek(0)
+        opened.write(line.ljust(PAGE - 1) + b"\n")
+    return made
+
+
+def read_header(file: Path) -> TokenHeader:
+    """Return the header of a token file. DataError if it is missing, damaged, or doesn't agree with the file's size."""
+    try:
+        with file.open("rb") as opened:
+            header = TokenHeader.model_validate(parse_json(opened.read(PAGE).strip()))
+        size = file.stat().st_size
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{file} is no file of tokens: {' '.join(str(error).split())}; delete it, and it is made again"
+        ) from None
+    expected = PAGE + header.count * TOKEN.itemsize
+    if size != expected:
+        raise DataError(
+            f"{file} has {size} bytes; with {header.count} tokens it must have {expected}; delete it, and it is made again"
+        )
+    return header
+
+
+def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
+    """Return the header of a token file and its tokens, mapped to memory.
+
+    The file is read once before, to check its hash, which takes about a second for a gigabyte. DataError as for `read_header`,
+    and if the tokens are not those that were written.
+    """
+    assert sys.byteorder == "little", "token files are little-endian, and so are all machines that PyTorch is built for"
+    header = read_header(file)
+    with file.open("rb") as opened:
+        opened.seek(PAGE)
+        digest = file_digest(opened, lambda: blake2b(digest_size=16)).hexdigest()
+    if digest != header.hash:
+        raise DataError(f"{file} is damaged: it has other tokens than were written; delete it, and it is made again")
+    return header, np.memmap(file, dtype=TOKEN, mode="r", offset=PAGE, shape=(header.count,))
+
 
 SPLITS = ("train", "test")
 COLUMN = "text"

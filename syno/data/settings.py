@@ -5,7 +5,7 @@ Paths are relative to the folder where the command runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,6 +14,22 @@ from pydantic import ConfigDict, Field, ValidationError
 from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.base.validation import Settings, explained
+
+# The shapes of samples, in words: importing this module does not load torch.
+
+
+PICTURE_AXES = 3  # channels, height, width
+
+
+def is_picture(shape: Sequence[int]) -> bool:
+    """Return whether samples of this shape, without the batch, have a height and a width besides their channels."""
+    return len(shape) == PICTURE_AXES
+
+
+def samples_in_words(shape: Sequence[int]) -> str:
+    """Return what samples of this shape are called: "pictures", or "samples" if they have no height and width."""
+    return "pictures" if is_picture(shape) else "samples"
+
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]

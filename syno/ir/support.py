@@ -10,16 +10,195 @@ It is exact, and comes from the index map alone. Weights count as not zero. Beyo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from syno.algebra import Valuation
-from syno.base.errors import ShapeError, SizeError
-from syno.ir.coordinates import Array
+from syno.algebra import ONE, Valuation
+from syno.base.errors import LoweringError, ShapeError, SizeError
+from syno.ir.coordinates import Array, Indices
+from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
-from syno.ir.relation import relation
+from syno.ir.primitives import UNFOLD
+
+# The relation between positions of an operator's output and the positions of its input, or of weights, that they depend on.
+#
+# The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
+# coordinates take together: a table of rows, without repetitions. A row counts where every window lies inside the borders. A
+# coordinate that nothing above needs is dropped from its table, and coordinates that have nothing to do with each other are in
+# tables of their own. So nothing is left out, and yet the loops over features and weights, which rarely touch a position, cost
+# little. Weights count as not zero, and products of different weights never cancel.
+
+
+MOST_ROWS = 20_000_000  # of one table
+LARGEST_KEY = 2**62
+
+Column = Dim | int  # a dim's coordinate; or the position along an output axis, by the axis's number, from which a row comes
+Table = dict[Column, Array]  # columns of equal length: values that coordinates take together
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Output positions and the input positions that they depend on: every combination of one row of each table.
+
+    Attributes:
+        tables: each has columns for some axes of tensors (their dims), and for the output axes (their numbers) on which these
+            depend. No axis is in two tables. A table without rows: nothing is read.
+        border: tables of output axes alone: the positions at which some summand is zero, as a window leaves its axis there.
+        is_empty: whether no output element depends on anything, as every summand is zero.
+    """
+
+    tables: tuple[Table, ...]
+    border: tuple[Table, ...] = ()
+    is_empty: bool = False
+
+
+def relation(
+    graph: PGraph,
+    valuation: Valuation,
+    at: Mapping[int, int] | None = None,
+    *,
+    applied: int = 1,
+    follow: Collection[int] = (),
+    targets: Sequence[Dim] | None = None,
+    most_rows: int | None = None,
+) -> Relation:
+    """Return which input positions output positions depend on.
+
+    Args:
+        graph: the operator.
+        valuation: values of all of its variables (`graph.valuation`).
+        at: positions along output axes, by their numbers; along the other axes, all positions count.
+        applied: how often the operator is applied, to its own output from the second time on.
+        follow: numbers of output axes whose positions are kept in the rows.
+        targets: axes of tensors whose positions are wanted; those of the input if None. Others only if applied once.
+        most_rows: of one table; None: `MOST_ROWS`.
+
+    Raises LoweringError if too many combinations of coordinates would have to be followed.
+    """
+    given, border = at or {}, list[Table]()
+    tables: list[Table] = []
+    for axis, dim in enumerate(graph.output):
+        positions = np.arange(valuation.integer(dim.size)) if axis not in given else np.array([given[axis]])
+        tables.append({dim: positions} | ({axis: positions} if axis in follow else {}))
+    passage = Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS)
+    for time in range(applied):
+        if time:  # the input of one application is the output of the one before it
+            renamed: dict[Column, Column] = dict(zip(graph.input, graph.output, strict=True))
+            tables = [{renamed.get(name, name): column for name, column in table.items()} for table in tables]
+        tables = passage.through(tables, border)
+    is_empty = passage.is_empty or any(not len(column) for table in tables for column in table.values())
+    return Relation(tuple(tables), tuple(border), is_empty)
+
+
+class Passage:
+    """The way through an operator, from the coordinates of its output to those of its input."""
+
+    def __init__(
+        self,
+        graph: PGraph,
+        valuation: Valuation,
+        targets: Sequence[Dim],
+        most_rows: int = MOST_ROWS,
+        through: tuple[Sequence[Operation], set[Dim]] | None = None,
+    ) -> None:
+        """Find the way to the targets; `through` is the result of `relevant`, or a part of it that has nothing to do with the
+        rest.
+        """
+        self.graph, self.valuation, self.targets, self.most_rows = graph, valuation, targets, most_rows
+        self.operations, self.needed = relevant(graph, targets) if through is None else through
+        self.is_empty = False
+
+    def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
+        """Return the tables above the operator, and add what windows cut off to `border`."""
+        tables = [kept for table in tables if (kept := self._kept(table))]
+        for operation in self.operations:
+            rows = self._joined(tables, operation.bottoms)
+            indices = Indices(self.valuation)
+            tops = operation.index(indices, [rows[below] for below in operation.bottoms])
+            for below in operation.bottoms:
+                del rows[below]
+            rows |= zip(operation.tops, tops, strict=True)
+            if operation.primitive is UNFOLD:
+                if not indices.inside.all():
+                    cut: Table = {name: column[~indices.inside] for name, column in rows.items() if isinstance(name, int)}
+                    if cut:
+                        border.append(self._distinct(cut))
+                    rows = {name: column[indices.inside] for name, column in rows.items()}
+                    if not indices.inside.any() and not cut:  # every summand is zero
+                        self.is_empty = True
+                        return [{dim: np.empty(0, np.int64) for dim in self.targets}]
+                if kept := self._kept(rows, always=True):
+                    tables.append(kept)
+            elif kept := self._kept(rows):
+                tables.append(kept)
+        for dim in self.targets:  # a sum over a whole axis
+            if not any(dim in table for table in tables):
+                tables.append({dim: np.arange(self.valuation.integer(dim.size))})
+        return tables
+
+    def _kept(self, table: Table, *, always: bool = False) -> Table:
+        """Return the columns that are needed, without repetitions of rows."""
+        kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
+        return self._distinct(kept) if kept and (always or len(kept) < len(table)) else kept
+
+    def _joined(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
+        """Return one table with these dims: the tables that hold them, removed from `tables`, and all combinations of rows."""
+        parts: list[Table] = []
+        for dim in dims:
+            if any(dim in part for part in parts):
+                continue
+            place = next((at for at, table in enumerate(tables) if dim in table), None)
+            parts.append({dim: np.arange(self.valuation.integer(dim.size))} if place is None else tables.pop(place))
+        if len(parts) == 1:
+            return dict(parts[0])
+        lengths = [len(next(iter(part.values()))) for part in parts]
+        if (rows := prod(lengths)) > self.most_rows:
+            raise LoweringError(
+                f"{self.graph!r}: to tell what it reads, {rows} combinations of coordinates would be followed, more than "
+                f"{self.most_rows}; give smaller sizes"
+            )
+        joined: Table = {}
+        for number, part in enumerate(parts):
+            each, times = prod(lengths[number + 1 :]), prod(lengths[:number])
+            joined |= {name: np.tile(np.repeat(column, each), times) for name, column in part.items()}
+        return joined
+
+    def _distinct(self, table: Table) -> Table:
+        """Return each row once."""
+        extents = [self._extent(name) for name in table]
+        if len(table) == 1 or prod(extents) <= 8 * len(next(iter(table.values()))) + 1024:
+            held = np.zeros(extents, bool)
+            held[tuple(table.values())] = True
+            return dict(zip(table, np.nonzero(held), strict=True))
+        key, bound = np.zeros((), np.int64), 1
+        for column, extent in zip(table.values(), extents, strict=True):
+            if bound * extent > LARGEST_KEY:  # small ranks, so that the product fits
+                key = np.unique(key, return_inverse=True)[1].reshape(key.shape)
+                bound = int(key.max(initial=0)) + 1
+            key, bound = key * extent + column, bound * extent
+        once = np.unique(key, return_index=True)[1]
+        return {name: column[once] for name, column in table.items()}
+
+    def _extent(self, name: Column) -> int:
+        return self.valuation.integer(self.graph.output[name].size if isinstance(name, int) else name.size)
+
+
+def relevant(graph: PGraph, targets: Iterable[Dim]) -> tuple[list[Operation], set[Dim]]:
+    """Return the operations that compute the targets' coordinates or a condition, from below, and the dims that they need."""
+    operations: dict[Operation, None] = {operation: None for operation in graph.operations if operation.primitive is UNFOLD}
+    needed = set(targets)
+    waiting = [*needed, *(below for operation in operations for below in operation.bottoms)]
+    while waiting:
+        dim = waiting.pop()
+        needed.add(dim)
+        if (operation := dim.operation) is not None and operation.bottoms and operation not in operations:
+            operations[operation] = None
+            waiting += operation.bottoms
+    return sorted(operations, key=lambda operation: operation.tops[0].height), needed
 
 
 @dataclass(frozen=True)
@@ -97,3 +276,167 @@ def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
             f"{graph!r} cannot be applied to its own output: its input has shape {shapes[0]}, its output {shapes[1]}; give "
             "sizes for which they are equal"
         )
+
+
+# The support of many operators that have parts in common: each part is followed once.
+#
+# Coordinates that have nothing to do with each other are in parts of their own (`syno.ir.support`), such as the rows, the
+# columns and the channels of a convolution. A search meets the same parts in most of its operators, and one operator has the
+# same part at several positions of its output.
+
+
+REMEMBERED = 4096  # parts
+
+
+@dataclass(eq=False)
+class Combined:
+    """Positions that coordinates take together.
+
+    Attributes:
+        columns: the positions of each dim; their rows are different from each other.
+    """
+
+    columns: dict[Dim, Array]
+    _held: dict[tuple[Dim, ...], frozenset[tuple[int, ...]]] = field(default_factory=dict)
+    _content: tuple[bytes, ...] | None = None
+
+    def held(self, dims: tuple[Dim, ...]) -> frozenset[tuple[int, ...]]:
+        """Return the positions that these of its dims take together."""
+        found = self._held.get(dims)
+        if found is None:
+            found = self._held[dims] = frozenset(zip(*(self.columns[dim].tolist() for dim in dims), strict=True))
+        return found
+
+    @property
+    def content(self) -> tuple[bytes, ...]:
+        """The positions as a value that can be compared."""
+        if self._content is None:
+            self._content = tuple(column.tobytes() for column in self.columns.values())
+        return self._content
+
+
+Below = tuple[tuple[Dim, ...], Combined]  # dims, and positions that they take together
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Operations that are connected with each other, from below; or none, and a single dim."""
+
+    operations: tuple[Operation, ...]
+    dims: frozenset[Dim]
+    targets: tuple[Dim, ...] = ()
+
+    def with_(self, other: _Part) -> _Part:
+        """Return both as one part."""
+        operations = sorted((*self.operations, *other.operations), key=lambda operation: operation.tops[0].height)
+        return _Part(tuple(operations), self.dims | other.dims, (*self.targets, *other.targets))
+
+
+@dataclass(eq=False)
+class SharedSupport:
+    """Finds the support of operators at one valuation.
+
+    Attributes:
+        valuation: values of all variables.
+    """
+
+    valuation: Valuation
+    _known: dict[tuple[Any, ...], tuple[Combined, ...] | None] = field(default_factory=dict)
+    _single: dict[int, Combined] = field(default_factory=dict)
+
+    def of(self, graph: PGraph, applied: int) -> OperatorSupport:
+        """Return the support of an operator that is applied so often.
+
+        Raises SizeError if a size of it is not a whole number, or it cannot be applied to its own output.
+        """
+        valuation = graph.valuation({name: self.valuation[name] for name in graph.variables})
+        if applied > 1:
+            check_repeatable(graph, valuation)
+        return OperatorSupport(self, graph, applied)
+
+    def through(self, graph: PGraph, needed: set[Dim], part: _Part, given: Sequence[Below]) -> tuple[Combined, ...] | None:
+        """Return the positions of a part's targets, combined where they depend on each other; None if nothing is read."""
+        key = (*part.operations, *part.targets, *((dims, combined.content) for dims, combined in given))
+        if key in self._known:
+            return self._known[key]
+        tables: list[Table] = [dict(zip(dims, combined.columns.values(), strict=True)) for dims, combined in given]
+        passage = Passage(graph, self.valuation, part.targets, through=(part.operations, needed))
+        found = passage.through(tables, [])
+        is_empty = passage.is_empty or any(not len(column) for table in found for column in table.values())
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = None if is_empty else tuple(map(_combined, found))
+        return self._known[key]
+
+    def position(self, place: int) -> Combined:
+        """Return a single position, of any dim."""
+        found = self._single.get(place)
+        if found is None:
+            found = self._single[place] = Combined({_ANY: np.array([place])})
+        return found
+
+
+_ANY = output_axis(0, ONE)  # in place of the dim of a single position
+
+
+def _combined(table: Table) -> Combined:
+    return Combined({dim: column for dim, column in table.items() if isinstance(dim, Dim)})
+
+
+class OperatorSupport:
+    """The support of one operator's elements at one valuation."""
+
+    def __init__(self, shared: SharedSupport, graph: PGraph, applied: int) -> None:
+        self.shared, self.graph, self.applied = shared, graph, applied
+        self._operations, self._needed = relevant(graph, graph.input)
+        self._part_of = _parts(self._operations, graph.input)
+        self._below = dict(zip(graph.input, graph.output, strict=False))  # the output's axes of the application below
+
+    def at(self, position: Sequence[int]) -> tuple[Combined, ...] | None:
+        """Return the positions of the input on which the element of the output depends: every combination of one of each.
+
+        None if it depends on nothing. Raises LoweringError as `relation` does.
+        """
+        given: list[Below] = [
+            ((dim,), self.shared.position(place)) for dim, place in zip(self.graph.output, position, strict=True)
+        ]
+        found: list[Combined] = []
+        for time in range(self.applied):
+            if time:
+                given = [(tuple(self._below[dim] for dim in combined.columns), combined) for combined in found]
+            found = []
+            for part, tables in self._with_tables(given):
+                after = self.shared.through(self.graph, self._needed, part, tables)
+                if after is None:
+                    return None
+                found += after
+        return tuple(found)
+
+    def _with_tables(self, given: Sequence[Below]) -> list[tuple[_Part, list[Below]]]:
+        """Return the parts, each with the positions below it. Parts that share some are one."""
+        merged = {id(part): (part, list[Below]()) for part in self._part_of.values()}
+        place = {number: number for number in merged}
+        for table in given:
+            numbers = list(dict.fromkeys(place[id(self._part_of[dim])] for dim in table[0] if dim in self._part_of))
+            for other in numbers[1:]:
+                first, tables = merged[numbers[0]]
+                second, more = merged.pop(other)
+                merged[numbers[0]] = (first.with_(second), tables + more)
+                place = {number: numbers[0] if now == other else now for number, now in place.items()}
+            if numbers:
+                merged[numbers[0]][1].append(table)
+        return list(merged.values())
+
+
+def _parts(operations: Iterable[Operation], targets: Iterable[Dim]) -> dict[Dim, _Part]:
+    """Return the part of each dim. `operations` come from below."""
+    part_of: dict[Dim, _Part] = {}
+    for operation in operations:
+        part = _Part((operation,), frozenset((*operation.bottoms, *operation.tops)))
+        for other in {id(other): other for dim in operation.bottoms if (other := part_of.get(dim)) is not None}.values():
+            part = part.with_(other)
+        part_of |= dict.fromkeys(part.dims, part)
+    for dim in targets:
+        part = part_of.get(dim) or _Part((), frozenset((dim,)))
+        part_of |= dict.fromkeys(part.dims, replace(part, targets=(*part.targets, dim)))
+    return part_of

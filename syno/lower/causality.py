@@ -1,7 +1,7 @@
 """The test whether an operator on sequences reads positions later than the one that it computes.
 
 The answer is exact for the sizes at hand: it comes from all pairs of an output position and an input position that it depends
-on, for weights that are not zero (`syno.ir.relation`).
+on, for weights that are not zero (`syno.ir.support`).
 
 >>> from syno.ir.builder import Builder
 >>> build = Builder("N, L, C; k=3", name="window")
@@ -22,7 +22,7 @@ from syno.algebra import Valuation
 from syno.base.errors import SpecError
 from syno.ir.coordinates import Array, index_map
 from syno.ir.graph import PGraph
-from syno.ir.relation import relation
+from syno.ir.support import relation
 
 
 @dataclass(frozen=True)

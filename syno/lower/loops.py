@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from syno.algebra import Expression, iterator
 from syno.algebra.code_names import C, code_name, words
 from syno.ir.dim import Dim
-from syno.lower.accesses import accesses
 from syno.lower.cut import Structure
 from syno.lower.plan import Plan
-from syno.lower.stages import Stage
+from syno.lower.stages import Stage, accesses
 
 HELPERS = {  # C rounds towards zero
     "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",

@@ -2,23 +2,151 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from statistics import median
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from pydantic import AwareDatetime, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
 
 from syno.base.core_locks import alone
-from syno.base.record import Record
+from syno.base.record import Amount, Record
 from syno.measure.latency import pinned
 from syno.measure.network_subject import BackboneSubject
-from syno.measure.speedup_layers import layers_of
+from syno.measure.output_check import Inputs
+from syno.measure.speedup_measuring import layers_of
 from syno.measure.speedup_record import SpeedupRecord
-from syno.measure.stage_times import StageTime, stage_shares
+from syno.measure.timing import LatencySettings
+from syno.model.module import OperatorModule
 
 if TYPE_CHECKING:
     from syno.measure.speedups import Speedups
     from syno.model.baselines import Replacement
+
+
+# The shares that the statements of `forward` have in the time of an operator's generated module.
+#
+# Each line of `forward` is timed as it runs, by Python's tracing. That says nothing of compiled code, where one kernel may do
+# the work of several lines.
+#
+# >>> shares = stage_shares(module, (x,), LatencySettings())
+# >>> [(part.name, round(part.share, 2)) for part in shares]
+# [('conv2d', 0.31), ('conv2d', 0.62), ('other', 0.07)]
+
+
+LEAST_SHARE = 0.02  # of the whole time: shorter statements are "other" together
+OTHER, POOLING, WEIGHTS = "other", "pooling", "weights"
+NAMES = {"prepared_weights": WEIGHTS, "dim": OTHER}  # of calls that are no functions of torch
+
+
+class StageTime(BaseModel):
+    """The share of one statement.
+
+    Attributes:
+        name: the function that it calls, such as "conv2d"; "weights" for what follows from weights alone; "pooling" for the
+            pooling by the layer's stride before the operator; "other" for everything that takes little.
+        code: the statement; "" for "pooling" and "other".
+        share: of the time of the layer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    code: str = ""
+    share: Amount
+
+
+def stage_shares(layer: torch.nn.Module, given: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
+    """Return the shares of the statements of the operator in a layer, in their order; they add up to 1.
+
+    There are none if no operator's generated module is in the layer.
+
+    Args:
+        layer: an operator's module, or one with a pooling before it.
+        given: an input of the layer.
+        settings: `least_repeats` calls are timed, after `warm_up_ms` of others. A share is the median over the calls.
+    """
+    operator = next((one for one in layer.modules() if isinstance(one, OperatorModule)), None)
+    if operator is None:
+        return ()
+    is_on_gpu = any(one.is_cuda for one in operator.parameters())
+    code, statements = operator.forward.__func__.__code__, _statements(operator.source)
+
+    def call() -> None:
+        layer(*given)
+
+    ready = time.perf_counter() + settings.warm_up_ms / 1e3
+    call()
+    while time.perf_counter() < ready:
+        call()
+    times = [_traced(call, code, statements, is_on_gpu) for _ in range(settings.least_repeats)]
+    shares = [median(of[place] / sum(of) for of in times) for place in range(len(statements) + 1)]
+    return _parts(statements, [share / sum(shares) for share in shares], is_pooled=operator is not layer)
+
+
+def _parts(statements: Sequence[ast.stmt], shares: Sequence[float], *, is_pooled: bool) -> tuple[StageTime, ...]:
+    """Return the parts for the shares of statements, and of what runs around them, which is last."""
+    parts = [(_name(statement), ast.unparse(statement), share) for statement, share in zip(statements, shares, strict=False)]
+    around = (POOLING if is_pooled else OTHER, "", shares[-1])
+    shown = [part for part in (around, *parts) if part[2] >= LEAST_SHARE and part[0] != OTHER]
+    rest = 1.0 - sum(share for _, _, share in shown)
+    found = [StageTime(name=name, code=text, share=share) for name, text, share in shown]
+    return (*found, StageTime(name=OTHER, share=max(0.0, rest)))
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    """Return the statements of `forward`."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return next(node for node in functions if node.name == "forward").body
+
+
+def _name(statement: ast.stmt) -> str:
+    """Return the name of the outermost function that an assignment calls; "other" for checks and sizes."""
+    if not isinstance(statement, ast.Assign | ast.AugAssign):
+        return OTHER
+    for node in ast.walk(statement.value):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            return NAMES.get(called, called)
+    return "arithmetic" if any(isinstance(node, ast.BinOp) for node in ast.walk(statement)) else OTHER
+
+
+def _traced(call: Callable[[], object], code: CodeType, statements: Sequence[ast.stmt], is_on_gpu: bool) -> list[float]:
+    """Return the seconds of each statement in one call, and of what runs before and after all of them."""
+    seconds = [0.0] * (len(statements) + 1)
+    at = {line: place for place, one in enumerate(statements) for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    now, since = len(statements), 0.0
+
+    def clock() -> float:
+        if is_on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def line(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal now, since
+        reached = clock()
+        seconds[now] += reached - since
+        now = at.get(frame.f_lineno, now) if event == "line" else len(statements)
+        since = clock()
+        return line
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        return line if frame.f_code is code else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    since = clock()
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    seconds[now] += clock() - since
+    return seconds
+
 
 BY_STATEMENT = "eager"  # the compiler with which each statement runs by itself
 

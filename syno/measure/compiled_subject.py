@@ -9,12 +9,11 @@ from itertools import cycle
 from typing import Any
 
 from syno.measure.compilers import compiler_named
-from syno.measure.expected import Deviation, Inputs
 from syno.measure.job import Job, Phase
 from syno.measure.latency import pool_of
 from syno.measure.measuring import Request, compiled_and_called
 from syno.measure.network_subject import BackboneSubject
-from syno.measure.output_check import OutputCheck, check_of
+from syno.measure.output_check import Deviation, Inputs, OutputCheck, check_of
 from syno.measure.reference import Material
 from syno.measure.subjects import Subject
 

@@ -24,7 +24,7 @@ from syno.base.registry import Registry, is_path
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.job import Job
-from syno.measure.tvm.settings import DeviceSettings, TvmSettings
+from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
@@ -177,7 +177,7 @@ def own_settings(tune: object) -> dict[str, BaseModel]:
 @Compiler
 def eager(job: Job) -> Compiled:
     """Return the module, prepared for inference: PyTorch's own kernels, one after another."""
-    from syno.model.inference import prepare_for_inference
+    from syno.model.module import prepare_for_inference
 
     return prepare_for_inference(job.module)  # type: ignore[no-any-return]
 

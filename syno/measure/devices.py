@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from syno.base.devices import DEVICE_PATTERN
 from syno.base.validation import Settings
-from syno.measure.tvm.settings import DeviceSettings, Target
+from syno.measure.tvm.targets import DeviceSettings, Target
 
 HOST_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:@%-]*"  # never read as an option, nor as a word of a shell
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from syno.measure.expected import Deviation, Inputs
 from syno.measure.machine import Peak, cache_bytes
-from syno.measure.output_check import OutputCheck, relative_error
+from syno.measure.output_check import Deviation, Inputs, OutputCheck, relative_error
 from syno.measure.timing import LatencySettings, Stopwatch, Timing, stopwatch_of, time_calls
 from syno.model.outputs import tensors_in
 

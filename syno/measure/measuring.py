@@ -27,7 +27,7 @@ from syno.measure.compilers import Compiler, compiler_named
 from syno.measure.job import Job, Phase, TrialCount
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Status
-from syno.measure.tvm.settings import DeviceSettings
+from syno.measure.tvm.targets import DeviceSettings
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
@@ -193,7 +193,7 @@ def take_gpu(device: str, memory_limit_mib: float | None) -> None:
 def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:
     from syno.measure.latency import measure
     from syno.measure.machine import peak
-    from syno.measure.rounding import coarsest_type
+    from syno.measure.output_check import coarsest_type
 
     compiled, seconds = compiled_and_called(compiler, job)
     job.found(compile_seconds=seconds)

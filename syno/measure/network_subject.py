@@ -11,7 +11,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.base.registry import is_path
-from syno.data.samples import is_picture
+from syno.data.settings import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, Subject
 from syno.model.baselines import Replacement, read_replacement
@@ -97,7 +97,7 @@ class BackboneSubject(Subject):
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants
         from syno.model.counting import count
-        from syno.model.layers import rule_for
+        from syno.model.geometry import rule_for
         from syno.model.substitution import substitute
 
         operator, layout, original = self.replacement, self.layout(), self.backbone(batch)

@@ -5,25 +5,213 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TextIO, TypeAlias
 
 import torch
+from pydantic_core import to_jsonable_python
 
 from syno.base.core_locks import alone, computing
-from syno.base.errors import DeviceError, MisfitError
-from syno.measure.compiled_subject import Prepared, prepared
+from syno.base.errors import DeviceError, MisfitError, SpecError
+from syno.base.gpu_leases import leased
+from syno.measure.compiled_subject import Prepared, job_of, prepared
 from syno.measure.job import Phase
 from syno.measure.latency import pinned
-from syno.measure.measuring import REASON_CHARACTERS, SpeedupRequest, is_of_machine, status_of, take_gpu
+from syno.measure.measuring import REASON_CHARACTERS, SpeedupRequest, end_group, is_of_machine, status_of, take_gpu
 from syno.measure.network_subject import BackboneSubject
-from syno.measure.speedup_fields import Fields, remote_fields, status_for, times_of
-from syno.measure.speedup_layers import Layers, layer_speedups, layers_of
+from syno.measure.output_check import check_of
+from syno.measure.speedup_record import LayerSpeedup
+from syno.measure.ssh.protocol import SIGN_OF_LIFE_SECONDS, Code, Kind, line
 from syno.measure.subjects import Subject
 from syno.measure.timing import evaluate_of, stopwatch_of
 from syno.measure.turns import Turns, take_turns
+from syno.measure.tvm.targets import DeviceSettings
+
+# The speedup of a network by its layers: each size is timed by itself, and times are summed as often as the sizes occur.
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The distinct sizes of a network's replaced layers.
+
+    Attributes:
+        names: of one layer of each size, in the network.
+        titles: of the sizes, as in the paper: "conv_io64".
+        counts: how many layers have each size.
+    """
+
+    names: tuple[str, ...]
+    titles: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    def total(self, times: Sequence[float]) -> float:
+        """Return the time of all layers for the time of one of each size."""
+        return sum(count * time for count, time in zip(self.counts, times, strict=True))
+
+    def summed(self, times: Sequence[float], rest: float) -> tuple[float, float]:
+        """Return the times of the original network and of the network with the operator.
+
+        Args:
+            times: of one original layer of each size, and then of the operator in each.
+            rest: the share of the original network's time that is spent outside of these layers.
+        """
+        before, after = self.total(times[: len(self.names)]), self.total(times[len(self.names) :])
+        whole = before / (1 - rest)
+        return whole, rest * whole + after
+
+
+def layers_of(subject: BackboneSubject) -> Layers:
+    """Return the distinct sizes of the layers that are replaced in a network. Raises SpecError if there is none."""
+    from syno.model.extraction import distinct_layers, replaceable, size_of
+
+    network, example = subject.backbone(), subject.example()
+    sizes = [size_of(layer) for layer in replaceable(network, example, subject.layers)]
+    found = distinct_layers(network, example, subject.layers)
+    return Layers(
+        names=tuple(one.layer.name for one in found),
+        titles=tuple(one.name for one in found),
+        counts=tuple(sizes.count(size_of(one.layer)) for one in found),
+    )
+
+
+def layer_speedups(layers: Layers, turns: Turns) -> tuple[LayerSpeedup, ...]:
+    """Return the times of each size from rounds with the times of all originals, and then of the operator in each."""
+    found = []
+    for place, (title, count) in enumerate(zip(layers.titles, layers.counts, strict=True)):
+        pair = Turns.of([(times[place], times[place + len(layers.names)]) for times in turns.rounds])
+        original, own = pair.latencies
+        found.append(LayerSpeedup(name=title, count=count, original_ms=original, latency_ms=own, speedup=pair.speedups[0]))
+    return tuple(found)
+
+
+# The process that measures speedups, one after another: it reads requests, a line of JSON each, and answers in messages.
+#
+# The messages are those of `syno.measure.ssh.protocol`: the phases of a measurement, and then the fields of its record, or a
+# fault of a device. The process ends with its input.
+
+
+def main(working: Path | None = None) -> None:
+    """Answer requests until the input ends.
+
+    Args:
+        working: the folder of the process that asks, for temporary files. None: that process is on another machine. Then this
+            one has a folder of its own, and leases GPUs.
+    """
+    leasing = working is None
+    working = working or Path(tempfile.mkdtemp(prefix="syno-speedups-"))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(working)  # for compilers, which leave files when they are killed
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what compilers print is no message
+    turn = threading.Lock()
+
+    def say(kind: Kind, content: object) -> None:
+        try:
+            with turn:
+                out.write(line(kind, to_jsonable_python(content)))
+        except BrokenPipeError:
+            end_group(working)
+
+    requests: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin, requests, working), daemon=True).start()
+    say("hello", Code.of_this().model_dump())
+    threading.Thread(target=_live, args=(say,), daemon=True).start()
+
+    measuring = SpeedupMeasuring(begin=lambda phase: say("phase", phase))
+    while True:
+        request = SpeedupRequest.model_validate_json(requests.get())
+        if request.folder == Path():
+            request = request.model_copy(update={"folder": working})
+        try:
+            with leased(request.device if leasing else "cpu"):
+                say("fields", measuring.fields(request))
+        except DeviceError as error:
+            say("fault", str(error))
+
+
+def _read(lines: TextIO, requests: SimpleQueue[str], working: Path) -> None:
+    """Put the lines into the queue. After the last one, nobody waits for an answer: end this process and its compilers."""
+    for text in lines:
+        requests.put(text)
+    end_group(working)  # the process that asks may have been killed: it removes nothing then
+
+
+def _live(say: Callable[[Kind, object], None]) -> None:
+    """Say from time to time that this process lives."""
+    while True:
+        time.sleep(SIGN_OF_LIFE_SECONDS)
+        say("alive", None)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+
+
+# Fields of the record of a speedup, and the measurement of them over TVM's RPC.
+
+
+Fields: TypeAlias = dict[str, Any]
+
+
+def status_for(shortcomings: Sequence[str]) -> Fields:
+    """Return status and reason of a measurement whose compiled code lacks something, or nothing if all are empty."""
+    found = " ".join(sorted({one for one in shortcomings if one}))
+    return {"status": "partial", "reason": found} if found else {"status": "ok"}
+
+
+def times_of(turns: Turns) -> Fields:
+    """Return the fields about times in turns."""
+    found: Fields = {
+        "original_ms": turns.latencies[0],
+        "latency_ms": turns.latencies[1],
+        "ratio": turns.speedups[0],
+        "drift": turns.drift,
+        "attempts": turns.attempts,
+        "unsteady": turns.unsteady,
+    }
+    return found
+
+
+def remote_fields(request: SpeedupRequest, device: DeviceSettings, begin: Callable[[Phase], None]) -> Fields:
+    """Measure on a device that TVM's RPC reaches, where both networks are timed in turns in one session.
+
+    Raises DeviceError if the device does not answer, and as TVM's compiler does.
+    """
+    from syno.measure.tvm.compiler import network_of, turns_on
+    from syno.measure.tvm.integers import network_in_integers
+
+    ways = {"tvm": network_of, "tvm-int8": network_in_integers}
+    if request.compiler not in ways or request.measured != "network":
+        raise SpecError(
+            f"over TVM's RPC whole networks are measured, compiled by {' or '.join(ways)}, not by {request.compiler}"
+        )
+    assert isinstance(request.subject, BackboneSubject)
+    lacking: list[str] = []
+    begin("building")
+    jobs, materials = [], []
+    for subject in (request.subject.model_copy(update={"operator": None}), request.subject):
+        material = subject.make("cpu", request.settings.batch)
+        check = check_of(material, request.settings, "cpu")
+        jobs.append(job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append))
+        materials.append(material)
+    deviations, turns = turns_on(jobs, device, ways[request.compiler])
+    return {
+        **status_for(lacking),
+        **times_of(turns),
+        "flops": materials[1].flops,
+        "parameters": materials[1].parameters,
+        "checked": True,
+        "reference": materials[1].reference_name,
+        "share_of_allowed": max(one.of_allowed for one in deviations),
+    }
+
 
 MOST_COMPILED = 12  # modules that PyTorch's compiler holds at once; then it forgets all of them
 

@@ -35,7 +35,7 @@ from syno.measure.ssh.client import measured_there
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.targets import TvmSettings
 
 __all__ = [
     "LanguageModelSubject", "LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord",

@@ -6,8 +6,7 @@ They are loaded when they are first used, since names of baselines are read with
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from syno.model.inference import prepare_for_inference
-    from syno.model.module import OperatorModule, build
+    from syno.model.module import OperatorModule, build, prepare_for_inference
 
 __all__ = ["OperatorModule", "build", "prepare_for_inference"]
 
@@ -17,5 +16,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'syno.model' has no attribute {name!r}")
     from importlib import import_module
 
-    module = "syno.model.inference" if name == "prepare_for_inference" else "syno.model.module"
-    return getattr(import_module(module), name)
+    return getattr(import_module("syno.model.module"), name)

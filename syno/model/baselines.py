@@ -23,6 +23,7 @@ from syno.ir.text import parse
 if TYPE_CHECKING:
     from torch import nn
 
+
 BEGINNING = "module "  # of the text of such a baseline
 
 

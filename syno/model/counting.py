@@ -27,7 +27,7 @@ from syno.base.user_code import user_code
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
-from syno.model.layers import KINDS
+from syno.model.geometry import KINDS
 from syno.model.module import OperatorModule
 from syno.model.outputs import tensors_in
 from syno.space.complete import Cost

@@ -18,9 +18,20 @@ from torch.nn.utils.parametrize import is_parametrized
 from syno.base.errors import SpecError, suggestion
 from syno.base.user_code import user_code
 from syno.model.computation import padding_of
-from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
-from syno.model.layer import Layer
-from syno.model.layers import KINDS, LAYER_RULES, NOT_NAMED, PATTERN, STEM, Where, names_of, rule_for
+from syno.model.geometry import (
+    CONVOLUTIONS,
+    KINDS,
+    LAYER_RULES,
+    NOT_NAMED,
+    PATTERN,
+    STEM,
+    TRANSPOSED,
+    Layer,
+    Where,
+    axes_of,
+    names_of,
+    rule_for,
+)
 from syno.model.proof import prove
 
 MOST_REASONS, MOST_NAMES = 4, 20  # in a message

@@ -10,11 +10,12 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from syno.model.counting import Work, count
 from syno.model.extraction import sorted_out, trace
-from syno.model.geometry import TRANSPOSED
-from syno.model.layer import Layer
+from syno.model.geometry import KINDS, LAYER_RULES, STEM, TRANSPOSED, Layer, Where
 from syno.model.layer_row import LayerRow
-from syno.model.layers import KINDS, LAYER_RULES, STEM, Where
 from syno.model.module import OperatorModule
+
+REPLACED, WHOLE = "replaced", "(the network itself)"
+
 
 OTHER_KIND = "the rule takes no such layer"
 RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # which together take layers of every kind

@@ -7,12 +7,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+
+# Parameters and buffers that share memory: slices of one tensor, a weight and its transpose, tied weights.
+#
+# PyTorch keeps parameters that are one object, but copies, devices and memory formats give parameters that share memory partly
+# memory of their own, without a word: what is trained then is another network.
+
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class _View:
+    """A tensor of a network, by the number of its module and its name there, and its place in memory."""
+
+    module: int
+    name: str
+    dtype: torch.dtype
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Sharing:
+    """Different tensors of a network in one piece of memory."""
+
+    memory: torch.Tensor  # all of it, as bytes
+    views: tuple[_View, ...]
+
+
+def shared_tensors(network: nn.Module) -> list[list[str]]:
+    """Return the names of parameters and buffers that are different tensors in the same memory, by the memory."""
+    names = {number: name for number, (name, _) in enumerate(network.named_modules())}
+    return [[f"{names[view.module]}.{view.name}".lstrip(".") for view in sharing.views] for sharing in _sharings(network)]
+
+
+def copy_of(network: Model) -> Model:
+    """Return a copy of a network, in which tensors share memory as they do in the network."""
+    copied = deepcopy(network)
+    _restore(copied, _sharings(network), torch.clone)
+    return copied
+
+
+def moved_to(network: Model, device: torch.device | str) -> Model:
+    """Move a network to a device, and return it; tensors that share memory still do."""
+    sharings = _sharings(network)
+    network.to(device)
+    _restore(network, sharings, lambda memory: memory.to(device))
+    return network
+
+
+def to_channels_last(network: nn.Module) -> None:
+    """Give the weights of convolutions of pictures the memory format of channels-last data, but those that share memory."""
+    modules = list(network.modules())
+    keep = {id(modules[view.module]) for sharing in _sharings(network) for view in sharing.views}
+    for module in modules:
+        if isinstance(module, nn.Conv2d) and id(module) not in keep:
+            module.to(memory_format=torch.channels_last)
+
+
+def _sharings(network: nn.Module) -> list[_Sharing]:
+    found: dict[int, list[_View]] = {}
+    memories: dict[int, torch.UntypedStorage] = {}
+    tensors: dict[int, set[int]] = {}
+    for number, module in enumerate(network.modules()):
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is None or tensor.is_meta or tensor.layout != torch.strided or nn.parameter.is_lazy(tensor):
+                continue
+            memory = tensor.untyped_storage()
+            if memory.nbytes():
+                view = _View(number, name, tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+                found.setdefault(memory.data_ptr(), []).append(view)
+                memories[memory.data_ptr()] = memory
+                tensors.setdefault(memory.data_ptr(), set()).add(id(tensor))
+    return [_Sharing(_bytes(memories[place]), tuple(found[place])) for place, ids in tensors.items() if len(ids) > 1]
+
+
+def _bytes(memory: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=memory.device).set_(memory)
+
+
+def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Let tensors share memory again that `made` returns for what they shared before."""
+    modules = list(network.modules()) if sharings else []
+    for sharing in sharings:
+        memory = made(sharing.memory).untyped_storage()
+        for view in sharing.views:
+            module = modules[view.module]
+            tensor = module._parameters.get(view.name)
+            tensor = module._buffers[view.name] if tensor is None else tensor
+            assert tensor is not None
+            new = torch.empty(0, dtype=view.dtype, device=memory.device)
+            tensor.data = new.set_(memory, view.offset, view.shape, view.stride)
+
 
 DEEPEST = 8  # levels of nesting: objects may hold each other
 

@@ -20,7 +20,7 @@ from syno.measure.latency import pinned
 from syno.measure.timing import LatencySettings, stopwatch_of
 from syno.measure.turns import in_turns
 from syno.model.extraction import check_example, distinct_layers, trace
-from syno.model.layers import Where
+from syno.model.geometry import Where
 from syno.model.substitution import substitute
 from syno.results.table import LATENCY_COLUMNS
 

@@ -5,34 +5,154 @@ It is `syno.search.study.Study` with the defaults of experiments, in this proces
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pandas
 from pydantic import ValidationError
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import name_from
 from syno.base.progress import Progress, display
 from syno.base.validation import explained
-from syno.config.defaults import OF_TRAINING
-from syno.config.policies import policy_settings
+from syno.config.experiment import policy_settings
+from syno.config.stages import OF_TRAINING
 from syno.ir.graph import PGraph
-from syno.notebook.objective import NetworkObjective, Objective, ValueReward, evaluation_of
-from syno.notebook.trial_table import TrialTable
-from syno.report.results import METRIC, outcomes, rewarded
+from syno.report.results import METRIC, outcomes, rewarded, shown_metrics
 from syno.results.metric import METRICS, front
 from syno.search.policies.presets import named_policy
-from syno.search.reward import REWARDS, Reward, from_settings
+from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
 from syno.search.storage.opening import SUFFIXES
 from syno.search.storage.records import TrialRecord
 from syno.search.study import Study as StoredStudy
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
+from syno.train.contract import Evaluation, FunctionEvaluation, Report
 
 if TYPE_CHECKING:
     from syno.train.contract import Evaluation
+
+
+# A user's own function as the evaluation of operators: it takes an operator, and returns a number or metrics by name.
+
+
+VALUE = "value"  # the metric that a number becomes
+Objective: TypeAlias = Callable[..., float | Mapping[str, float]]
+
+
+class NetworkObjective(ABC):
+    """An objective that evaluates operators in a network, and can evaluate the network as it is."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Everything that its results depend on, as JSON."""
+
+    @abstractmethod
+    def train_original(self) -> dict[str, Any]:
+        """Return the score of the network as it is, in the form that `evaluation` takes."""
+
+    @abstractmethod
+    def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> Evaluation:
+        """Return the evaluation of the operators of a spec, which adds the metrics of the network as it is to theirs.
+
+        Raises SpecError if the spec is for other layers.
+        """
+
+
+class ValueReward(Reward):
+    """The metric `value` itself, which must be from 0 to 1."""
+
+    name = VALUE
+    needs = (VALUE,)
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """Return the metric; a Failure if it is below 0 or above 1."""
+        value = float(metrics[VALUE])
+        if 0 <= value <= 1:
+            return value
+        return Failure(f"the objective returned {value:g}; without a reward it must be from 0 to 1, more is better", "function")
+
+
+def evaluation_of(objective: Objective) -> Evaluation:
+    """Return the evaluation that calls a function of an operator, or of an operator and a `syno.train.contract.Report`.
+
+    A number that it returns becomes the metric `value`.
+
+    Raises SpecError if the function can be called with neither.
+    """
+    takes_report = _takes_report(objective)
+
+    def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
+        found: Any = objective(operator, report) if takes_report else objective(operator)
+        return found if isinstance(found, Mapping) else {VALUE: float(found)}
+
+    return FunctionEvaluation(evaluate)
+
+
+def _takes_report(objective: Objective) -> bool:
+    """Return whether a function takes a report, too. SpecError if it takes neither one nor two arguments."""
+    if not callable(objective):
+        raise SpecError(
+            f"the objective is {objective!r}; give a syno.Training, or a function that takes an operator and returns a number "
+            "or metrics by name"
+        )
+    try:
+        signature = inspect.signature(objective)
+    except (TypeError, ValueError):  # such as a function in C
+        return False
+    for count in (2, 1):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        if count == 1 or _is_needed(signature):
+            return count == 2
+    raise SpecError(f"the objective takes {signature}; it must take an operator, or an operator and a report")
+
+
+def _is_needed(signature: inspect.Signature) -> bool:
+    """Return whether a second argument has no default, or is called `report`."""
+    places = [one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 and (places[1].default is inspect.Parameter.empty or places[1].name == "report")
+
+
+# The table of a study's trials, as notebooks show it.
+
+
+ID_DIGITS = 8
+FIRST = ("number", "outcome", "reward")
+
+
+class TrialTable(pandas.DataFrame):
+    """A pandas frame with a row for each trial and the columns of `syno.search.storage.records.table`.
+
+    When it is printed or shown by a notebook, it has the columns that matter: the outcome, the reward, the metrics of the
+    operator, its id. What is taken from it, such as some of its columns, is a plain frame.
+    """
+
+    @property
+    def short(self) -> pandas.DataFrame:
+        """The columns that are shown: metrics under their own names, the first digits of the operator's id, and messages."""
+        metrics, whole = shown_metrics(self), pandas.DataFrame(self)
+        found = whole[[name for name in (*FIRST, *metrics, "seconds") if name in whole]].rename(columns=metrics)
+        if "operator" in whole:
+            found["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
+        if "message" in whole and whole["message"].any():
+            found["message"] = [text.partition("\n")[0] for text in whole["message"]]
+        return found.set_index("number").rename_axis(index=None, columns="number") if "number" in found else found
+
+    def __repr__(self) -> str:
+        return repr(self.short)
+
+    def _repr_html_(self) -> str:
+        """Return the table that notebooks show in place of the repr."""
+        return str(self.short.to_html(max_rows=60, border=0))
+
 
 MEMORY = "memory:"
 ORIGINAL = "original"  # under which the score of the original network is kept with the study

@@ -15,7 +15,7 @@ from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, Cell, Table, latency, word
 from syno.report.results import Results, complete
-from syno.results.layers import LAYERS
+from syno.results.speedups import LAYERS
 from syno.results.table import LATENCY_COLUMNS
 
 TITLE = "Speedup of single layers"

@@ -8,25 +8,223 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import sqrt
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+import matplotlib as mpl
+import pandas
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.colors import to_hex
 
 from syno.base.addresses import visible
 from syno.base.errors import SpecError
 from syno.report.commands import best_to_take, usages
+from syno.report.figures import GREY, INK
 from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, is_scored, order_name
-from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
+from syno.report.page_tables import latencies, number, score_rows, summary, targets, trial_lines
+from syno.report.points import NO_POINTS, Point, label
 from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes, rewarded
-from syno.report.saturation import saturation
-from syno.report.search_tree import search_tree
+from syno.report.search_rewards import saturation
 from syno.report.trial_points import trial_points
 from syno.report.verdict import verdict_lines
+
+# A picture of the search tree: how often the search took each step, and the mean reward of its trials.
+#
+# Trials whose paths begin with the same steps share branches. A branch is a row of steps at which the tree does not fork.
+
+
+MOST_LEAVES = 160  # in a picture; with more, it cannot be read
+STEP, ROW, MARGIN, HEAD = 52, 13, 26, 44  # pixels for a step, for a leaf, around the tree, for the legend
+LARGEST, LEAST_RADIUS = 15.0, 2.0  # the radius for all trials, and the least radius
+LABEL = 150  # pixels for the text at the last leaf
+SCALE, SWATCHES, UNKNOWN = "viridis", 24, "#bbbbbb"  # the colour map of mean rewards; the colour without a reward
+
+
+class Walk(NamedTuple):
+    """A trial: its steps (kind and id of each), and its reward if it is complete."""
+
+    number: int
+    steps: tuple[tuple[str, str], ...]
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The steps from one fork of the tree to the next, and the subtree behind them.
+
+    Attributes:
+        kinds: The kinds of the steps.
+        depth: The number of steps from the root to its end.
+        walks: The trials that go through it.
+        children: The next branches, the most visited first.
+    """
+
+    kinds: tuple[str, ...]
+    depth: int
+    walks: tuple[Walk, ...]
+    children: tuple[Branch, ...]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean reward of its complete trials; None if there is none."""
+        rewards = [walk.reward for walk in self.walks if walk.reward is not None]
+        return sum(rewards) / len(rewards) if rewards else None
+
+    def leaves(self, least: int = 1) -> int:
+        """Return the number of leaves without branches that have fewer than `least` trials."""
+        return sum(child.leaves(least) for child in self.children if len(child.walks) >= least) or 1
+
+    def cut(self, least: int) -> Branch:
+        """Return the branch without those that have fewer than `least` trials."""
+        children = tuple(child.cut(least) for child in self.children if len(child.walks) >= least)
+        return Branch(self.kinds, self.depth, self.walks, children)
+
+
+def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) -> Branch:
+    """Return the tree of walks that share their first `depth` steps, the last of which have these kinds."""
+    groups: dict[tuple[str, str], list[Walk]] = {}
+    for walk in walks:
+        if depth < len(walk.steps):
+            groups.setdefault(walk.steps[depth], []).append(walk)
+    if kinds and len(groups) == 1 and all(depth < len(walk.steps) for walk in walks):  # no fork here
+        ((kind, _),) = groups
+        return grown(walks, depth + 1, (*kinds, kind))
+    children = [grown(group, depth + 1, (kind,)) for (kind, _), group in groups.items()]
+    return Branch(kinds, depth, tuple(walks), tuple(sorted(children, key=lambda child: -len(child.walks))))
+
+
+def search_tree(trials: pandas.DataFrame, points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
+    """Return the picture, an SVG; None if the trials have no paths. `points` are what is said of trials, by their numbers.
+
+    The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
+    tooltip shows both numbers. Its distance from the left is its number of steps.
+    """
+    rows = complete(trials, TRIAL_COLUMNS, "trials")
+    if not {"path", "steps"} <= set(rows.columns) or rows.empty:
+        return None
+    root, least = grown([_walk(row) for row in rows.to_dict("records")]), 1
+    while root.leaves(least) > MOST_LEAVES:
+        least += 1
+    shown = root.cut(least)
+    left_out = f" Branches with fewer than {least} trials are left out." if least > 1 else ""
+    caption = (
+        f"The steps of {len(root.walks):,} trials, from left to right. Trials that begin with the same steps share a line, and "
+        "a line without a fork may stand for several steps. The area of a circle is proportional to the number of trials that "
+        "go through it. Its colour is the mean reward of the complete ones; it is grey if none is complete. Point at a "
+        f"circle for its numbers.{left_out}"
+    )
+    return Picture("The search tree", ElementTree.tostring(_drawing(shown, points), encoding="unicode"), caption)
+
+
+def _walk(row: dict[Any, Any]) -> Walk:
+    steps = tuple(zip(str(row["path"]).split(), str(row["steps"]).split(), strict=True))
+    return Walk(row["number"], steps, number(row["reward"]) if row["outcome"] == "complete" else None)
+
+
+# ---- drawing --------------------------------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """A branch, the position of its end, and that of its parent's end; None at the root."""
+
+    branch: Branch
+    at: tuple[float, float]
+    parent: tuple[float, float] | None
+
+
+def _placed(branch: Branch, top: float, parent: tuple[float, float] | None = None) -> Iterator[Placed]:
+    """Yield the branch and its subtree, which take as many rows as there are leaves, from `top` on."""
+    at = (MARGIN + STEP * branch.depth, top + ROW * branch.leaves() / 2)
+    yield Placed(branch, at, parent)
+    for child in branch.children:
+        yield from _placed(child, top, at)
+        top += ROW * child.leaves()
+
+
+def _drawing(root: Branch, points: Mapping[int, Point]) -> ElementTree.Element:
+    places = list(_placed(root, HEAD + MARGIN))
+    means = [mean for place in places if (mean := place.branch.mean) is not None] or [0.0]
+    low, high = min(means), max(means)
+    width = max(place.at[0] for place in places) + LABEL
+    height = HEAD + 2 * MARGIN + ROW * root.leaves()
+    svg = ElementTree.Element("svg", {
+        "xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}",
+        "height": f"{height:.0f}", "role": "img", "aria-label": "The search tree", "font-family": "sans-serif",
+        "font-size": "9",
+    })  # fmt: skip
+    _legend(svg, low, high)
+    for place in places:
+        if place.parent is not None:
+            _edge(svg, place.parent, place.at)
+    for place in places:
+        _circle(svg, place, len(root.walks), _colour(place.branch.mean, low, high), points)
+    return svg
+
+
+def _edge(svg: ElementTree.Element, start: tuple[float, float], end: tuple[float, float]) -> None:
+    middle = start[0] + min(STEP, end[0] - start[0]) / 2
+    bend = f"C{middle:.1f} {start[1]:.1f} {middle:.1f} {end[1]:.1f} {start[0] + STEP:.1f} {end[1]:.1f}"
+    path = f"M{start[0]:.1f} {start[1]:.1f}{bend}H{end[0]:.1f}"
+    ElementTree.SubElement(svg, "path", {"d": path, "fill": "none", "stroke": "#cccccc"})
+
+
+def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str, points: Mapping[int, Point]) -> None:
+    branch, (x, y) = place.branch, place.at
+    radius = max(LEAST_RADIUS, LARGEST * sqrt(len(branch.walks) / total))
+    circle = ElementTree.SubElement(svg, "circle", {
+        "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{radius:.1f}", "fill": colour, "stroke": INK, "stroke-width": "0.5",
+    })  # fmt: skip
+    only = points.get(branch.walks[0].number) if len(branch.walks) == 1 else None
+    label(circle, Point(_told(branch)) if only is None else Point(f"{only.text}; {', '.join(branch.kinds)}", only.operator))
+    if branch.children:
+        return
+    text = {"x": f"{x + radius + 3:.1f}", "y": f"{y + 3:.1f}", "fill": GREY}
+    ElementTree.SubElement(svg, "text", text).text = _named(branch)
+
+
+def _told(branch: Branch) -> str:
+    """Return the tooltip: `Unfold, Share: 12 trials, mean reward 0.431`."""
+    count, mean = len(branch.walks), branch.mean
+    steps = ", ".join(branch.kinds) or "all"
+    reward = "none complete" if mean is None else f"mean reward {mean:.3f}"
+    return f"{steps}: {_counted(branch)}, {reward}" if count > 1 else f"{steps}: {_named(branch)}"
+
+
+def _named(branch: Branch) -> str:
+    """Return the text beside a leaf: its trial, or the number of trials."""
+    if len(branch.walks) > 1:
+        return _counted(branch)
+    (walk,) = branch.walks
+    return f"trial {walk.number}" + ("" if walk.reward is None else f": {walk.reward:.3f}")
+
+
+def _counted(branch: Branch) -> str:
+    count = len(branch.walks)
+    return f"{count:,} trial{'' if count == 1 else 's'}"
+
+
+def _colour(mean: float | None, low: float, high: float) -> str:
+    if mean is None:
+        return UNKNOWN
+    share = (mean - low) / (high - low) if high > low else 0.5
+    return to_hex(mpl.colormaps[SCALE](share))
+
+
+def _legend(svg: ElementTree.Element, low: float, high: float) -> None:
+    group = ElementTree.SubElement(svg, "g", {"transform": f"translate({MARGIN} 14)"})
+    ElementTree.SubElement(group, "text", {"y": "0", "fill": GREY}).text = "mean reward"
+    for place in range(SWATCHES):
+        colour = _colour(place / (SWATCHES - 1), 0.0, 1.0)
+        ElementTree.SubElement(group, "rect", {"x": f"{6 * place}", "y": "6", "width": "6", "height": "9", "fill": colour})
+    for x, anchor, value in ((0, "start", low), (6 * SWATCHES, "end", high)):
+        text = {"x": f"{x}", "y": "26", "fill": GREY, "text-anchor": anchor}
+        ElementTree.SubElement(group, "text", text).text = f"{value:.3f}"
+
 
 SVG, XML = "http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"
 DROPPED = {"metadata"}

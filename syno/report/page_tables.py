@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas
 
 from syno.base.text_tables import shown
 from syno.report.results import TRIAL_COLUMNS, Results, complete
-from syno.report.trial_operators import trial_operators
 from syno.results.goal_tables import GOAL_TIMED, SELECTED_BY, goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.results.speedups import IN_SEARCH
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.search.relative_reward import CHANCE
-from syno.search.reward_contract import OF_ORIGINAL
+from syno.search.reward import CHANCE, OF_ORIGINAL
+
+# The operators of trials: their names on the page, and their ids.
+
+
+_ID = re.compile(r"^id ([0-9a-f]+)\s*$", re.MULTILINE)  # the last line of an operator's text
+
+
+class TrialOperator(NamedTuple):
+    """A trial's operator.
+
+    Attributes:
+        name: as in the other tables of the page, if it is in them; else that of the store, by the first trial that found it.
+        id: of the operator; "" if the table does not have it.
+    """
+
+    name: str
+    id: str
+
+
+def trial_operators(results: Results) -> dict[int, TrialOperator]:
+    """Return the operator of each trial, by the trial's number.
+
+    All trials of a study have one name, which is that of the network. So an operator is recognized by its id.
+    """
+    known = {operator.id: name for name, operator in results.operators.items()}
+    found: dict[int, TrialOperator] = {}
+    for row in complete(results.trials, TRIAL_COLUMNS, "trials").to_dict("records"):
+        number, name = int(row["number"]), str(row.get("name", ""))
+        ids = _ID.findall(str(row.get("operator", "")))
+        id_ = ids[-1] if ids else ""
+        if id_:
+            name = known.setdefault(id_, f"{results.name}_{number}")
+        found[number] = TrialOperator(name, id_)
+    return found
+
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -13,6 +13,35 @@ from matplotlib.ticker import MaxNLocator
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
 from syno.report.points import NO_POINTS, Point, identify_trials
 from syno.report.results import TRIAL_COLUMNS, complete, rewarded
+
+if TYPE_CHECKING:
+    import pandas
+
+
+# A warning if many trials have the lowest or the highest reward, so that the search cannot tell them apart.
+
+
+MANY = 0.25  # share of the complete trials
+FEWEST = 8  # complete trials from which on a share says something
+
+
+def saturation(trials: pandas.DataFrame) -> str | None:
+    """Return in words that a quarter or more of the complete trials have the reward 0 or 1, and what to change; else None."""
+    rewards = trials.loc[trials["outcome"] == "complete", "reward"].dropna()
+    if len(rewards) < FEWEST:
+        return None
+    parts = []
+    for end, meant in (
+        (0, "operators that are nearly as bad as the worst differ no more; lower the score that has the reward 0 (`low`)"),
+        (1, "better operators are not told from good ones; raise the score that has the reward 1 (`high`)"),
+    ):
+        count = int((rewards <= 0).sum() if end == 0 else (rewards >= 1).sum())
+        if count >= MANY * len(rewards):
+            parts.append(f"{count} of {len(rewards)} complete trials have the reward {end}: {meant}")
+    if not parts:
+        return None
+    return f"{'; '.join(parts)}. `reward: {{name: relative}}` follows the original network's score, whatever the data"
+
 
 TITLE = "Rewards of the search"
 

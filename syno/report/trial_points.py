@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syno.report.page_tables import number as known_number
+from syno.report.page_tables import trial_operators
 from syno.report.points import Point
 from syno.report.results import TRIAL_COLUMNS, Results, complete
-from syno.report.trial_operators import trial_operators
 
 
 def trial_points(results: Results) -> dict[int, Point]:

@@ -12,8 +12,7 @@ from syno.report.results import metrics_of, rewarded
 from syno.results.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
 from syno.results.metric import METRICS
 from syno.search.goal import Goal
-from syno.search.goal_reward import score_of
-from syno.search.reward_contract import OF_ORIGINAL
+from syno.search.reward import OF_ORIGINAL, score_of
 from syno.search.snapshot import Snapshot
 
 SHOWN = 5  # running trials, last trials, reasons of failures

@@ -21,8 +21,7 @@ from typing import Literal, NamedTuple
 
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric
 from syno.search.goal import COSTS, Goal
-from syno.search.goal_reward import score_of
-from syno.search.reward_contract import OF_ORIGINAL
+from syno.search.reward import OF_ORIGINAL, score_of
 
 State = Literal["meets", "may meet", "misses", "unknown"]
 STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the best first

@@ -17,13 +17,11 @@ from optuna.trial import FrozenTrial
 
 from syno.base.record import versions
 from syno.ir.graph import PGraph
-from syno.search.claims import Claim, RunningTrial
-from syno.search.ledger import Ledger, is_running
+from syno.search.ledger import Claim, Ledger, RunningTrial, is_running
 from syno.search.policies.contract import EXHAUSTED, Policy, Proposal
 from syno.search.stopping import Stopping
 from syno.search.storage.records import Result, Told, attributes, operator_of, worker_of
-from syno.search.storage.rungs import rung_attribute, rung_key
-from syno.search.storage.store import TrialStore
+from syno.search.storage.store import TrialStore, rung_attribute, rung_key
 from syno.search.walks import Draws
 from syno.search.workers import Worker
 
@@ -157,7 +155,7 @@ class Dispatch:
         if self.ledger.seen >= self._frozen + FROZEN_AT_ONCE:
             self._frozen = self.ledger.seen
             gc.collect()
-            gc.freeze()  # see `syno.search.collection`
+            gc.freeze()  # see `syno.search.study`
         return trial
 
     def _next(self, most: int, most_screened: float) -> RunningTrial | None:

@@ -11,14 +11,206 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from syno.search.claims import Claim, Purpose
-from syno.search.halving import Step
-from syno.search.storage.records import FINGERPRINT, Kind, candidate_of
-from syno.search.waiting import Waiting
+from syno.ir.graph import PGraph
+from syno.search.halving import Rungs, Step
+from syno.search.policies.contract import Candidate, Policy
+from syno.search.reward import Failure, Outcome
+from syno.search.storage.records import FINGERPRINT, PRUNED_REWARD, Kind, Result, Told, candidate_of, deaths_in_words
+from syno.search.storage.store import screening_metrics, values_at_rungs
+
+# Claims: the operators that a study evaluates, each with its trials and its outcome.
+
+
+@dataclass
+class Claim:
+    """An operator that the study evaluates, with its trials and its outcome.
+
+    Attributes:
+        rank: how many operators were claimed before it.
+        candidate: the operator as policies know it.
+        told: what the policy was told just before it proposed this operator: the first trial of a claim for its outcome, and
+            (first trial, step) for its value at a step.
+        closed: names of nodes that were found to have no operators left.
+        numbers: its trials, one for each attempt.
+        outcome: its reward or failure; None while that is open.
+        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
+        passed: the last step after which one of its trials paused; 0 if none did.
+        has_died: whether it failed because too many workers died while they evaluated it.
+        failure: the result that ended it, if its evaluation failed.
+        screened: why it was not evaluated, in a word or two; "" if it was not screened out.
+        screening: the metrics of the screening that it passed; None if there was none yet.
+        metrics: the metrics of the result that ended it.
+    """
+
+    rank: int
+    candidate: Candidate
+    told: tuple[Told, ...]
+    closed: tuple[str, ...]
+    numbers: list[int]
+    outcome: Outcome | None = None
+    needs_trial: bool = False
+    passed: float = 0
+    has_died: bool = False
+    failure: Result | None = None
+    screened: str = ""
+    screening: Mapping[str, float] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The number of its first trial."""
+        return self.numbers[0]
+
+    def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
+        """Update the claim with its trials. Return how it ended, "paused" if it may be resumed, or None if it is open."""
+        result = Result.of(trials[-1])
+        self.needs_trial = False
+        self.screening = screening_metrics(trials) if self.screening is None else self.screening
+        self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
+        if result is None and not trials[-1].state.is_finished():
+            return None
+        if result is not None and (outcome := result.outcome) is not None:
+            self.outcome, self.metrics = outcome, result.metrics
+            self.screened = result.cause or "screened" if result.kind == "screened" else ""
+            self.failure = result if result.kind == "failed" else None
+            return result.kind
+        if result is not None and result.kind == "paused":
+            return "paused"
+        deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
+        if deaths >= most_attempts:
+            self.outcome = Failure(deaths_in_words(deaths))
+            self.has_died = True
+            return "failed"
+        self.needs_trial = True
+        return None
+
+    def tell(self, policy: Policy, *, is_stopped: bool = False) -> None:
+        """Tell a policy the outcome of this claim, which is known, or that it was stopped for good."""
+        assert self.outcome is not None
+        policy.measure(self.candidate, (self.screening or {}) if is_stopped else self.metrics)
+        if is_stopped:
+            policy.stop(self.candidate)
+        elif self.screened:
+            policy.screen_out(self.candidate)
+        else:
+            policy.tell(self.candidate, self.outcome)
+
+
+def _paused_after(trial: FrozenTrial) -> float:
+    """Return the step after which a trial paused; 0 if it did not."""
+    result = Result.of(trial)
+    return result.step if result is not None and result.kind == "paused" else 0
+
+
+class Purpose(NamedTuple):
+    """The purpose of a trial: an attempt at a claim."""
+
+    claim: Claim
+    attempt: int
+
+
+@dataclass(frozen=True)
+class RunningTrial:
+    """A trial that this worker runs.
+
+    Attributes:
+        trial_id: its id in the storage.
+        number: its number in the study.
+        operator: the operator to evaluate.
+        passed: the step after which an earlier trial of this operator paused; 0 if none did.
+        screening: the metrics of the screening that an earlier trial of this operator passed; None if none did.
+    """
+
+    trial_id: int
+    number: int
+    operator: PGraph
+    passed: float = 0
+    screening: Mapping[str, float] | None = None
+
+    @classmethod
+    def of(cls, trial_id: int, number: int, operator: PGraph, claim: Claim | None) -> RunningTrial:
+        """Return a trial of a claim; of None, it is of no use."""
+        return (
+            cls(trial_id, number, operator) if claim is None else cls(trial_id, number, operator, claim.passed, claim.screening)
+        )
+
+
+# The paused claims of a study: which of them to resume, and which are stopped for good.
+
+
+class Waiting:
+    """The claims whose last trial paused, and the values of all trials at their rungs.
+
+    Values are entered in the order of trials, and of steps within a trial. A study with one worker stored them in this order,
+    so a worker that is started again comes to the same decisions.
+
+    Attributes:
+        rungs: the values, by the rank of the claim.
+        stopped: claims that were stopped for good and not yet taken from here; their checkpoints are of no use.
+        unreported: the steps of values that the policy was not told, in the order of entry, by the first trial of the claim.
+    """
+
+    def __init__(self, keep: Mapping[Step, float]) -> None:
+        self.rungs = Rungs(keep)
+        self.stopped: list[Claim] = []
+        self.unreported: dict[tuple[int, Step], Claim] = {}
+        self._paused: dict[int, Claim] = {}  # by rank
+        self._overtaken: dict[int, Claim] = {}
+
+    def __len__(self) -> int:
+        """Return how many claims have paused, those included that were stopped for good."""
+        return len(self._paused) + len(self._overtaken)
+
+    def measure(self, trials: Iterable[tuple[Claim, FrozenTrial]]) -> None:
+        """Enter the new values of trials, each with its claim."""
+        found = [
+            (trial.number, step, claim, value)
+            for claim, trial in trials
+            for step, value in values_at_rungs(trial).items()
+            if step in self.rungs.keep and not self.rungs.has(claim.rank, step)
+        ]
+        for _, step, claim, value in sorted(found, key=lambda one: one[:2]):
+            self.rungs.enter(claim.rank, step, value)
+            self.unreported[claim.number, step] = claim
+
+    def is_stopped(self, claim: Claim) -> bool:
+        """Return whether a claim was stopped for good, and is not resumed."""
+        return claim.rank in self._overtaken
+
+    def add(self, claim: Claim) -> None:
+        """Add a claim whose last trial has paused."""
+        self._paused[claim.rank] = claim
+
+    def remove(self, claim: Claim) -> bool:
+        """Remove a claim that a new trial resumes. Return whether it was here."""
+        found = self._paused.pop(claim.rank, None) or self._overtaken.pop(claim.rank, None)
+        if found is not None:
+            claim.outcome = None
+        return found is not None
+
+    def stop_overtaken(self) -> None:
+        """Give the claims that are stopped for good their outcome: the reward of a pruned trial."""
+        for rank, claim in list(self._paused.items()):
+            if self.rungs.has(rank, claim.passed) and self.rungs.is_overtaken(rank, claim.passed):
+                claim.outcome = PRUNED_REWARD
+                self.stopped.append(claim)
+                self._overtaken[rank] = self._paused.pop(rank)
+
+    def best(self) -> list[int]:
+        """Return the ranks of the claims to resume, the first one first."""
+        return self.rungs.best({rank: claim.passed for rank, claim in self._paused.items()}) if self._paused else []
+
+    def take_stopped(self) -> list[Claim]:
+        """Return the claims that were stopped for good since the last call, unless they were resumed elsewhere."""
+        taken = [claim for claim in self.stopped if claim.rank in self._overtaken]
+        self.stopped.clear()
+        return taken
 
 
 class Ledger:

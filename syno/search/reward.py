@@ -10,15 +10,255 @@ Source: the published system's live rewards, and the settings its search was run
 
 from __future__ import annotations
 
+import inspect
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from syno.search.goal_reward import GoalReward
-from syno.search.relative_reward import RelativeReward
-from syno.search.reward_contract import OF_ORIGINAL, REWARDS, Failure, Fraction, Metrics, Outcome, Positive, Reward
+from syno.base.errors import SpecError
+from syno.base.registry import Registry
+from syno.base.validation import Settings
+from syno.search.faults import FaultKind
+from syno.search.goal import Find
+
+# The interface of rewards: functions from the metrics of an evaluated operator to a number in [0, 1].
+
+
+Metrics: TypeAlias = Mapping[str, float]
+
+OF_ORIGINAL = "original_"  # prefix of the metrics of the original model
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The reason why an operator has no reward: its evaluation broke, or measured nothing that can be used.
+
+    Attributes:
+        reason: the reason in words.
+        fault: what is to blame; "function" where every operator would fail like this.
+    """
+
+    reason: str
+    fault: FaultKind = "operator"
+
+
+Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
+
+
+class Reward(Settings, ABC):
+    """A function from metrics to a reward, with its settings as fields. Equal settings give equal rewards.
+
+    A subclass has `of`, and `needs`. Experiments give it as `reward: {name: "package.module:MyReward"}`, with its settings.
+
+    Attributes:
+        name: the name in experiments and in stored settings; by default the path `package.module:MyReward`.
+        needs: names of the metrics that it reads.
+        compares_scores: whether it compares with the original's score in the same training, `original_accuracy` or
+            `original_loss`, and that of chance. The study then begins with a training of the original.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    compares_scores: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
+
+    def __call__(self, metrics: Metrics) -> Outcome:
+        """Return the reward in [0, 1], or a Failure if a metric that it needs is absent, NaN or infinite."""
+        for metric in self.needed(metrics):
+            if metric not in metrics:
+                measured = ", ".join(metrics) or "nothing"
+                reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
+                return Failure(reason, "function")
+            if not math.isfinite(metrics[metric]):
+                of_original = metric.startswith(OF_ORIGINAL)  # then every operator fails like this
+                return Failure(
+                    f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
+                )
+        value = self.of(metrics)
+        if isinstance(value, Failure):
+            return value
+        if math.isnan(value):
+            return Failure(f'the reward "{self.name}" is NaN; it must be a number', "function")
+        return min(max(value, 0.0), 1.0)
+
+    def needed(self, metrics: Metrics) -> tuple[str, ...]:
+        """Return the names of the metrics that it reads where these were measured."""
+        return self.needs
+
+    @abstractmethod
+    def of(self, metrics: Metrics) -> Outcome:
+        """Return the reward of these metrics, which is then clipped to [0, 1], or a Failure."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the name and all settings, as they are stored with a study; `from_settings` reads them."""
+        return {"name": self.name, **self.model_dump()}
+
+
+REWARDS: Registry[type[Reward]] = Registry(
+    "reward",
+    accepts=lambda given: isinstance(given, type) and issubclass(given, Reward) and not inspect.isabstract(given),
+    needed="a subclass of syno.search.reward.Reward with a method of",
+)
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+# The reward of a score relative to the original network's.
+
+
+CHANCE = "chance_"  # prefix of the scores of a network that has learnt nothing
+
+
+@REWARDS.register("relative")
+class RelativeReward(Reward):
+    """((s - low) / (high - low)) ** power for the score s on a scale where chance is 0 and the original network is 1.
+
+    For accuracies, s = (accuracy - chance_accuracy) / (original_accuracy - chance_accuracy); for losses, in the same way, with
+    the loss of equal probabilities as chance. The original has the same training as the operators: it is trained once, when the
+    study begins. So the reward distinguishes operators whatever the data, the network and the length of the training are.
+    """
+
+    name = "relative"
+    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy")
+    compares_scores = True
+    low: Annotated[float, Field(lt=1)] = 0.0
+    """score of reward 0; 0 is chance, 1 the original network"""
+    high: Positive = 1.1
+    """score of reward 1; above 1, so that operators better than the original are told apart"""
+    power: Positive = 4
+    """exponent; the larger, the more the best operators stand out"""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> RelativeReward:
+        if self.low >= self.high:
+            raise ValueError(f"low={self.low} must be below high={self.high}")
+        return self
+
+    def needed(self, metrics: Metrics) -> tuple[str, ...]:
+        """Return the names of the scores that it reads: accuracies, or losses if no accuracy was measured."""
+        metric = "loss" if "loss" in metrics and "accuracy" not in metrics else "accuracy"
+        return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """Return the reward by the formula of the class."""
+        names = self.needed(metrics)
+        score, original, chance = (metrics[name] for name in names)
+        if problem := learnt_nothing(names[0], original, chance):
+            return Failure(problem, "function")
+        relative = (score - chance) / (original - chance)
+        return float((max(relative - self.low, 0.0) / (self.high - self.low)) ** self.power)
+
+
+def compared_scores(metric: str, score: float, classes: int) -> dict[str, float]:
+    """Return the original network's score and that of chance, as metrics by name, which a reward that compares scores reads.
+
+    Args:
+        metric: "accuracy" or "loss".
+        score: of the original network, after the training that operators get.
+        classes: of the data, or tokens of the vocabulary.
+
+    Raises SpecError if the original network is not better than chance.
+    """
+    chance = 1 / classes if metric == "accuracy" else math.log(classes)
+    if problem := learnt_nothing(metric, score, chance):
+        raise SpecError(f"reward: {problem}")
+    return {f"{OF_ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
+
+
+def learnt_nothing(metric: str, original: float, chance: float) -> str | None:
+    """Return in words that the original network is not better than chance; None if it is."""
+    if (original > chance) == (metric == "accuracy") and original != chance:
+        return None
+    return (
+        f"the original network has the {metric} {original:.4g} after this training, and chance has {chance:.4g}: it learnt "
+        "nothing to compare with; train longer, or give another reward"
+    )
+
+
+# The reward of a search with a goal: the score of those that are fast enough, the speed of those that are good, or both.
+
+
+ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
+
+
+@REWARDS.register("goal")
+class GoalReward(Reward):
+    """The reward of a search with a goal, whose numbers it takes. It follows from the metrics of one trial alone.
+
+    The score s is 0 for chance and 1 for the original network, as in `relative`; q = (max(s, 0) / high) ** power; the share
+    f = x / (1 + x) of a speedup x is 1/2 for a network as fast as the original. `find: most_accurate`: q, times x / speedup for
+    those that are too slow. `fastest`: (1 + f) / 2 for those that lose at most `lose_at_most`; for others, half of
+    (s / the least s that suffices) ** power. `front`: q * f, the area between the trial's own point and the worst one, in
+    place of the improvement of the front, which depends on the other trials; the policy `surrogate` computes that itself.
+    Where nothing is trained, the reward is f.
+    """
+
+    name = "goal"
+    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy", "speedup")
+    compares_scores = True
+    find: Find = "most_accurate"
+    """by default that of the goal, like the two below"""
+    speedup: Positive | None = None
+    """least speedup"""
+    lose_at_most: Annotated[float, Field(ge=0)] | None = None
+    """largest loss of accuracy, or nats, against the original"""
+    high: Positive = 1.1
+    """score s of q = 1; above 1, so that operators better than the original are told apart"""
+    power: Positive = 4
+    """exponent; the larger, the more the best operators stand out"""
+
+    def needed(self, metrics: Metrics) -> tuple[str, ...]:
+        """Return the names of the scores that it reads, if any was measured, and of the speedup, if it depends on it."""
+        metric = score_of(metrics)
+        scores = () if metric is None else (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}")
+        is_fast_needed = self.speedup is not None or self.find != "most_accurate" or metric is None
+        return (*scores, "speedup") if is_fast_needed else scores
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """Return the reward by the formula of the class."""
+        metric, speedup = score_of(metrics), metrics.get("speedup", 1.0)
+        fast = speedup / (1 + speedup)
+        if metric is None:
+            return float(fast)
+        score, original, chance = (metrics[name] for name in (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"))
+        if problem := learnt_nothing(metric, original, chance):
+            return Failure(problem, "function")
+        relative = (score - chance) / (original - chance)
+        quality = float((max(relative, 0.0) / self.high) ** self.power)
+        if self.find == "front":
+            return quality * fast
+        if self.find == "most_accurate":
+            return quality * min(1.0, speedup / (self.speedup or speedup))
+        least = 1 - (self.lose_at_most or 0.0) / abs(original - chance)
+        if relative >= least - ROUNDING:
+            return float((1 + fast) / 2)
+        return float((max(relative, 0.0) / least) ** self.power / 2)
+
+
+def score_of(metrics: Metrics) -> str | None:
+    """Return which score was measured, "accuracy" or "loss"; None if none was."""
+    return next((name for name in ("accuracy", "loss") if name in metrics), None)
+
+
+def relative_score(metrics: Metrics) -> float | None:
+    """Return the score on a scale where chance is 0 and the original network 1; None if it is not known."""
+    metric = score_of(metrics)
+    if metric is None or not {f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"} <= metrics.keys():
+        return None
+    original, chance = metrics[f"{OF_ORIGINAL}{metric}"], metrics[f"{CHANCE}{metric}"]
+    return None if original == chance else (metrics[metric] - chance) / (original - chance)
+
 
 __all__ = [
     "OF_ORIGINAL",

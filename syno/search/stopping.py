@@ -11,9 +11,8 @@ from typing import Any
 from optuna.trial import FrozenTrial
 
 from syno.base.errors import SearchStoppedError
-from syno.search.claims import Claim
 from syno.search.faults import Fault, alike
-from syno.search.ledger import Ledger
+from syno.search.ledger import Claim, Ledger
 from syno.search.reward import Failure
 from syno.search.settings import differences
 from syno.search.storage.store import SETTINGS, TrialStore, withdrawn

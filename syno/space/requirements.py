@@ -17,7 +17,7 @@ from syno.algebra import Valuation
 from syno.base.errors import LoweringError, SizeError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.shared_support import Combined, OperatorSupport, SharedSupport
+from syno.ir.support import Combined, OperatorSupport, SharedSupport
 from syno.space.reads import Reads, least_positions, paired
 from syno.space.spec import OperatorSpec
 

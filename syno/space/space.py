@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from syno.ir.graph import PGraph
-from syno.space.branches import Branch, taken_out
-from syno.space.identity.distinct import Distinct
+from syno.space.candidates import Branch, taken_out
+from syno.space.identity.agreement import Distinct
 from syno.space.identity.fingerprint import fingerprint, glance
 from syno.space.identity.valuations import Comparison
 from syno.space.reach import reach
@@ -65,8 +65,8 @@ class Space(StateGraph):
         """Return a name that operators share if they mean the same, as far as this space tells them apart.
 
         All are compared at the same two valuations, at which the usual sizes are whole numbers. One with other sizes is
-        evaluated without them if they do not matter (`syno.space.identity.fusing`), else at two larger valuations for all such
-        operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
+        evaluated without them if they do not matter (`syno.space.identity.valuations`), else at two larger valuations for all
+        such operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
         """
         return fingerprint(**self._compared(operator))
 

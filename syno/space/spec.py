@@ -101,7 +101,7 @@ class OperatorSpec(OptionGroup):
 
     def dump(self) -> str:
         """Return the YAML text that `load` reads back to an equal spec."""
-        from syno.base.yaml_text import to_yaml  # loads PyYAML
+        from syno.base.yaml_text import to_yaml
 
         return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
 

@@ -7,8 +7,7 @@ from functools import cached_property, lru_cache
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
-from syno.space.branches import Branches
-from syno.space.candidates import OPTIONS, Candidates
+from syno.space.candidates import OPTIONS, Branches, Candidates
 from syno.space.complete import Completion
 from syno.space.distance.feasibility import Feasibility
 from syno.space.facts import FactTable

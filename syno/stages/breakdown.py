@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.config import Experiment
-from syno.measure.tvm.settings import is_here
+from syno.measure.tvm.targets import is_here
 from syno.results.breakdown import breakdown_rows, breakdown_table
 from syno.stages.operators import ComparedNetwork, check_belongs, key_of, operator_of
 from syno.stages.own_records import check_speedup
@@ -47,7 +47,7 @@ def measure_breakdown(
     """
     if not is_here(device):
         raise SpecError(f'"{device}" is not a device of this machine; where the time goes is measured on cpu or cuda')
-    from syno.measure.breakdown_record import BreakdownRecord  # imports torch
+    from syno.measure.breakdown_record import BreakdownRecord
 
     with speedups_of(experiment, compiler, device, measured="layers") as speedups:
         ((speedup, _),) = measured_speedups(experiment, [given], speedups)
@@ -67,7 +67,7 @@ def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) ->
     rows: list[dict[str, Any]] = []
     if not experiment.tune.breakdown or experiment.workload is None:
         return breakdown_table(rows)
-    from syno.measure.breakdown_record import BreakdownRecord  # imports torch
+    from syno.measure.breakdown_record import BreakdownRecord
 
     for network in networks:
         for compiler, device in breakdown_pairs(experiment):

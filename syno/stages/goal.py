@@ -25,8 +25,7 @@ from syno.results.measurement import INT8
 from syno.results.metric import ACCURACY, METRICS, front
 from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
-from syno.search.goal_reward import score_of
-from syno.search.reward_contract import OF_ORIGINAL
+from syno.search.reward import OF_ORIGINAL, score_of
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.selection import read_selected, why_none
 from syno.stages.speedups import selected_speedups

@@ -10,10 +10,10 @@ from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.config import Experiment
+from syno.config.experiment import policy_of
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
 from syno.config.own_code import own_paths
-from syno.config.policies import policy_of
 from syno.space.space import Space
 from syno.stages.data import DataRecord
 from syno.stages.places import DATA, FROZEN, SELECTED

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.measure.tuning_record import Device, TuningRecord
-    from syno.model.layer import Layer
+    from syno.model.geometry import Layer
 
 DIGITS = 12  # of the hash in the name of the folder
 

@@ -16,9 +16,9 @@ from pydantic import ConfigDict, Field
 from syno.base.text_tables import Row, markdown
 from syno.base.validation import Settings
 from syno.config import Experiment
-from syno.config.stopping import rounds_of
+from syno.config.stages import rounds_of
 from syno.measure.compilers import COMPILERS, compiler_facts
-from syno.measure.tvm.settings import is_here
+from syno.measure.tvm.targets import is_here
 from syno.stages.places import compiler_in_files, device_named
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings

@@ -2,39 +2,219 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime
 
-from syno.base.devices import require_device
+from syno.base.devices import require_device, visible_gpus
 from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
-from syno.base.gpus import visible_gpus
+from syno.base.progress import Progress
 from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
-from syno.report.operators.sampling import rejections
-from syno.search.evaluation import EVALUATIONS, find_evaluation
-from syno.search.stoppable import Stoppable, StoppingDisplay
+from syno.report.operators.folder import rejections
+from syno.results.goal_tables import end_of_search
+from syno.results.majority import warning_of
+from syno.search.evaluation import EVALUATIONS, Stoppable, StoppingDisplay, find_evaluation
+from syno.search.reward import compared_scores
+from syno.search.screening import GoalScreen, ScreenedEvaluation
 from syno.search.workers import Interruption, Worker, worker_processes
+from syno.space.complete import cost
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
-from syno.stages.original import original_scores
-from syno.stages.places import worker_file
-from syno.stages.screening import limits, screened, warn_of_end
+from syno.stages.places import ORIGINAL_TRAINING, worker_file
+from syno.stages.speedups import speedups_of
 from syno.stages.study import open_study
 
 if TYPE_CHECKING:
+    import pandas
+    from torch import nn
+
     from syno.base.progress import Display
+    from syno.ir.graph import PGraph
+    from syno.measure.prediction.predictor import Prediction
+    from syno.measure.speedup_record import SpeedupRecord
+    from syno.measure.speedups import Speedups
     from syno.search.study import Study
     from syno.train.contract import Evaluation
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
+
+
+# The screening of a search with a goal: costs are counted, and latencies measured, before an operator is trained.
+
+
+GROWTH = 1.1  # the predictor learns again when there are so many times as many records
+
+
+def limits(experiment: Experiment) -> tuple[int, float]:
+    """Return the number of trials of a study, and how many operators may be screened out."""
+    count = experiment.study.n_trials
+    return count, inf if experiment.goal is None else experiment.goal.screened_for(count)
+
+
+@contextmanager
+def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluation]:
+    """Yield the evaluation of an experiment, which screens operators first if there is a goal.
+
+    Raises SpecError or MissingPackageError if this machine cannot measure with the goal's compiler on its device.
+    """
+    goal = experiment.goal
+    if goal is None:
+        yield evaluate
+        return
+    with ExitStack() as stack:
+        learning = Learning(stack.enter_context(speedups_of(experiment, goal.compiler, goal.device))) if goal.measures else None
+        measure, predict = (None, None) if learning is None else (learning.measure, learning.predict)
+        yield ScreenedEvaluation(evaluate, GoalScreen(goal, Shares(experiment), measure, predict))
+
+
+class Learning:
+    """Measurements of speedups, and predictions that are learnt from them on the way, and from those that the store has."""
+
+    def __init__(self, measurements: Speedups) -> None:
+        from syno.measure.prediction.predictor import SpeedupPredictor  # imports torch
+
+        self._speedups = measurements
+        self._predictor = SpeedupPredictor()
+        self._records = {record.operator_id: record for record in measurements.records()}
+        self._learnt = 0  # records
+
+    def measure(self, operator: PGraph) -> SpeedupRecord:
+        """Return the record of an operator, measured unless the store has it."""
+        record = self._records[operator.id] = self._speedups.of(operator)
+        return record
+
+    def predict(self, operator: PGraph) -> Prediction | None:
+        """Return a prediction; None if too little is known, or the operator was measured before, so that this costs nothing."""
+        if operator.id in self._records or self._speedups.known(operator) is not None:
+            return None
+        if len(self._records) >= max(1, GROWTH * self._learnt):
+            self._learnt = len(self._records)
+            self._predictor.fit(self._records.values())
+        return self._predictor.predict(operator)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The costs of the network with an operator, as shares of the original's."""
+
+    experiment: Experiment
+
+    def __call__(self, operator: PGraph) -> Mapping[str, float]:
+        """Return the shares by the names of metrics. The file of weights is counted only if the goal limits it."""
+        network, goal = self.experiment.network, self.experiment.goal
+        counted, original = cost(operator, self.experiment.operator_spec), network.original
+        found = {
+            "parameters": counted.parameters / original.parameters,
+            "memory_bytes": counted.memory_bytes / original.memory_bytes,
+        }
+        if goal is not None and goal.most_file_size is not None:
+            found["file_bytes"] = _file_bytes(network.network(operator, 0)) / self._original_bytes
+        return found
+
+    @cached_property
+    def _original_bytes(self) -> int:
+        return _file_bytes(self.experiment.network.network(None, 0))
+
+
+def _file_bytes(network: nn.Module) -> int:
+    """Return the bytes of a network's weights and statistics in a file."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
+
+
+def warn_of_end(experiment: Experiment, trials: pandas.DataFrame) -> None:
+    """Warn if a search ended before its number of trials because operators cannot meet the goal. That is a result, too."""
+    if experiment.goal is None:
+        return
+    text = end_of_search(experiment.goal, trials, experiment.study.n_trials)
+    if text is not None:
+        warnings.warn(f'study "{experiment.name}": {text}', stacklevel=3)
+
+
+# The original network in the training of a search: its score, with which a reward compares those of operators.
+#
+# It is trained once for each study, before the first trial. The record is `search/original.json` in the folder of results. The
+# score is kept with the study, so that workers on other machines have it. Workers that share the folder wait for each other.
+
+
+KEY = "original"  # of the study's attribute
+
+
+def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
+    """Return the original's score and that of chance, as metrics by name; trains the original if no worker has done so.
+
+    None are needed, and {} is returned, if nothing is trained in the search, or neither reward nor goal compares scores. An
+    interrupted training is resumed.
+
+    Raises:
+        SpecError: the original is not better than chance after this training.
+        TrainingError: the device's memory does not suffice.
+    """
+    loses = experiment.goal is not None and experiment.goal.lose_at_most is not None
+    if experiment.evaluation != "training" or not (loses or experiment.make_reward().compares_scores):
+        return {}
+    from syno.data.contract import majority_of  # imports torch
+    from syno.train.workload import Workload
+
+    network = experiment.network
+    workload = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
+    of = {"workload": workload.settings.model_dump(mode="json"), "data": network.data.hash}
+    kept = study.kept(KEY)
+    if kept is None or any(kept[name] != value for name, value in of.items()):
+        record = _record(experiment, workload, display)
+        study.keep(KEY, {**of, "metric": record.metric, "score": record.score})
+        kept = study.kept(KEY)  # another worker may have been later
+        assert kept is not None
+    metric, score, most_frequent = str(kept["metric"]), float(kept["score"]), majority_of(network.data)
+    if metric == "accuracy" and most_frequent is not None and (warning := warning_of(*most_frequent, score)):
+        warnings.warn(warning, stacklevel=2)
+    return compared_scores(metric, score, network.data.classes)
+
+
+def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:
+    """Return the record of the training of the original; it is made unless a worker that shares the folder has made it."""
+    from syno.train.training_record import TrainingRecord
+
+    file, seed, settings = experiment.folder / ORIGINAL_TRAINING, workload.settings.seed, workload.settings.training
+    rounds = settings.epochs if settings.round_steps is None else -(-(settings.most_steps or 0) // settings.round_steps)
+
+    def show(number: int, score: float) -> None:
+        if display is not None:
+            display.show(Progress(f"{experiment.name}, the original network", number, max(rounds, number), number))
+
+    with _alone(file.with_suffix(".lock")):
+        with suppress(SpecError):
+            found = TrainingRecord.read(file)
+            if found.workload == workload.settings and found.data_hash == workload.data.hash:
+                return found
+        with leased(settings.device, "training.device"), display or nullcontext():
+            record = TrainingRecord.make(workload, None, seed, file.with_suffix(".checkpoint"), report=show)
+        record.write(file)
+        return record
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block with this file. File systems without locks let all in."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as opened:
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
 
 
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:

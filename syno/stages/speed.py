@@ -15,8 +15,8 @@ from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.base.progress import Progress, display
 from syno.config import Experiment
-from syno.measure.tvm.settings import is_here
-from syno.results.speed import rows_of_speed
+from syno.measure.tvm.targets import is_here
+from syno.results.breakdown import rows_of_speed
 from syno.stages.operators import ComparedNetwork, check_belongs, key_of, operator_of
 from syno.stages.places import speed_file
 from syno.stages.train import settings_of_training

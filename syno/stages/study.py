@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.config.stopping import rounds_of
+from syno.config.stages import rounds_of
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nearest_screened
 from syno.results.parquet import read_parquet, write_parquet

@@ -11,9 +11,9 @@ from syno.config import Experiment
 from syno.measure.layers_record import LayersRecord
 from syno.measure.tuning_record import TuningRecord
 from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
-from syno.results.layers import rows_of_layers
 from syno.results.measurement import Measurement
 from syno.results.rows import rows_of_training, rows_of_tuning
+from syno.results.speedups import rows_of_layers
 from syno.results.table import (
     curve_rows,
     latency_view,

@@ -13,8 +13,8 @@ from syno.base.errors import SpecError
 from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
-from syno.config.after import check_placed
-from syno.data.samples import is_picture
+from syno.config.dependencies import check_placed
+from syno.data.settings import is_picture
 from syno.stages.data import DataRecord, look
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, trials_folder, tuning_file
@@ -55,7 +55,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
     Raises as `tune`, before the data is read and anything is measured.
     """
     from syno.base.devices import require_device
-    from syno.measure.tvm.settings import DeviceSettings
+    from syno.measure.tvm.targets import DeviceSettings
 
     if experiment.workload is None:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')

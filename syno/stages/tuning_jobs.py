@@ -50,14 +50,14 @@ def of_speedups(experiment: Experiment, networks: Sequence[str]) -> list[dict[st
 
 def breakdown_pairs(experiment: Experiment) -> list[tuple[str, str]]:
     """Return the pairs (compiler, device) for which it is measured where the time goes: those of this machine."""
-    from syno.measure.tvm.settings import is_here
+    from syno.measure.tvm.targets import is_here
 
     return [(compiler, device) for compiler, device in experiment.tune.pairs if is_here(device)]
 
 
 def of_training(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
     """Return the wildcards of each measurement of the speed of training; the original is measured beside each other network."""
-    from syno.measure.tvm.settings import is_here
+    from syno.measure.tvm.targets import is_here
 
     has_any = experiment.tune.training and experiment.workload is not None
     return [

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.config.stopping import rounds_of
+from syno.config.stages import rounds_of
 from syno.report.watching import failure_lines, progress_line, status_lines, watch_text
 from syno.search.snapshot import Plan, Snapshot, snapshot
 from syno.search.storage.view import NotBegunError, StudyView
 from syno.stages.kept import check_shown
-from syno.stages.screening import limits
+from syno.stages.search import limits
 from syno.stages.top import find_experiment
 
 GALLERY = 6  # of the best operators, on the page

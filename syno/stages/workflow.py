@@ -9,19 +9,276 @@ for another node: the plugin asks for its node, gets "None assigned", and exclud
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
 import os
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from syno.base.errors import SpecError
+from syno.base.devices import usable_cores
+from syno.base.errors import MissingPackageError, SpecError, suggestion
+from syno.base.fork_client import OFF, THREADS, VARIABLE
 from syno.config import Experiment
 from syno.results import MEASUREMENTS
+from syno.search.faults import LATER
 from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE
+
+# The fork server of a workflow: `syno.base.fork_server` for the jobs that Snakemake runs on this machine.
+
+
+MODULE = "syno.cli.forked"
+# With these, no library starts a thread when it is imported.
+ONE_THREAD = {**dict.fromkeys(THREADS, "1"), "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
+def start_fork_server(workflow: Any) -> None:
+    """Start the server for the jobs of a workflow, which find it by a variable. It ends with this process.
+
+    Does nothing where jobs run on other machines or in environments of their own, with `SYNO_FORK_SERVER=off`, and on systems
+    other than Linux.
+
+    Args:
+        workflow: Snakemake's workflow.
+    """
+    runs_jobs = workflow.is_main_process and workflow.local_exec and not workflow.touch
+    is_of_use = runs_jobs and not workflow.deployment_settings.deployment_method
+    if not is_of_use or os.environ.get(VARIABLE) == OFF or not hasattr(os, "pidfd_open"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="syno-fork-"))  # for this user only
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(folder / "server")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(address)
+        except OSError:  # the path is too long for a socket
+            return
+        Path(address).chmod(0o600)
+        listener.listen(socket.SOMAXCONN)
+        server = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,  # Python finds modules in it first
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,  # Ctrl-C is for the clients
+            pass_fds=[listener.fileno()],
+        )
+    assert server.stdin is not None
+    atexit.register(server.stdin.close)  # the server ends when this pipe does, however this process ends
+    os.environ[VARIABLE] = address
+    _count_children(folder)
+
+
+def _count_children(folder: Path) -> None:
+    """Let the times and the memory that Snakemake measures of a job count the server's child, too.
+
+    Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
+    link to it, with the process id of the client as its name.
+    """
+    try:
+        from snakemake.benchmark import BenchmarkTimer
+    except ImportError:  # another version of Snakemake
+        return
+    made = BenchmarkTimer.__init__
+
+    def make(timer: Any, *given: Any, **named: Any) -> None:
+        made(timer, *given, **named)
+        if hasattr(timer, "main"):  # the job's process, whose descendants it asks for
+            timer.main.children = partial(_with_child, timer.main, timer.main.children, folder)
+
+    BenchmarkTimer.__init__ = make
+
+
+def _with_child(job: Any, children: Callable[..., list[Any]], folder: Path, recursive: bool = False) -> list[Any]:
+    """Return the descendants of a job's process, and the server's child that runs the job with its descendants."""
+    import psutil
+
+    found = children(recursive=recursive)
+    for client in (job, *found):
+        with suppress(OSError, psutil.Error):
+            child = psutil.Process(int(str((folder / str(client.pid)).readlink())))
+            return [*found, child, *child.children(recursive=True)]
+    return found
+
+
+# Where the workflow lies: beside the package in a checkout, in the package where Syno was installed from a wheel.
+
+
+PARTS = ("Snakefile", "workflow", "envs", "config")  # setup.py copies them into the wheel
+INSTALLED = "_workflow"
+LOCAL = "local"
+
+
+def workflow_folder() -> Path:
+    """Return the folder with the Snakefile. SpecError if there is none."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / INSTALLED, package.parent):
+        if (folder / "Snakefile").is_file():
+            return folder
+    raise SpecError(f"Syno's workflow lies neither in {package / INSTALLED} nor in {package.parent}; install Syno again")
+
+
+def config_file(given: str, folder: Path) -> Path:
+    """Return an experiment's file: the one given, or the one of this name in `config` of the workflow's folder.
+
+    Raises SpecError if there is neither.
+    """
+    if Path(given).is_file():
+        return Path(given)
+    known = {file.stem: file for file in sorted((folder / "config").glob("*.yaml"))}
+    if given in known:
+        return known[given]
+    raise SpecError(f"{given} is no file; Syno brings the experiments {', '.join(known)}.{suggestion(given, known)}")
+
+
+def profile_folder(given: str, folder: Path) -> Path:
+    """Return the folder of a profile of Snakemake: the one given, or the one of this name in the workflow.
+
+    Raises SpecError if there is neither.
+    """
+    for found in (Path(given), folder / "workflow" / "profiles" / given):
+        if found.is_dir():
+            return found
+    names = sorted(found.name for found in (folder / "workflow" / "profiles").iterdir())
+    raise SpecError(f'there is no profile "{given}"; give {" or ".join(names)}, or a folder')
+
+
+def command(config: str, profile: str, cores: int | None, more: Sequence[str], place: Path) -> list[str]:
+    """Return the command that runs the workflow in the folder `place`, where results go.
+
+    Args:
+        config: the experiment's file, or the name of one that Syno brings.
+        profile: a profile's name or folder.
+        cores: of the processor; None: all that this process may use, and as the profile says elsewhere.
+        more: further arguments of Snakemake.
+        place: the folder where it runs.
+
+    Raises SpecError if a file is missing, MissingPackageError without Snakemake.
+    """
+    if find_spec("snakemake") is None:
+        raise MissingPackageError("the workflow takes Snakemake, not installed here: pip install 'syno[workflow]'")
+    folder = workflow_folder()
+    count = cores or (usable_cores() if Path(profile).name == LOCAL else None)
+    return [
+        sys.executable,
+        "-m",
+        "snakemake",
+        *("--snakefile", str(folder / "Snakefile"), "--directory", str(place)),
+        *("--configfile", str(config_file(config, folder))),
+        *("--profile", str(profile_folder(profile, folder))),
+        *(("--cores", str(count)) if count else ()),
+        *more,
+    ]
+
+
+# Failed jobs of the workflow: which of them Snakemake restarts, and what of them is said at its end.
+#
+# A job fails for good if its command ended with an error of its input or of the user's code (exit code 1 or 2), which its log
+# says at its end. What was killed, or ended with exit code 75, may succeed in another attempt. Snakemake's setting `retries`
+# knows no exit codes, and on a cluster it sees none; logs are in the shared folder. So the number of restarts of a job, which
+# Snakemake asks for after each failure, is 0 if the job failed for good.
+
+
+ERROR = "error: "  # begins the last line of a log with an error of the input
+TRACEBACK = "Traceback (most recent call last)"
+TAIL_BYTES = 2**16
+CLOCKS_APART_SECONDS = 5.0  # of this machine and those that write logs
+MOST_SHOWN = 5  # failed jobs
+
+
+def end_of_log(file: Path, since: float = 0.0) -> tuple[str, bool]:
+    """Return the last line of a job's log, and whether it tells that the job failed for good.
+
+    ("", False) without one that was written since that time: a job that was killed before it began has that of an earlier run.
+    """
+    try:
+        if file.stat().st_mtime < since:
+            return "", False
+        lines = file.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    except OSError:
+        return "", False
+    last = lines[-1].strip() if lines else ""
+    if last.endswith(LATER):
+        return last, False
+    return last, last.startswith(ERROR) or any(line.startswith(TRACEBACK) for line in lines)
+
+
+class FailedJobs:
+    """The jobs that failed in a run of the workflow.
+
+    Attributes:
+        said: the last line of each failed job's log, by log.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+        self._began = time.time() - CLOCKS_APART_SECONDS
+
+    def restarts(self, job: Any, given: int) -> int:
+        """Return how often Snakemake may restart a failed job, or group of jobs, that it would restart `given` times."""
+        logs = [str(log) for one in getattr(job, "jobs", [job]) for log in one.log]
+        ends = {log: end_of_log(Path(log), self._began) for log in logs}
+        failed = {log: line for log, (line, is_for_good) in ends.items() if is_for_good} or {
+            log: line for log, (line, _) in ends.items() if line
+        }
+        self.said |= failed
+        return 0 if any(is_for_good for _, is_for_good in ends.values()) else given
+
+    def text(self) -> str:
+        """Return what the failed jobs said, a line each."""
+        lines = [f"{line if line.startswith(ERROR) else f'{ERROR}{line}'} ({log})" for log, line in self.said.items()]
+        more = [f"... and {len(lines) - MOST_SHOWN} more failed jobs"] if len(lines) > MOST_SHOWN else []
+        return "\n".join([*lines[:MOST_SHOWN], *more])
+
+
+def tell_failures_apart(workflow: Any) -> FailedJobs:
+    """Let Snakemake restart jobs only if that may help, and print no CalledProcessError. Returns the failed jobs of the run.
+
+    Call it once, in the workflow that starts the jobs. In a version of Snakemake without `restart_times`, jobs are restarted as
+    often as `retries` says.
+    """
+    failed = FailedJobs()
+    try:
+        from snakemake.jobs import GroupJob, Job
+    except ImportError:
+        return failed
+    for kind in (Job, GroupJob):
+        known = kind.__dict__.get("restart_times")
+        if isinstance(known, property) and known.fget is not None:
+            kind.restart_times = property(partial(_restarts, failed, known.fget))
+    for name in ("snakemake.logging", "snakemake"):
+        logging.getLogger(name).addFilter(is_no_called_process_error)
+    return failed
+
+
+def _restarts(failed: FailedJobs, given: Callable[[Any], int], job: Any) -> int:
+    return failed.restarts(job, given(job))
+
+
+def is_no_called_process_error(record: logging.LogRecord) -> bool:
+    """Return False for Snakemake's message that a command failed, which repeats the command; what it said is above."""
+    return not (record.levelno >= logging.ERROR and "CalledProcessError" in str(record.msg))
+
+
+def say_at_the_end(failed: FailedJobs) -> None:
+    """Print what the failed jobs said as the last of all that this process prints."""
+    if failed.said:
+        atexit.register(lambda: print(failed.text(), file=sys.stderr))
+
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 QUERY = "query_job_status"

@@ -17,7 +17,7 @@ from syno.stages.networks import keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
     from syno.config import Experiment
-    from syno.config.parts import Part
+    from syno.config.specs import Part
 
 Wildcards: TypeAlias = Mapping[str, str]
 A_DAY = 24 * 60  # minutes

@@ -19,6 +19,7 @@ from syno.base.devices import DEVICE_PATTERN
 from syno.base.errors import UnknownNameError
 from syno.base.registry import Registry
 from syno.base.validation import Settings
+from syno.measure.timing import FEWEST_FOR_INTERVAL
 from syno.model.placed import PlacedOperator, without_nothing
 
 QUICK = "quick"
@@ -238,3 +239,15 @@ class WorkloadSettings(Settings):
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the settings without those that were added later, where they say nothing: records are compared by them."""
         return without_nothing(self, write(self))
+
+
+class SpeedSettings(Settings):
+    """The measuring of the speed of training. The original and the network with an operator train in turns, in one process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    steps: Annotated[int, Field(ge=1)] = 20
+    """steps of each network in a turn"""
+    turns: Annotated[int, Field(ge=FEWEST_FOR_INTERVAL)] = 11
+    """turns; each gives one ratio of the two speeds, so that a drift of the machine's speed cancels"""
+    batch: Annotated[int, Field(ge=1)] | None = None
+    """pictures or sequences of a batch; null: as in the training"""

@@ -7,10 +7,10 @@ round the network is tested, and a report is asked whether to continue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -19,14 +19,141 @@ from syno.base.core_locks import computing
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
-from syno.model.memory import to_channels_last
+from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
-from syno.train.optimization import make_optimizer, make_schedule, own_state
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
-from syno.train.reports import Reports
-from syno.train.settings import TrainingSettings
-from syno.train.tasks import Task, task_of
-from syno.train.training_state import TrainingState
+from syno.train.settings import Metric, TrainingSettings
+from syno.train.tasks import Task, make_optimizer, make_schedule, own_state, task_of
+from syno.train.weights import WeightsFile
+
+# The state of a training: what a checkpoint holds, and the weights that are kept of its best or last round.
+
+
+BEST = "best"  # the setting `score` of a training
+
+
+class TrainingState:
+    """The parts of a training that change.
+
+    Args:
+        parts: by name, each with `state_dict` and `load_state_dict`; the network is "model".
+        device: of the training, whose random numbers are part of the state.
+        checkpoint: the file from which it resumes.
+        weights: the file for the weights of the round that the score is of; None: they are not kept.
+        metric, score: which round that is; see `TrainingProgress.scored_round`.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Any],
+        device: torch.device,
+        checkpoint: Checkpoint,
+        weights: Path | None,
+        metric: Metric,
+        score: str,
+    ) -> None:
+        self.parts, self.device, self.checkpoint, self.metric, self.score = parts, device, checkpoint, metric, score
+        self.weights = None if weights is None else WeightsFile(weights, checkpoint.identity)
+
+    def restored(self) -> TrainingProgress | None:
+        """Set all parts to the state in the checkpoint, and return the progress; None if there is no checkpoint.
+
+        Raises DamagedCheckpointError if it is damaged, or if the weights of the best round are lost.
+        """
+        if (state := self.checkpoint.read(self.device)) is None:
+            return None
+        try:
+            for name, part in self.parts.items():
+                part.load_state_dict(state[name])
+            progress = TrainingProgress(**state["progress"])
+            torch.set_rng_state(state["random"].cpu())
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
+            self._require_weights(progress)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # the state of another network, or of no training at all
+            raise self.checkpoint.damaged(error) from error
+        return progress
+
+    def keep(self, progress: Mapping[str, Any]) -> None:
+        """Write the state into the checkpoint, with the fields of the progress."""
+        state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
+        state |= {"progress": dict(progress), "random": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        self.checkpoint.write(state)
+
+    def end_round(self, progress: TrainingProgress) -> None:
+        """Keep the weights if the score of the training is of its best round, and that is so far the one that has ended."""
+        number = len(progress.scores)
+        if self.weights is not None and self.score == BEST and progress.scored_round(self.metric, self.score) == number:
+            self.weights.write(self.parts["model"], number)
+
+    def end(self, progress: TrainingProgress, *, broken: bool) -> None:
+        """Delete the checkpoint, and keep the weights of the last round if the score is of that one.
+
+        If training broke, no weights are kept. None are kept either of a network that was trained on after its last test.
+        """
+        if self.weights is not None and broken:
+            self.weights.remove()
+        elif self.weights is not None and self.score != BEST and progress.ends[-1:] == [progress.steps]:
+            self.weights.write(self.parts["model"], len(progress.scores))
+        self.checkpoint.remove()
+
+    def _require_weights(self, progress: TrainingProgress) -> None:
+        """Raise FileNotFoundError if the weights of the best round so far are lost, which later rounds cannot replace."""
+        if self.weights is None or self.score != BEST or not progress.scores:
+            return
+        number = progress.scored_round(self.metric, self.score)
+        if self.weights.round() != number:
+            raise FileNotFoundError(f"the weights of its round {number} are not in {self.weights.path}")
+
+
+# The reports of a training: its score after every round, and its recent loss there and at looks between.
+
+
+Tell: TypeAlias = Callable[[float, float], object]
+
+
+class Reports:
+    """The reports of one training, in the order of its steps. Each is made once.
+
+    Args:
+        report: called after every round with its number and score.
+        recent_loss: called before that with the number and the mean loss of the last quarter of the round's steps.
+        looks: parts of rounds, such as 0.5, after which `recent_loss` is called, too.
+    """
+
+    def __init__(self, report: EpochReport | None, recent_loss: Tell | None, looks: Sequence[float]) -> None:
+        self._report, self._recent_loss = report, recent_loss
+        self._looks = sorted(looks) if recent_loss is not None else []  # that are not over
+        self._told = 0  # rounds
+
+    def is_due(self, step: int, length: int) -> bool:
+        """Return whether there is a look after this step, where a round has `length` steps."""
+        return bool(self._looks) and step == _step(self._looks[0], length)
+
+    def due(self, progress: TrainingProgress, length: int) -> Iterator[tuple[Tell, float, float]]:
+        """Yield what is to be reported up to now and was not: the function to call, and its two arguments."""
+        for number, score in enumerate(progress.scores[self._told :], self._told + 1):
+            self._told = number
+            yield from self._due_looks(progress, length, progress.ends[number - 1])
+            if self._recent_loss is not None:
+                yield self._recent_loss, number, progress.recent_loss(number)
+            if self._report is not None:
+                yield cast(Tell, self._report), number, score
+        yield from self._due_looks(progress, length, progress.steps)
+
+    def _due_looks(self, progress: TrainingProgress, length: int, last: int) -> Iterator[tuple[Tell, float, float]]:
+        while self._looks and (step := _step(self._looks[0], length)) <= last:
+            assert self._recent_loss is not None  # there are no looks without it
+            yield self._recent_loss, self._looks.pop(0), progress.loss_before(step, length)
+
+
+def _step(look: float, length: int) -> int:
+    return max(1, round(look * length))
+
 
 LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
 
@@ -60,7 +187,7 @@ def train(
             at the end, but not if the report raises Paused.
         checkpoint_seconds: time between two checkpoints.
         weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
-        recent_loss, looks: see `syno.train.reports`; `recent_loss` may raise what `report` may.
+        recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
 
     Raises:
         ShapeError: the batch is larger than the data set. Paused: the report raised it.

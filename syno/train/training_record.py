@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
+import torch
 from pydantic import AwareDatetime, model_validator
 from torch import nn
+from torch.nn import functional
 
 from syno.base.files import ORIGINAL, checksum
 from syno.base.record import Amount, Count, Number, Record, versions
+from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
+from syno.measure.quantization import CALIBRATIONS, quantized
 from syno.model.baselines import Replacement
 from syno.model.counting import count
 from syno.train.progress import EpochReport
-from syno.train.settings import Metric, WorkloadSettings, check_score
+from syno.train.settings import Metric, TrainingSettings, WorkloadSettings, check_score
+from syno.train.tasks import task_of
 from syno.train.workload import Workload
+
+# The score of a trained network in 8-bit integers, quantized as for the compilers `inductor-int8` and `tvm-int8`.
+
+
+def int8_score(network: nn.Module, data: PictureData | TokenSet, settings: TrainingSettings, seed: int) -> float:
+    """Return the score on the test data of a trained network in 8-bit integers; the rest is computed in float32.
+
+    The ranges of activations are found from the first batches of the training data.
+
+    Args:
+        network: on the device of its training; it is not changed.
+        data: that it was trained on.
+        settings: of its training.
+        seed: of the training, for the order of batches.
+
+    Raises LoweringError if the network has no layer that can be quantized.
+    """
+    device = next(network.parameters()).device
+    task = task_of(data, settings.model_copy(update={"precision": "float32"}), seed, device)
+    network = deepcopy(network).eval().to(memory_format=torch.contiguous_format)
+    batches = islice(task.batches.epoch(1, 0), CALIBRATIONS)
+    inputs = [batch[:, :-1] if isinstance(batch, torch.Tensor) else batch[0] for batch in batches]
+    return task.score(InChunks(quantized(network, [(x.contiguous(),) for x in inputs]), len(inputs[0])))
+
+
+class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A network that takes batches of one size only, for batches of any size: the last chunk is filled up with zeros."""
+
+    def __init__(self, network: nn.Module, size: int) -> None:
+        super().__init__()
+        self.network, self.size = network, size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[N, ...] -> [N, ...]."""
+        missing = -len(x) % self.size
+        filled = functional.pad(x.contiguous(), (0, 0) * (x.dim() - 1) + (0, missing))
+        return torch.cat([self.network(chunk) for chunk in filled.split(self.size)])[: len(x)]
+
+    def eval(self) -> InChunks:
+        """Return itself: a quantized network has no other mode, and refuses to be put in one."""
+        return self
 
 
 class TrainingRecord(Record):
@@ -103,8 +151,6 @@ class TrainingRecord(Record):
         price = count(workload.network(operator, seed), workload.example).cost
 
         def quantize(network: nn.Module) -> None:
-            from syno.train.integers import int8_score
-
             in_int8.append(int8_score(network, workload.data, settings, seed))
 
         result = workload.train(

@@ -10,37 +10,113 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import nn
 
-from syno.base.errors import SpecError
+from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.base.registry import is_path
+from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
+from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Replacement
 from syno.model.counting import count
 from syno.model.extraction import layers_of, replaceable
-from syno.model.layer import Layer
-from syno.model.layers import LAYER_RULES
-from syno.model.memory import moved_to
+from syno.model.geometry import LAYER_RULES, Layer
+from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
+from syno.model.outputs import moved_to
 from syno.model.placed import placed_layers, with_placed
-from syno.model.requirement import Requirement, requirement
-from syno.model.spec import replaced_share, rest_cost, spec_for
+from syno.model.spec import Requirement, replaced_share, requirement, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_data
-from syno.train.first_batch import fault_on_first_batch
-from syno.train.optimization import initialize, on_device
 from syno.train.progress import EpochReport, Milestones, TrainingResult
-from syno.train.settings import Metric, WorkloadSettings
+from syno.train.settings import Metric, TrainingSettings, WorkloadSettings
+from syno.train.tasks import Task, initialize, on_device, own_state, task_of
 from syno.train.training import train
+from syno.train.weights import check_keeping
+
+# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
+
+
+INPUT = ""  # in place of a weight's name
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A use of the operator in the network: the layer, the module, its input and its output."""
+
+    layer: str
+    module: OperatorModule
+    input: torch.Tensor
+    output: torch.Tensor
+
+
+def fault_on_first_batch(network: nn.Module, data: PictureData | TokenSet, settings: TrainingSettings, seed: int) -> str | None:
+    """Return in words why the operator in this network cannot be trained; None if nothing is wrong on the first batch.
+
+    The network runs forward and backward once, in float32; nothing is learnt, and the training that follows
+    is not influenced. These are faults: an output or a gradient that is not finite; a weight whose gradient is exactly zero in
+    all layers; an output that does not depend on the input in any layer. A layer whose own output has the gradient zero, such
+    as one behind a normalization that begins with zeros, does not count.
+
+    Args:
+        network: with an operator in its layers, on its device. Its running statistics change.
+        data: that it is trained on.
+        settings, seed: of the training.
+    """
+    settings = settings.model_copy(update={"precision": "float32"})  # small gradients are not rounded to zero
+    uses: list[_Use] = []
+
+    def note(layer: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        assert isinstance(module, OperatorModule)
+        uses.append(_Use(layer, module, inputs[0], output))
+
+    device = next(network.parameters()).device
+    with own_state(seed, settings, device):
+        network.train()
+        for name, module in network.named_modules():
+            if isinstance(module, OperatorModule):
+                module.register_forward_hook(partial(note, name))
+        task = task_of(data, settings, seed, device)
+        loss = task.loss(network, next(iter(task.batches.epoch(1))))
+        return _fault(loss, uses)
+
+
+def _fault(loss: torch.Tensor, uses: list[_Use]) -> str | None:
+    arriving = torch.autograd.grad(loss, [use.output for use in uses], retain_graph=True, allow_unused=True)
+    moved: dict[str, bool] = {}  # by weight: whether its gradient is above zero in some layer
+    for use, gradient in zip(uses, arriving, strict=True):
+        if not _is_finite([use.output]):
+            return f"its output in layer {use.layer} is not finite on the first batch"
+        if gradient is None or not gradient.any():  # the network is to blame, not the operator
+            continue
+        weights = dict(use.module.named_parameters())
+        of = {**weights, **({INPUT: use.input} if use.input.requires_grad else {})}
+        found = torch.autograd.grad(use.output, list(of.values()), gradient, retain_graph=True, allow_unused=True)
+        for name, one in zip(of, found, strict=True):
+            if one is not None and not _is_finite([one]):
+                return f"the gradient of {_named(name)} in layer {use.layer} is not finite on the first batch"
+            moved[name] = moved.get(name, False) or (one is not None and bool(one.any()))
+    dead = [name for name, moves in moved.items() if not moves]
+    if INPUT in dead:
+        return "its output does not depend on its input on the first batch, in no layer"
+    return f"the gradient of {_named(dead[0])} is zero on the first batch, in every layer: it cannot learn" if dead else None
+
+
+def _is_finite(tensors: Iterable[torch.Tensor]) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def _named(name: str) -> str:
+    return f"weight {name}" if name else "its input"
 
 
 @dataclass(frozen=True)
@@ -181,7 +257,7 @@ class Workload:
         return model
 
     def fault_on_first_batch(self, operator: Replacement) -> str | None:
-        """Return in words why the operator cannot be trained, as far as one batch shows; see `syno.train.first_batch`.
+        """Return in words why the operator cannot be trained, as far as one batch shows; see `syno.train.workload`.
 
         Raises SpecError and TrainingError as `train` does.
         """
@@ -236,3 +312,87 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
         f'workload: the data set "{settings.data}" is {data}, and the model "{settings.model}" takes {model}; those for '
         f"{needed} are: {', '.join(models)}"
     )
+
+
+# A trial step of a training, made before anything that takes long: forward and backward on one batch, a test on another.
+
+
+def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
+    """Run the original network forward and backward over one batch, test it on another, and return the loss in nats.
+
+    The result is not kept. This finds what every training would fail on: a device that is missing or too small, data and labels
+    in a wrong format or range, a network whose output doesn't fit the data, NaN or infinity.
+
+    Args:
+        workload: the network and the data.
+        keeps_weights: whether to try, too, that the network's weights can be kept in a file, and loaded again.
+
+    Raises:
+        SpecError: this machine has no such device, or the network's weights cannot be kept.
+        DataError: the data has a wrong shape, number format or range.
+        ShapeError: the network's output does not fit the data, or the batch is larger than the data set.
+        TrainingError: the device's memory does not suffice.
+        UserCodeError: the network or the data raised an exception.
+    """
+    settings, seed = workload.settings.training, workload.settings.seed
+    with on_device(settings.device) as device, own_state(seed, settings, device):
+        network = moved_to(workload.network(None, seed), device)
+        with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps
+            task = task_of(workload.data, settings, seed, device)
+            batch, test = next(iter(task.batches.epoch(1)), None), next(iter(task.tests), None)
+            for part, one in (("train", batch), ("test", test)):
+                if one is None:
+                    raise DataError(f"{workload.data.name} has no batch to {part} on")
+                task.check(one)
+        try:
+            loss = _try(workload, task, network, batch, test)
+        except UserCodeError as error:
+            if settings.channels_last and _runs_on_contiguous(workload):
+                raise UserCodeError(
+                    f"{error} It works on pictures in contiguous memory: set training: {{channels_last: false}}, "
+                    "or write reshape in place of view"
+                ) from error
+            raise
+        if keeps_weights:
+            check_keeping(network, workload.network(None, seed))
+        return loss
+
+
+def _runs_on_contiguous(workload: Workload) -> bool:
+    """Return whether the step works without channels-last pictures, as that of a network that uses `view` on them does."""
+    training = workload.settings.training.model_copy(update={"channels_last": False})
+    try:
+        try_step(replace(workload, settings=workload.settings.model_copy(update={"training": training})), keeps_weights=False)
+    except SynoError:
+        return False
+    return True
+
+
+def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test: object) -> float:
+    """Run the step on these batches, and return the loss in training."""
+    classes: list[int] = []  # lengths of the axes of outputs that have logits
+    axis = 1 if label_shape_of(workload.data) else -1
+
+    def note(module: nn.Module, inputs: object, output: object) -> None:
+        classes.append(output.shape[axis] if isinstance(output, torch.Tensor) and output.dim() else 0)
+
+    with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
+        network.train()
+        with network.register_forward_hook(note):
+            loss = task.loss(network, batch)
+        loss.backward()
+        network.eval()
+        with torch.no_grad():
+            value, tested = float(loss.detach()), float(task.loss(network, test))
+    if not all(abs(one) < float("inf") for one in (value, tested)):
+        raise DataError(
+            f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
+            "anything was learnt; look for values in the data, or weights in the network, that are not finite"
+        )
+    if is_path(workload.settings.model) and classes[0] > workload.data.classes:
+        warnings.warn(
+            f'the model "{workload.settings.model}" makes {classes[0]} outputs for {workload.data.classes} classes; '
+            "those above are never right",
+            stacklevel=2,
+        )
+    return value

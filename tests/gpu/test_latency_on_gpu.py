@@ -98,7 +98,7 @@ class LatencyWithTvm(OnGpu):
             self.skipTest("TVM is not installed")
         if not tvm.cuda().exist:
             self.skipTest("TVM has been built without CUDA")
-        from syno.measure.tvm.settings import TvmSettings
+        from syno.measure.tvm.targets import TvmSettings
 
         subject = OperatorSubject.of(syno.OPERATORS["conv2d"](), LAYER)
         record = tune(subject, "tvm", self.device, QUICK, time_limit_s=120, tvm=TvmSettings(trials_per_task=4))

@@ -14,13 +14,13 @@ from torch import nn
 import syno
 from syno.base.errors import TrainingError
 from syno.data import DATASETS, DataSet, TokenSet
-from syno.data.augmentation import Augmentation
+from syno.data.pictures import Augmentation
 from syno.data.settings import RECIPES
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
-from syno.train.optimization import on_device
 from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
+from syno.train.tasks import on_device
 from syno.train.training import train
 
 STEPS = 12

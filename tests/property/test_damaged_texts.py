@@ -18,7 +18,7 @@ from syno.config.specs import find_spec
 from syno.ir.library import OPERATORS
 from syno.ir.text import MARK, parse, read_operator_file, with_checksum
 from syno.lower.pytorch.source import to_source
-from syno.paper.artifact.dot_reader import parse_dot
+from syno.paper.artifact.dot_file import parse_dot
 
 MOST_SECONDS = 30  # a hang is found, a slow machine is none
 CONFIG = Path(__file__).parents[2] / "config"

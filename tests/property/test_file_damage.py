@@ -24,9 +24,9 @@ from syno.base.errors import SynoError
 from syno.data import DATASETS
 from syno.data.beton import BetonRecord, read_record, record_file
 from syno.data.cifar100 import _unpickled
-from syno.data.tokens import TokenHeader, map_tokens, write_tokens
+from syno.data.language import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
-from syno.measure.tvm.database import RECORDS, WORKLOADS, check_lines, repair, write_checksums
+from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
 from syno.results.parquet import read_parquet, write_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.selection import Selected, read_selected, write_selected

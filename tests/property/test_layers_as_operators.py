@@ -11,7 +11,7 @@ from layer_operators import CONVOLUTIONS, TRANSPOSED, operator, weights_of
 from torch import nn
 
 import syno
-from syno.ir.own_size import for_wide_pictures
+from syno.ir.rewriting import for_wide_pictures
 from syno.model.counting import model_cost
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute

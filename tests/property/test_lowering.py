@@ -20,9 +20,8 @@ from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
 from syno.lower.plan import Plan, candidates
 from syno.lower.pytorch import statements
-from syno.lower.pytorch.forms import Decisions, Writer
 from syno.lower.pytorch.statements import MODES
-from syno.lower.pytorch.tensor_code import TensorCode
+from syno.lower.pytorch.tensor_code import Decisions, TensorCode, Writer
 from syno.model import build
 from syno.paper.artifact.published_operator import distinct, read_artifact
 

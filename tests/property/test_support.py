@@ -20,8 +20,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import UNFOLD
 from syno.ir.read_pattern import read_pattern, weights_used
-from syno.ir.shared_support import SharedSupport
-from syno.ir.support import support
+from syno.ir.support import SharedSupport, support
 from syno.lower.interpreter import interpret, shapes
 from syno.space.identity.valuations import own_valuations
 from syno.space.presets import preset

@@ -18,7 +18,7 @@ from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
 from syno.lower.interpreter import interpret
 from syno.lower.plan import candidates
-from syno.lower.tvm import prim_functions, stage_functions, te_stages, writer
+from syno.lower.tvm import prim_functions, source, stage_functions, te_stages
 from syno.paper.artifact.published_operator import distinct, read_artifact
 
 QUICK = settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
@@ -124,9 +124,9 @@ class TestTheCheckItself:
         window = next(v for v in graph.variables if v.startswith("k"))
         values = small_values(graph)
         made = plan(graph, values)
-        monkeypatch.setattr(writer.StageWriter, "_windows", lambda stage: {})  # guards rather than zeros around
+        monkeypatch.setattr(source.StageWriter, "_windows", lambda stage: {})  # guards rather than zeros around
         assert_agrees(made, values)
-        monkeypatch.setattr(writer, "inside", lambda index, extent: f"0 <= {index}, {index} < {window}")
+        monkeypatch.setattr(source, "inside", lambda index, extent: f"0 <= {index}, {index} < {window}")
         with pytest.raises(AssertionError, match="wrong"):
             assert_agrees(made, values)
 
@@ -135,8 +135,8 @@ class TestTheCheckItself:
         """Windows of an even size reach further before their axis than behind it."""
         graph = OPERATORS[name]()
         values = small_values(graph, **{next(v for v in graph.variables if v.startswith("k")): 4})
-        right = writer.margins
-        monkeypatch.setattr(writer, "margins", lambda step: right(step)[::-1])
+        right = source.margins
+        monkeypatch.setattr(source, "margins", lambda step: right(step)[::-1])
         with pytest.raises(AssertionError, match="wrong"):
             assert_agrees(plan(graph, values), values)
 
@@ -145,8 +145,8 @@ class TestTheCheckItself:
         build = Builder("A=9; s=2", name="pairs")
         (i,) = build.output("A")
         graph = build.finish([build.unfold(i, *build.reduce("s"))])
-        monkeypatch.setattr(writer, "inside", lambda index, extent: f"0 <= {index} + 1, {index} < {extent.integer_text()}")
-        monkeypatch.setattr(writer, "_access", lambda tensor, indices: f"{tensor}[tirx.Max({indices[0]}, 0)]")
+        monkeypatch.setattr(source, "inside", lambda index, extent: f"0 <= {index} + 1, {index} < {extent.integer_text()}")
+        monkeypatch.setattr(source, "_access", lambda tensor, indices: f"{tensor}[tirx.Max({indices[0]}, 0)]")
         with pytest.raises(AssertionError, match="wrong at the borders"):
             assert_agrees(plan(graph, {}), {})
 
@@ -180,7 +180,7 @@ class TestIndicesThatTvmMistakes:
     )
     def test_as_plain_remainders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         graph = parts_of_a_rotated_axis()
-        monkeypatch.setattr(writer.StageWriter, "_is_named", staticmethod(lambda operation: False))
+        monkeypatch.setattr(source.StageWriter, "_is_named", staticmethod(lambda operation: False))
         assert "(i0//s + 1)%A" in te_stages(plan(graph, {}))[0].source
         assert_agrees(plan(graph, {}), {})
 

@@ -16,8 +16,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
 from syno.model.counting import model_cost
 from syno.results.table import write_table
-from syno.stages.data import look
-from syno.stages.data_text import data_text
+from syno.stages.data import data_text, look
 from syno.stages.kept import check_goes_on, check_shown, keep_config, write_kept
 from syno.stages.own_records import check_training
 from syno.stages.store import OperatorStore

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from syno.base.errors import ShapeError, SpecError, UnknownNameError
-from syno.data.augmentation import DOWN, FLIP, LEFT, RIGHT, TOP, Augmentation, colours
 from syno.data.contract import generator_of
-from syno.data.pictures import DataSet
+from syno.data.pictures import DOWN, FLIP, LEFT, RIGHT, TOP, Augmentation, DataSet, colours
 from syno.data.settings import RECIPES, AugmentationSettings, Cifar100Settings
 
 Numbers = NDArray[np.float64]

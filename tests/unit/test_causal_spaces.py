@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syno.base.errors import SpecError, UnreachableError
-from syno.ir import relation
+from syno.ir import support
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.lower.causality import leak
@@ -69,7 +69,7 @@ def test_of_every_layer() -> None:
 
 
 def test_what_is_too_large_to_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relation, "MOST_ROWS", 3)
+    monkeypatch.setattr(support, "MOST_ROWS", 3)
     space = Space(spec(causal=["seq_len"]))
     assert "more than 3; give smaller sizes" in (space.completion.leak(window("j")) or "")
 

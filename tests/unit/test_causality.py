@@ -10,7 +10,7 @@ import pytest
 
 import syno
 from syno.base.errors import LoweringError, SpecError, ValuationError
-from syno.ir import relation
+from syno.ir import support
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
 from syno.lower import causality
@@ -150,7 +150,7 @@ class TestErrors:
             leak(syno.OPERATORS["gpt2_projection"](), "seq_len")
 
     def test_too_many_coordinates(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(relation, "MOST_ROWS", 30)
+        monkeypatch.setattr(support, "MOST_ROWS", 30)
         assert leak(made(window, k=2), "L") is None  # 24 combinations
         with pytest.raises(LoweringError, match="36 combinations of coordinates would be followed, more than 30; give"):
             leak(made(window), "L")

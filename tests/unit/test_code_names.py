@@ -20,8 +20,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.plan import candidates, nominal_values
-from syno.lower.pytorch.functions import FUNCTIONS
-from syno.lower.pytorch.source import NOT_AS_ARGUMENT, argument_name, load_class, to_source
+from syno.lower.pytorch.source import FUNCTIONS, NOT_AS_ARGUMENT, argument_name, load_class, to_source
 from syno.lower.tvm import to_te_source
 from syno.model.module import OperatorModule, build
 from syno.report.take_home import take_home

@@ -11,7 +11,7 @@ import torch
 from damage import damages
 
 from syno.base.errors import DataError, SpecError
-from syno.measure.tvm.database import RECORDS, WORKLOADS, check_lines, repair, write_checksums
+from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
 from syno.results.parquet import read_parquet, write_parquet
 from syno.train.checkpoint import Checkpoint
 

@@ -13,7 +13,7 @@ from syno.algebra import VariableTable
 from syno.base.errors import ParseError
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import renumbered
-from syno.paper.artifact.dot_reader import parse_dot, read_dot
+from syno.paper.artifact.dot_file import parse_dot, read_dot
 from syno.paper.artifact.files import META
 from syno.paper.artifact.published_operator import read_folder
 

@@ -17,7 +17,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import SHIFT
 from syno.ir.rewriting import renumbered
-from syno.paper.artifact.dot_reader import parse_dot, read_dot
+from syno.paper.artifact.dot_file import parse_dot, read_dot
 
 VARIABLES = "N, C_in, C_out, H; g, k"
 TABLE = VariableTable.parse(VARIABLES)

@@ -9,7 +9,7 @@ from syno.algebra import Valuations
 from syno.base.errors import SynoError
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.statements import estimated_time, statements
-from syno.search.policies.descriptions import Descriptions
+from syno.search.policies.surrogate import Descriptions
 from syno.space.presets import preset
 from syno.space.space import Space
 

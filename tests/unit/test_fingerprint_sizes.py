@@ -10,7 +10,7 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.space import Space
 from syno.space.identity.fingerprint import same_operator
-from syno.space.identity.fusing import fused
+from syno.space.identity.valuations import fused
 
 MATMUL = """operator matmul
 variables C, D; g=2

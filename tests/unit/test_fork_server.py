@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from syno.base.fork_client import OFF, THREADS, VARIABLE
-from syno.stages.forking import _with_child, start_fork_server
+from syno.stages.workflow import _with_child, start_fork_server
 
 # Both take Python code in place of a command of syno, so that nothing large is imported.
 SERVER = """

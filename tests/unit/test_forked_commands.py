@@ -13,13 +13,13 @@ import yaml
 from small_experiment import FIELDS
 
 from syno.base.fork_client import THREADS, VARIABLE
-from syno.stages.forking import ONE_THREAD
+from syno.stages.workflow import ONE_THREAD
 
 # Starts a server as a workflow does, and runs commands: first by the server, which must not refuse them, then without it.
 PROGRAM = f"""
 import os, subprocess, sys
 from types import SimpleNamespace
-from syno.stages.forking import start_fork_server
+from syno.stages.workflow import start_fork_server
 deployed = SimpleNamespace(deployment_method=set())
 start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
 by_server = "import sys; from syno.base.fork_client import run_forked; sys.exit(run_forked(sys.argv))"

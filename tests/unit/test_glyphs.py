@@ -14,8 +14,8 @@ import torch
 from syno import data as datasets
 from syno.base.errors import SpecError, UnknownNameError
 from syno.data import DATASETS, DataSet, content_hash
-from syno.data.glyphs import LEAST_DIFFERENCE, draw_alphabet, make_glyphs
 from syno.data.settings import GLYPH_PRESETS, GlyphSettings
+from syno.data.synthetic import LEAST_DIFFERENCE, draw_alphabet, make_glyphs
 
 SMALL = {"classes": 3, "train": 30, "test": 13}
 

@@ -382,7 +382,7 @@ def test_a_selection_takes_those_first_that_meet_the_goal(goal: dict[str, float]
 
 
 def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
-    from syno.stages.screening import Shares
+    from syno.stages.search import Shares
 
     goal = {"most_parameters": 1, "most_file_size": 1, "find": "most_accurate"}
     workload = {"width": 0.25, "data_settings": {"preset": "micro"}}

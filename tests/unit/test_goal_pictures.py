@@ -16,7 +16,7 @@ from syno.config import Experiment
 from syno.report.page import page
 from syno.report.result_figures import pictures
 from syno.report.search_time import elapsed, time_figure
-from syno.report.speed_trade_off import speed_figure
+from syno.report.trade_off import speed_figure
 from syno.results.breakdown import breakdown_table
 from syno.results.goal_tables import verdicts
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, SPEEDUP_COLUMNS, speedup_view

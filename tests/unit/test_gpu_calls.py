@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from syno.base.errors import MissingPackageError
-from syno.data.augmentation import Augmentation
+from syno.data.language import moved
+from syno.data.pictures import Augmentation
 from syno.data.settings import AugmentationSettings
-from syno.data.tokens import moved
 from syno.measure import isolation
 from syno.measure.measuring import take_gpu
 

@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from syno.base import gpu_leases
 from syno.base.errors import DeviceError, MissingDeviceError
-from syno.base.gpu_leases import leased, usage
-from syno.base.gpu_locks import holder, lock
+from syno.base.gpu_leases import holder, leased, lock, usage
 from syno.cli import app
 
 JOBS = Path(__file__).parents[1] / "gpu_jobs.py"

@@ -8,10 +8,9 @@ import pytest
 import torch
 from pretended_gpus import pretend, uuid
 
-from syno.base import gpus
-from syno.base.devices import require_device
+from syno.base import devices
+from syno.base.devices import parse_list, require_device, visible_gpus
 from syno.base.errors import MissingDeviceError
-from syno.base.gpus import parse_list, visible_gpus
 
 DIVIDED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa1111-0000)
   MIG 3g.20gb     Device  0: (UUID: MIG-0a-0)
@@ -67,7 +66,7 @@ def test_the_variable_is_read_as_cuda_reads_it(visible: str, numbers: list[int],
     ],
 )
 def test_each_part_of_a_divided_gpu_is_one(visible: str | None, expected: list[str], machine: pytest.MonkeyPatch) -> None:
-    machine.setattr(gpus, "_installed", lambda path: parse_list(DIVIDED))
+    machine.setattr(devices, "_installed", lambda path: parse_list(DIVIDED))
     assert names(visible) == expected
 
 
@@ -76,20 +75,20 @@ def test_the_files_of_the_driver_are_read_without_its_program(tmp_path: Path) ->
         (tmp_path / place).mkdir()
         text = f"Model: \t\t NVIDIA H100\nIRQ:   \t\t 40\nGPU UUID: \t {uuid(number)}\nBus Location: \t {place}\n"
         (tmp_path / place / "information").write_text(text)
-    assert [(gpu.name, gpu.model) for gpu in gpus._of_driver_files(tmp_path)] == [
+    assert [(gpu.name, gpu.model) for gpu in devices._of_driver_files(tmp_path)] == [
         (uuid(0), "NVIDIA H100"),
         (uuid(1), "NVIDIA H100"),
     ]
     (tmp_path / place / "information").write_text("GPU UUID: \t GPU-????????-????\n")  # it sleeps
-    assert gpus._of_driver_files(tmp_path) == () == gpus._of_driver_files(tmp_path / "absent")
+    assert devices._of_driver_files(tmp_path) == () == devices._of_driver_files(tmp_path / "absent")
 
 
 def test_gpus_of_different_models_are_in_the_order_of_cuda(machine: pytest.MonkeyPatch) -> None:
     """The fastest has number 0, and the driver lists it last here."""
     listed = parse_list("GPU 0: T4 (UUID: GPU-1a)\nGPU 1: H200 (UUID: GPU-2b)\n")
-    machine.setattr(gpus, "_installed", lambda path: listed)
-    machine.setattr(gpus, "ASK_PYTORCH", "print('2b', '1a')")
-    gpus._fastest_first.cache_clear()
+    machine.setattr(devices, "_installed", lambda path: listed)
+    machine.setattr(devices, "ASK_PYTORCH", "print('2b', '1a')")
+    devices._fastest_first.cache_clear()
     assert names() == ["GPU-2b", "GPU-1a"] and names("1") == ["GPU-1a"]
     machine.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     assert names() == ["GPU-1a", "GPU-2b"]

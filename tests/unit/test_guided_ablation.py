@@ -11,7 +11,7 @@ import small_specs
 
 from syno.base.progress import TerminalDisplay
 from syno.paper.ablations.guided import run
-from syno.report.operators.sampling import shown_on
+from syno.report.operators.folder import shown_on
 from syno.space import Sampler, Space
 from syno.space.options import DistanceKind
 

@@ -15,15 +15,14 @@ import pytest
 
 import syno
 from syno.base.errors import DataError
-from syno.data.safe_pickle import read_pickle
+from syno.data.cifar100 import read_pickle
 
 READS_ALL = """
 import json, resource, sys
 from pathlib import Path
 from syno.base.errors import DataError
-from syno.data import safe_pickle
-from syno.data.cifar100 import _unpickled
-safe_pickle._Steps.left = 250_000  # else the test would take longer
+from syno.data.cifar100 import _Steps, _unpickled
+_Steps.left = 250_000  # else the test would take longer
 pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (pages + 2**30, pages + 2**30))
 for file in sorted(Path(sys.argv[1]).iterdir()):

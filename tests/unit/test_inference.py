@@ -14,8 +14,8 @@ from syno.algebra import Valuation, Valuations
 from syno.ir.library import OPERATORS
 from syno.lower.plan import Plan, plan_for
 from syno.lower.pytorch.costs import estimated_microseconds
-from syno.lower.pytorch.forms import Decisions, cheapest
 from syno.lower.pytorch.fused import FusedLowering
+from syno.lower.pytorch.tensor_code import Decisions, cheapest
 from syno.measure.compilers import compiler_named
 from syno.model import OperatorModule, build, prepare_for_inference
 from syno.model.substitution import substitute

@@ -16,9 +16,8 @@ from syno.measure.tvm.integers import import_quantized
 from syno.measure.tvm.targets import host, target
 from syno.results.rows import rows_of_training
 from syno.results.table import measurement_table, score_view
-from syno.train.integers import InChunks
 from syno.train.settings import WorkloadSettings
-from syno.train.training_record import TrainingRecord
+from syno.train.training_record import InChunks, TrainingRecord
 from syno.train.workload import Workload
 
 for package in ("tvm", "torchao"):

@@ -10,7 +10,7 @@ import pytest
 
 from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
-from syno.config.joining import role_of
+from syno.config.dependencies import role_of
 from syno.config.stages import JoinSettings
 from syno.stages.figures import names
 from syno.stages.workflow_stages import jobs, keys

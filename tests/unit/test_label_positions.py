@@ -11,7 +11,7 @@ from torch import nn
 
 from syno.base.errors import DataError, ShapeError
 from syno.data import DataSet
-from syno.data.augmentation import Augmentation
+from syno.data.pictures import Augmentation
 from syno.data.settings import AugmentationSettings
 from syno.measure.network_subject import NetworkSubject
 from syno.train.settings import TrainingSettings

@@ -7,7 +7,7 @@ from math import inf
 import pandas
 import pytest
 
-from syno.report.learning_curves import learning_figure
+from syno.report.result_figures import learning_figure
 from syno.report.results import LEARNING_COLUMNS
 
 SCORES = {

@@ -15,8 +15,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.extraction import replaceable
-from syno.model.requirement import requirement
-from syno.model.spec import spec_for
+from syno.model.spec import requirement, spec_for
 from syno.search.settings import named_differences
 from syno.space import Space
 from syno.space.reads import Reads

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from syno.base.text_tables import markdown
 from syno.config import Experiment
-from syno.config.after import After
+from syno.config.dependencies import After
 from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
-from syno.measure.tvm.settings import DeviceSettings
+from syno.measure.tvm.targets import DeviceSettings
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno.base.errors import SpecError, WrongOutputError
-from syno.measure.expected import Deviation
-from syno.measure.output_check import OutputCheck
+from syno.measure.output_check import MOST_DEVIATIONS, Deviation, OutputCheck, SimulatedRounding, unit_roundoff
 from syno.measure.reference import CORNER_GAIN, in_double, telling_inputs, vary_constants
-from syno.measure.rounding import MOST_DEVIATIONS, SimulatedRounding, unit_roundoff
 
 SINGLE = 2.0**-24
 

@@ -22,8 +22,7 @@ from syno.config import Experiment
 from syno.data import DataSet
 from syno.data.contract import majority_of
 from syno.notebook.training import Training
-from syno.stages.data import look
-from syno.stages.data_text import data_text
+from syno.stages.data import data_text, look
 from syno.stages.search import search
 
 WORKLOAD: dict[str, Any] = {"model": "network", "data": "pictures", "training": {"epochs": 1, "batch": 16}}

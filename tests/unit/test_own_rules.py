@@ -12,7 +12,7 @@ import small_specs
 from syno.base.errors import SynoError, UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.primitives import SPLIT
-from syno.report.operators.explanation import explain
+from syno.report.operators.card import explain
 from syno.space import OperatorSpec, Space, preset
 from syno.space.rules import RULES, RuleSet
 from syno.space.rules.listing import rows

@@ -17,7 +17,7 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.search.evaluation import make_pruner
 from syno.search.policies import POLICIES, Policy
-from syno.search.policies.conformance import CHECKS, check_proposing_changes_nothing, check_seed
+from syno.search.policies.contract import CHECKS, check_proposing_changes_nothing, check_seed
 from syno.search.reward import REWARDS, Failure, from_settings
 from syno.space.space import Space
 from syno.stages.study import open_study

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syno.paper.ablations.canonical import Rate
-from syno.paper.ablations.shares import wilson
+from syno.paper.ablations.parts import wilson
 from syno.paper.ablations.tables import beside_the_paper
 
 

@@ -14,16 +14,14 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError, UnknownNameError
 from syno.cli import app
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
-from syno.paper.figures.comparisons import best_over_best, layers
-from syno.paper.figures.headline import UNKNOWN
-from syno.paper.figures.headlines import headline_texts, headlines
+from syno.paper.figures.headlines import UNKNOWN, headline_texts, headlines
 from syno.paper.figures.language import scores
-from syno.paper.figures.networks import case_study, fastest, geometric_mean, largest, means, trade_offs
+from syno.paper.figures.networks import best_over_best, case_study, fastest, geometric_mean, largest, layers, means, trade_offs
 from syno.paper.numbers import A100, DEVICES, GUARD, MODELS
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import draw_paper, write_headlines
 from syno.report.figures import drawn
-from syno.results.layers import LAYERS
+from syno.results.speedups import LAYERS
 from syno.results.table import measurement_table
 from syno.stages.figures import FORMATS
 

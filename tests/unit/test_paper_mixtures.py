@@ -9,12 +9,11 @@ from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, 
 
 from syno.ir.library import OPERATORS
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
-from syno.paper.figures.comparisons import best_over_best, layers, shares
 from syno.paper.figures.headlines import headlines
 from syno.paper.figures.language import curves, mean_curve, perplexities, training_speedups
 from syno.paper.figures.left_out import lines
 from syno.paper.figures.mixture import FINAL, PROXY, scored, timed
-from syno.paper.figures.networks import case_study, fastest, trade_offs
+from syno.paper.figures.networks import best_over_best, case_study, fastest, layers, shares, trade_offs
 from syno.paper.figures.origins import is_mixed
 from syno.paper.figures.page import paper_page
 from syno.paper.figures.titles import compiler_title, model_title

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syno.paper.figures.headline import Headline
-from syno.paper.figures.headlines import headlines
+from syno.paper.figures.headlines import Headline, headlines
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import read_numbers
 

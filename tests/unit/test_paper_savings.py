@@ -11,7 +11,7 @@ from small_artifact import write_artifact
 
 from syno.model.backbones import BACKBONES
 from syno.model.counting import published_flops, published_parameters
-from syno.paper.figures.comparisons import ALPHA_NAS_NAME, ON_FINAL, ON_PROXY, OURS, savings
+from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_FINAL, ON_PROXY, OURS, savings
 from syno.paper.numbers import ALPHA_NAS, COSTS
 from syno.paper.stages.artifact import import_artifact
 

@@ -9,9 +9,18 @@ import small_specs
 
 from syno import OPERATORS
 from syno.ir.builder import Builder
-from syno.paper.ablations.features import LOW_RANK, SHARED_WINDOW, UNWEIGHTED, patterns
 from syno.paper.ablations.parts import Parts
-from syno.paper.ablations.patterns import Found, lift_of_best, lift_of_found, pattern_rows, random_operators
+from syno.paper.ablations.patterns import (
+    LOW_RANK,
+    SHARED_WINDOW,
+    UNWEIGHTED,
+    Found,
+    lift_of_best,
+    lift_of_found,
+    pattern_rows,
+    patterns,
+    random_operators,
+)
 from syno.space import Space
 
 

@@ -10,12 +10,10 @@ from html_document import Document
 from result_tables import NAMES, latency_table, results, score_table, trial_table
 
 from syno.report.figures import drawn
-from syno.report.learning_curves import learning_figure
-from syno.report.page import page
+from syno.report.page import page, search_tree
 from syno.report.points import SVG
-from syno.report.result_figures import pictures
+from syno.report.result_figures import learning_figure, pictures
 from syno.report.results import LEARNING_COLUMNS, Results
-from syno.report.search_tree import search_tree
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.report.trial_points import trial_points
 

@@ -7,7 +7,7 @@ import small_specs
 
 from syno.algebra import VariableTable
 from syno.base.errors import SpecError, UnreachableError
-from syno.paper.distances.groupings import Formula, LiveAxis, Remaining, least_cost
+from syno.paper.distances.published import Formula, LiveAxis, Remaining, least_cost
 from syno.space import Space
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.options import DistanceKind

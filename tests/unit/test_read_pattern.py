@@ -11,12 +11,10 @@ import pytest
 import syno
 from syno.base.errors import LoweringError
 from syno.ir import read_pattern as patterns
-from syno.ir.axis_pattern import AxisPattern
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
-from syno.ir.example_sizes import example_values
 from syno.ir.graph import PGraph
-from syno.ir.read_pattern import read_pattern, weights_used
+from syno.ir.read_pattern import AxisPattern, example_values, read_pattern, weights_used
 from syno.report.operators import dependence as words
 from syno.report.operators.card import card
 from syno.report.operators.dependence import dependence

@@ -12,10 +12,10 @@ from small_experiment import FIELDS
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.report.saturation import saturation
+from syno.report.search_rewards import saturation
 from syno.search.reward import Failure, RelativeReward
 from syno.space import Space
-from syno.stages.original import original_scores
+from syno.stages.search import original_scores
 from syno.stages.study import open_study
 from syno.train.training_record import TrainingRecord
 

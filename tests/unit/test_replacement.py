@@ -21,9 +21,8 @@ import syno
 from syno.base.errors import ReplacedWeightError, UserCodeError
 from syno.model.extraction import sorted_out
 from syno.model.substitution import substitute
-from syno.train.first_step import try_step
 from syno.train.settings import WorkloadSettings
-from syno.train.workload import Workload
+from syno.train.workload import Workload, try_step
 
 C, X = 8, torch.randn(2, 8, 8, 8)
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()

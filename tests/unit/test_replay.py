@@ -10,11 +10,11 @@ from syno.paper.replay import OperatorTable, TableTree, milestones, replay
 from syno.paper.replay.stopping import halving
 from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES, Evolution, RandomWalk
-from syno.search.policies.conformance import CHECKS, small_space
+from syno.search.policies.contract import CHECKS, small_space
 from syno.search.policies.surrogate import SurrogateSettings
 from syno.search.tree import Tree
 from syno.search.walks import Draws
-from syno.space.orders import all_orders
+from syno.space.sample import all_orders
 from syno.space.space import Space
 
 kept = cache(OperatorTable.read)

@@ -7,7 +7,7 @@ import small_specs
 from syno.paper.ablations.drawing import draw
 from syno.paper.ablations.parts import NO_PARTS
 from syno.paper.ablations.requiring import COLUMNS, requirement_rows
-from syno.report.operators.sampling import silent
+from syno.report.operators.folder import silent
 
 
 def test_both_sides_find_the_same_operators_in_a_space_that_is_gone_through() -> None:

@@ -13,9 +13,8 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages.figures import draw, write_report
 from syno.stages.kept import keep_config
-from syno.stages.manifest import write_manifest
 from syno.stages.operators import operator_of
-from syno.stages.restore import look_over
+from syno.stages.restore import look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.stage_files import derived_files

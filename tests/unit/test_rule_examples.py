@@ -9,8 +9,7 @@ from syno.ir.graph import PGraph
 from syno.space import OperatorSpec
 from syno.space.facts import FactTable
 from syno.space.rules import RULES
-from syno.space.rules.examples import EXAMPLES, VALUES, VARIABLES
-from syno.space.rules.listing import agreement_ratio, forms, is_proven
+from syno.space.rules.listing import EXAMPLES, VALUES, VARIABLES, agreement_ratio, forms, is_proven
 from syno.space.sizes import SizeTable
 from syno.space.state import Ends, State
 from syno.space.steps import CandidateStep

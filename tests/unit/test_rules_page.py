@@ -20,7 +20,7 @@ A canonicalization rule rejects a step if another way leads to its result, exact
 a table: it can be switched off (`rules_off` in a spec) or on (`rules_on`), and counts what it rejects. `all` stands for
 every built-in rule. Your own rules are named by their path in `rules_on`: [The space](space.md#rules-of-your-own).
 
-Each rule has an example in `syno/space/rules/examples.py`. The example proves an exact rule: both forms have the same
+Each rule has an example in `syno/space/rules/listing.py`. The example proves an exact rule: both forms have the same
 fingerprint. For an approximate rule, the table gives the share of summands for which both forms of its example read the
 same element; it grows with the sizes. A policy rejects operators that are equal to no other operator, because they are
 assumed to be of little use. If a rule of the published system is exact for some steps only, a second row, whose id ends

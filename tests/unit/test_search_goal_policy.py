@@ -13,10 +13,8 @@ from search_trees import chosen_of, hidden_family_reward, wide_tree
 from syno.ir.graph import PGraph
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, Proposal
-from syno.search.policies.evaluated import Evaluated
-from syno.search.policies.surrogate import SurrogateSettings
-from syno.search.policies.surrogate_goal import GoalModels, SpeedModel, expected_hypervolume
-from syno.search.policies.surrogate_model import Model
+from syno.search.policies.earlier import Evaluated
+from syno.search.policies.surrogate import GoalModels, Model, SpeedModel, SurrogateSettings, expected_hypervolume
 
 FEW = SurrogateSettings(trees=8, walks=4, mutations=4, beginner_walks=4)
 quality = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))

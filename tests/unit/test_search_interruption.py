@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from syno.ir.graph import PGraph
-from syno.search.stoppable import Stoppable
+from syno.search.evaluation import Stoppable
 from syno.search.workers import Interruption
 from syno.train.contract import FunctionEvaluation, FunctionReport, Report
 

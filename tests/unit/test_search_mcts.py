@@ -12,9 +12,21 @@ from search_tree_paths import any_node, asked, path_to, rewards
 from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, small_tree, wide_tree
 
 from syno.search.policies import Candidate, MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts import add_virtual_loss, backpropagate, expand, select, simulate
-from syno.search.policies.mcts_choice import PRESETS, MctsSettings, best_child, widen
-from syno.search.policies.mcts_statistics import GlobalRewards, Rewards, Statistics, VisitStatistics
+from syno.search.policies.mcts import (
+    PRESETS,
+    GlobalRewards,
+    MctsSettings,
+    Rewards,
+    Statistics,
+    VisitStatistics,
+    add_virtual_loss,
+    backpropagate,
+    best_child,
+    expand,
+    select,
+    simulate,
+    widen,
+)
 from syno.search.policies.random_walk import RandomWalk
 from syno.search.reward import Failure
 from syno.search.tree import Action

@@ -10,8 +10,9 @@ import pytest
 from search_trees import MockTree, chosen_of, hard_tree, hidden_family_reward, operator_of, small_tree, wide_tree
 
 from syno.base.errors import SpecError, UnknownNameError
-from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal, conformance
-from syno.search.policies.conformance import drive, replay
+from syno.search.policies import EXHAUSTED, POLICIES, Candidate, Policy, PolicySettings, Proposal
+from syno.search.policies import contract as conformance
+from syno.search.policies.contract import drive, replay
 from syno.search.policies.evolution import EvolutionSettings
 from syno.search.policies.surrogate import Surrogate, SurrogateSettings
 from syno.search.reward import Failure, Outcome

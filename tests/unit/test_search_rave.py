@@ -8,9 +8,16 @@ from search_tree_paths import any_node, asked, path_to, rewards
 from search_trees import MockTree, hidden_family_reward, wide_tree
 
 from syno.search.policies import MonteCarloTreeSearch, Proposal
-from syno.search.policies.mcts import add_virtual_loss, backpropagate, expand, select
-from syno.search.policies.mcts_choice import MctsSettings
-from syno.search.policies.mcts_statistics import Rewards, Statistics, rave_at
+from syno.search.policies.mcts import (
+    MctsSettings,
+    Rewards,
+    Statistics,
+    add_virtual_loss,
+    backpropagate,
+    expand,
+    rave_at,
+    select,
+)
 from syno.search.tree import Action
 from syno.search.walks import Draws
 

@@ -14,12 +14,10 @@ import syno
 from syno.base.errors import SpecError
 from syno.config.experiment import Experiment
 from syno.search.policies import POLICIES, Candidate, Proposal, Surrogate
-from syno.search.policies.conformance import drive, small_space
-from syno.search.policies.descriptions import Descriptions
-from syno.search.policies.evaluated import Evaluated, rewards
-from syno.search.policies.mcts_choice import PRESETS, MctsSettings
-from syno.search.policies.surrogate import SurrogateSettings
-from syno.search.policies.surrogate_model import Model, expected_improvement
+from syno.search.policies.contract import drive, small_space
+from syno.search.policies.earlier import Evaluated, rewards
+from syno.search.policies.mcts import PRESETS, MctsSettings
+from syno.search.policies.surrogate import Descriptions, Model, SurrogateSettings, expected_improvement
 from syno.search.tree import Tree
 from syno.space.features import OperatorFeatures
 from syno.space.presets import preset

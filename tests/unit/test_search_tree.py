@@ -8,9 +8,8 @@ from xml.etree import ElementTree
 import pandas
 import pytest
 
-from syno.report import search_tree as tree
-from syno.report.page import inline_svg
-from syno.report.search_tree import Walk, grown, search_tree
+from syno.report import page as tree
+from syno.report.page import Walk, grown, inline_svg, search_tree
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Three trials part after "Reduce", and two of these after "Split Share"; one goes another way.

@@ -18,11 +18,11 @@ from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
-from syno.stages import margin, select
+from syno.stages import select
 from syno.stages.fastest import FastestOn, fastest
 from syno.stages.kept import keep_config
-from syno.stages.manifest import expected
 from syno.stages.places import SELECTED, SHORTLIST, training_file, tuning_file
+from syno.stages.restore import expected
 from syno.stages.selection import Selected, read_selected, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.workflow_stages import jobs
@@ -202,9 +202,9 @@ class TestStages:
         assert training_file(one, KEYS["conv1x1"], 1) not in files
 
     def test_the_margin_needs_the_original_only_without_a_source(self, tmp_path: Path) -> None:
-        assert len(margin.compared_trainings(experiment(tmp_path))) == 2
-        assert margin.compared_trainings(experiment(tmp_path, select={"by": "reward"})) == []
-        assert margin.compared_trainings(experiment(tmp_path, select={"within": 0.1, "source": "x"})) == []
+        assert len(select.compared_trainings(experiment(tmp_path))) == 2
+        assert select.compared_trainings(experiment(tmp_path, select={"by": "reward"})) == []
+        assert select.compared_trainings(experiment(tmp_path, select={"within": 0.1, "source": "x"})) == []
 
     def test_other_selections_depend_on_what_they_did(self, tmp_path: Path) -> None:
         assert "shortlist" not in experiment(tmp_path, select={}).part("select")

@@ -9,8 +9,7 @@ import pytest
 from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DATASETS
-from syno.stages.data import DataRecord, look, prepare
-from syno.stages.data_text import data_text
+from syno.stages.data import DataRecord, data_text, look, prepare
 from syno.stages.select import select
 from syno.stages.store import OperatorStore
 

@@ -14,10 +14,9 @@ from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DataSet
 from syno.model.extraction import replaceable
-from syno.model.memory import copy_of, shared_tensors, to_channels_last
+from syno.model.outputs import copy_of, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
-from syno.stages.data import look
-from syno.stages.data_text import data_text
+from syno.stages.data import data_text, look
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
 from syno.train.weights import check_keeping, content_of, load_weights

@@ -12,7 +12,7 @@ from syno.algebra import Size, Trait, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.space import OperatorSpec, Space, preset
-from syno.space.distance.flops import FlopsBound
+from syno.space.distance.feasibility import FlopsBound
 from syno.space.facts import DimFacts, FactTable, adjacent
 from syno.space.rules.symmetry import ORDERED, Channels, violations
 from syno.space.sizes import SizeTable

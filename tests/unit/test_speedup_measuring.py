@@ -13,11 +13,9 @@ from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
 from syno.measure.job import Job
 from syno.measure.measuring import SpeedupRequest
-from syno.measure.measuring_process import LocalProcess
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.speedup_layers import Layers
-from syno.measure.speedup_measuring import SpeedupMeasuring
-from syno.measure.speedups import Speedups
+from syno.measure.speedup_measuring import Layers, SpeedupMeasuring
+from syno.measure.speedups import LocalProcess, Speedups
 from syno.measure.timing import LatencySettings
 
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))

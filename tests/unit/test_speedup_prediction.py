@@ -14,11 +14,17 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.prediction.description import describe, estimated_ms
-from syno.measure.prediction.features import features
-from syno.measure.prediction.kernels import Kernel, Kind, kernels
-from syno.measure.prediction.model import QUANTILE, TimeModel
-from syno.measure.prediction.predictor import SpeedupPredictor
+from syno.measure.prediction.predictor import (
+    QUANTILE,
+    Kernel,
+    Kind,
+    SpeedupPredictor,
+    TimeModel,
+    describe,
+    estimated_ms,
+    features,
+    kernels,
+)
 from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.measure.timing import Interval, LatencySettings
 from syno.measure.tuning_record import Device

@@ -19,13 +19,14 @@ from syno.base.errors import LoweringError, MissingPackageError, UnknownNameErro
 from syno.cli import app
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
-from syno.report.take_home import FORMATS, formats, program, source
-from syno.report.take_home.source import equal_to_meaning
+from syno.report.take_home import FORMATS, formats
+from syno.report.take_home import formats as source
+from syno.report.take_home.formats import equal_to_meaning
 
 SIZES = {"C_in": 4, "C_out": 6, "H": 5}
 SMALL = {"C_in": 32, "C_out": 32, "H": 6, "g": 4, "s": 2}  # of Operator 1, which has two stages
 needs_onnx = pytest.mark.skipif(
-    not all(map(find_spec, program.NEEDS_FOR_ONNX)), reason='ONNX is not installed: pip install "syno[onnx]"'
+    not all(map(find_spec, formats.NEEDS_FOR_ONNX)), reason='ONNX is not installed: pip install "syno[onnx]"'
 )
 needs_tvm = pytest.mark.skipif(find_spec("tvm") is None, reason='TVM is not installed: pip install "syno[tvm]"')
 
@@ -42,9 +43,9 @@ class Doubled(nn.Module):  # type: ignore[misc]
 
 
 def exports_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = program._exported
+    original = formats._exported
     monkeypatch.setattr(
-        program, "_exported", lambda operator, material: original(operator, replace(material, module=Doubled(material.module)))
+        formats, "_exported", lambda operator, material: original(operator, replace(material, module=Doubled(material.module)))
     )
 
 
@@ -129,7 +130,7 @@ class TestOnnx:
         assert not list(tmp_path.iterdir())
 
     def test_without_onnx(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(program, "find_spec", lambda name: None if name.startswith("onnx") else find_spec(name))
+        monkeypatch.setattr(formats, "find_spec", lambda name: None if name.startswith("onnx") else find_spec(name))
         with pytest.raises(MissingPackageError, match=r"take onnx, onnxscript, onnxruntime, .* pip install 'syno\[onnx\]'"):
             FORMATS["onnx"].write(OPERATORS["conv2d"](), tmp_path / "it.onnx", SIZES)
 

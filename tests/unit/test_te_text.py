@@ -12,7 +12,7 @@ from syno.ir.builder import Builder
 from syno.ir.library import OPERATORS
 from syno.lower.plan import candidates
 from syno.lower.tvm import te_stages, to_te_source
-from syno.lower.tvm.writer import LINE_LENGTH
+from syno.lower.tvm.source import LINE_LENGTH
 
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "operator_2", "shift_rows_conv1x1"])

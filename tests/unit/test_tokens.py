@@ -16,8 +16,7 @@ import torch
 from syno.base.errors import DataError, ShapeError
 from syno.config import Experiment
 from syno.data import DATASETS, TokenSet
-from syno.data.language import END, at_most
-from syno.data.tokens import PAGE, TokenHeader, map_tokens, write_tokens
+from syno.data.language import END, PAGE, TokenHeader, at_most, map_tokens, write_tokens
 from syno.stages.data import prepare
 
 DOCUMENTS = {

@@ -19,17 +19,16 @@ from syno.config import Experiment
 from syno.data import TokenSet
 from syno.ir.library import OPERATORS
 from syno.measure.timing import Interval
+from syno.results.breakdown import rows_of_speed
 from syno.results.measurement import UNITS
-from syno.results.speed import rows_of_speed
 from syno.results.table import latency_view, measurement_table, score_view
 from syno.stages.operators import ComparedNetwork
 from syno.stages.places import speed_file
 from syno.stages.speed import speed_measurements
 from syno.stages.workflow_stages import jobs
-from syno.train import speed, speed_record
-from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train import speed_record
+from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 from syno.train.speed_record import SpeedRecord, TrainingSpeed, measured_training
-from syno.train.speed_settings import SpeedSettings
 
 SMALL = {"width": 0.25, "data_settings": {"preset": "micro", "train": 32, "test": 8}, "training": {"batch": 16}}
 CONV = OPERATORS["conv1x1"]()
@@ -67,12 +66,12 @@ def test_networks_train_in_turns_after_a_warm_up(monkeypatch: pytest.MonkeyPatch
         seen.append((network, settings.most_steps, seed))
         return SimpleNamespace(steps=8, step_seconds=next(seconds))
 
-    monkeypatch.setattr(speed, "train", train)
+    monkeypatch.setattr(speed_record, "train", train)
     networks: Any = ["original", "changed"]
-    found = speed.steps_per_second(networks, SimpleNamespace(), TrainingSettings(most_steps=8), 2)  # type: ignore[arg-type]
+    found = speed_record.steps_per_second(networks, SimpleNamespace(), TrainingSettings(most_steps=8), 2)  # type: ignore[arg-type]
     assert found == [[4.0, 8.0], [2.0, 4.0]]
     turns = [(name, 8, turn) for turn in range(2) for name in networks]
-    assert seen == [(name, speed.WARM_UP_STEPS, 0) for name in networks] + turns
+    assert seen == [(name, speed_record.WARM_UP_STEPS, 0) for name in networks] + turns
 
 
 def test_a_measured_training_is_the_experiments_but_for_its_length_and_device() -> None:
@@ -134,7 +133,7 @@ def test_measurements_of_latency_do_not_depend_on_it(tmp_path: Path) -> None:
 
 def test_text_is_counted_in_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch has 3 sequences of 8 tokens, so a step has 24 tokens."""
-    monkeypatch.setattr(speed_record, "passes", lambda *given: [[speed.Passes(1.0, 3.0)] * 2] * 6)
+    monkeypatch.setattr(speed_record, "passes", lambda *given: [[speed_record.Passes(1.0, 3.0)] * 2] * 6)
     monkeypatch.setattr(speed_record, "steps_per_second", lambda *given: [[2.0, 3.0]] * 6)
     numbers = np.zeros(100, dtype=np.uint16)
     settings = WorkloadSettings(training={"recipe": "quick-text", "batch": 3})

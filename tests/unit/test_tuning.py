@@ -23,7 +23,7 @@ from syno.measure.isolation import Ending, run_limited
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
 from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.measure.measuring_process import LocalProcess
+from syno.measure.speedups import LocalProcess
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import place_of_caches, tune

@@ -14,7 +14,7 @@ from syno.config import Experiment
 from syno.config.stages import TuneSettings
 from syno.measure.timing import LatencySettings, time_repeats
 from syno.measure.tvm.sessions import last_words
-from syno.measure.tvm.settings import Address, DeviceSettings, find_device
+from syno.measure.tvm.targets import Address, DeviceSettings, find_device
 from syno.stages.places import device_named, tuning_file
 from syno.stages.tune import tune
 

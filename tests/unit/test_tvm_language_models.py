@@ -22,8 +22,7 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.network import attention, decomposed, import_network
-from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.targets import host, target
+from syno.measure.tvm.targets import TvmSettings, host, target
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 

@@ -21,11 +21,9 @@ from syno.ir.library import OPERATORS
 from syno.measure.job import TrialCount
 from syno.measure.tuning_record import TaskResult, TuningSummary
 from syno.measure.tvm.compilation import fused
-from syno.measure.tvm.database import RECORDS, WORKLOADS, TrialDatabase, folder_for, only_writer, repair
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.search import tune_network
-from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.targets import host, target
+from syno.measure.tvm.search import RECORDS, WORKLOADS, TrialDatabase, folder_for, only_writer, repair, tune_network
+from syno.measure.tvm.targets import TvmSettings, host, target
 from syno.model import build
 
 pytestmark = pytest.mark.slow  # most of a minute
@@ -189,7 +187,7 @@ def test_targets_and_devices_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     code = (
         "import sys, time, pathlib\n"
-        "from syno.measure.tvm.database import only_writer\n"
+        "from syno.measure.tvm.search import only_writer\n"
         "with only_writer(pathlib.Path(sys.argv[1]), 0):\n"
         "    print('in', flush=True)\n"
         "    sys.stdin.read()"

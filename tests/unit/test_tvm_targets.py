@@ -14,8 +14,7 @@ from syno.ir.library import OPERATORS
 from syno.lower.tvm import installed
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tuning import tune
-from syno.measure.tvm.settings import TvmSettings
-from syno.measure.tvm.targets import TARGETS, X86_LEVELS, host, of_device, target, x86_level
+from syno.measure.tvm.targets import TARGETS, X86_LEVELS, TvmSettings, host, of_device, target, x86_level
 
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 V2 = X86_LEVELS["x86-64-v2"]

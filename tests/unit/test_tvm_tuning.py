@@ -23,8 +23,8 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import AnySubject, TaskResult, TuningSummary
 from syno.measure.tvm import network
-from syno.measure.tvm.database import only_writer
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.search import only_writer
+from syno.measure.tvm.targets import TvmSettings
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 SETTINGS = TvmSettings(trials_per_task=2, trials_per_iteration=2, cost_model="random", least_ms=4)

@@ -14,9 +14,8 @@ import syno
 from syno.base.errors import SpecError, UnknownNameError
 from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
-from syno.model.around import Bias
-from syno.model.layer import Layer
-from syno.model.layers import Convolutions
+from syno.model.geometry import Convolutions, Layer
+from syno.model.substitution import Bias
 from syno.stages.tune import subject_of
 from syno.train.settings import WorkloadSettings
 

@@ -17,7 +17,7 @@ import syno
 from syno.base.errors import GraphError, MisfitError
 from syno.cli.app import app
 from syno.ir.graph import PGraph
-from syno.ir.own_size import with_own_size
+from syno.ir.rewriting import with_own_size
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable

@@ -16,7 +16,7 @@ from syno.base.errors import DataError, DeviceError, MissingDeviceError, SearchS
 from syno.cli import app
 from syno.search.faults import LATER, fault_of, may_pass
 from syno.search.stopping import stopped_by_machine
-from syno.stages.workflow_jobs import FailedJobs, is_no_called_process_error
+from syno.stages.workflow import FailedJobs, is_no_called_process_error
 
 ROOT = Path(__file__).parents[2]
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -62,7 +62,7 @@ def test_exit_codes_tell_them_apart(error: Exception, code: int, line: str, monk
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("syno.cli.studies.experiment_of", broken)
+    monkeypatch.setattr("syno.cli.stages.experiment_of", broken)
     found = CliRunner().invoke(app, ["freeze", "any.yaml"])
     assert found.exit_code == code and found.stderr.startswith(line)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from syno.base.errors import MissingPackageError, SpecError
-from syno.stages import workflow_place
-from syno.stages.workflow_place import PARTS, command, workflow_folder
+from syno.stages import workflow
+from syno.stages.workflow import PARTS, command, workflow_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_what_is_not_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytes
         command("quickstrat", "local", 1, [], tmp_path)
     with pytest.raises(SpecError, match='no profile "slrm"; give local or slurm, or a folder'):
         command("quickstart", "slrm", 1, [], tmp_path)
-    monkeypatch.setattr(workflow_place, "find_spec", lambda name: None)
+    monkeypatch.setattr(workflow, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install 'syno\[workflow\]'"):
         command("quickstart", "local", 1, [], tmp_path)
 
@@ -59,7 +59,7 @@ def test_an_installed_wheel_runs_in_an_empty_folder(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     (wheel,) = tmp_path.glob("syno-*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    folder = tmp_path / "site" / "syno" / workflow_place.INSTALLED
+    folder = tmp_path / "site" / "syno" / workflow.INSTALLED
     assert sorted(one.name for one in folder.iterdir()) == sorted(PARTS)
     empty = tmp_path / "empty"
     empty.mkdir()

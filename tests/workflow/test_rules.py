@@ -12,7 +12,7 @@ import pytest
 from small_run import ROOT, environment, planned
 
 from syno.config import load_experiments
-from syno.measure.tvm.settings import is_here
+from syno.measure.tvm.targets import is_here
 from syno.stages import figures
 from syno.stages.data import files_to_convert
 from syno.stages.plan import plans, stage_rows

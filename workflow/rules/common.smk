@@ -14,10 +14,10 @@ from syno.base.files import ORIGINAL
 from syno.config import load_experiments
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
-from syno.measure.tvm.settings import is_here
+from syno.measure.tvm.targets import is_here
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
-from syno.stages.margin import compared_trainings
+from syno.stages.select import compared_trainings
 from syno.stages.networks import keys
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
 from syno.stages.selection import read_selected

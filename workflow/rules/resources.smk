@@ -2,7 +2,7 @@
 # site. Each new attempt of a failed job gets more memory and time.
 import math
 
-from syno.base.gpus import visible_gpus
+from syno.base.devices import visible_gpus
 from syno.stages.data import loading_processes
 from syno.stages.train import settings_of_training
 

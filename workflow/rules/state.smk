@@ -2,12 +2,12 @@
 # does neither; the workflow that submitted it does both.
 import sys
 
-from syno.stages.forking import start_fork_server
-from syno.stages.manifest import write_manifest
+from syno.stages.workflow import start_fork_server
+from syno.stages.restore import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.selection import why_none
 from syno.stages.workflow import asked_for, before_planning, check_source
-from syno.stages.workflow_jobs import say_at_the_end, tell_failures_apart
+from syno.stages.workflow import say_at_the_end, tell_failures_apart
 
 FAILED = tell_failures_apart(workflow) if workflow.is_main_process else None
 ASKED_FOR = list(EXPERIMENTS.values())

@@ -12,8 +12,8 @@ import syno
 from syno.base.errors import SynoError
 from syno.base.text_tables import markdown
 from syno.config.files import load_experiment
-from syno.ir.example_sizes import example_values
 from syno.ir.graph import PGraph
+from syno.ir.read_pattern import example_values
 from syno.paper.artifact.operators import Folder, PublishedEntry, entries, read_folders
 from syno.paper.numbers import TEST_DATA
 from syno.report.operators.gallery import cards

@@ -2,13 +2,332 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, permutations
+from math import floor
 
-from syno.ir.drawing.columns import columns
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
 from syno.ir.drawing.diagram import Diagram, Edge, Family, Group, Node, diagram
-from syno.ir.drawing.levels import Item, Levels, Link, ordered_levels
 from syno.ir.graph import PGraph
+
+# Levels of a drawing, and the order within each: the first two steps of a layered layout.
+#
+# Levels are counted from the top. Some hold nodes, those between them hold labels of edges. An edge has an item on every
+# level that it passes, so that nothing else is drawn there.
+#
+# Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981.
+
+
+_SWEEPS = 6  # down and up, from each start
+_PERMUTED = 4  # with at most so many tensors at the top, every order of them is a start
+_PLACE = 8  # weight of a place beside that of a port, which only sorts the edges of one node
+
+
+@dataclass(eq=False)
+class Item:
+    """An item on a level: a node, or a point that an edge passes, `labelled` if the edge's label is there."""
+
+    level: int
+    node: Node | None = None
+    group: Group | None = None
+    edge: Edge | None = None
+    labelled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A piece of an edge between neighbouring levels; a port is 0 if that end is not a node."""
+
+    edge: Edge
+    upper: Item
+    upper_port: int
+    lower: Item
+    lower_port: int
+
+
+Unit = tuple[Item, ...]  # items that stay together in this order: the axes of one tensor, or a single item
+Arrangement = list[list[Unit]]  # the units of each level, from left to right
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The items of each level, from left to right, and each edge as its links, from top to bottom."""
+
+    levels: tuple[tuple[Item, ...], ...]
+    chains: tuple[tuple[Link, ...], ...]
+
+
+def ordered_levels(picture: Diagram) -> Levels:
+    """Return the levels, ordered so that few edges cross. A diagram has the same levels in every process."""
+    units, chains = _levels(picture)
+    gaps: list[list[Link]] = [[] for _ in units]
+    for chain in chains:
+        for link in chain:
+            gaps[link.upper.level].append(link)
+    natural = units[0]
+    starts = permutations(natural) if len(natural) <= _PERMUTED else iter((natural, natural[::-1]))
+    candidates = (_improved([list(start), *units[1:]], gaps) for start in starts)
+    best = min(candidates, key=lambda arrangement: sum(_all_crossings(arrangement, gaps)))  # the first of equally good ones
+    return Levels(tuple(tuple(_items(level)) for level in best), tuple(chains))
+
+
+def _rows(picture: Diagram) -> dict[str, int]:
+    """Return the row of each node: the length of its longest path down; axes of input and weights are in the top row."""
+    rows = {node.name: 0 for node in picture.nodes}
+    for node in picture.operations:  # bottom-up: what lies below is settled
+        rows[node.name] = 1 + max(rows[edge.lower.name] for edge in picture.edges if edge.upper is node)
+    top = 1 + max(rows.values(), default=0)
+    return rows | {node.name: top for group in picture.sources for node in group.nodes}
+
+
+def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
+    rows = _rows(picture)
+    last = 2 * max(rows.values(), default=0)
+    even = {name: last - 2 * row for name, row in rows.items()}
+    label = {edge.label: _label_level(edge, even[edge.upper.name], even[edge.lower.name]) for edge in picture.edges}
+    used = sorted({*range(0, last + 1, 2), *(level for level in label.values() if level is not None)})
+    number = {level: index for index, level in enumerate(used)}  # levels for labels only where there are any
+    units: Arrangement = [[] for _ in used]
+    standing: dict[str, Item] = {}
+
+    def stand(nodes: Sequence[Node], group: Group | None = None) -> None:
+        unit = tuple(Item(number[even[node.name]], node=node, group=group) for node in nodes)
+        standing.update(zip((node.name for node in nodes), unit, strict=True))
+        units[unit[0].level].append(unit)
+
+    for group in (*picture.sources, *picture.output):
+        stand(group.nodes, group)
+    for node in (*picture.operations, *picture.reduces):
+        stand([node])
+    chains = []
+    for edge in picture.edges:
+        upper, lower = standing[edge.upper.name], standing[edge.lower.name]
+        passed = range(upper.level + 1, lower.level)
+        points = [Item(level, edge=edge, labelled=used[level] == label[edge.label]) for level in passed]
+        for point in points:
+            units[point.level].append((point,))
+        ports = [edge.upper_port, *(0 for _ in points)], [*(0 for _ in points), edge.lower_port]
+        chains.append(
+            tuple(Link(edge, *ends) for ends in zip([upper, *points], ports[0], [*points, lower], ports[1], strict=True))
+        )
+    return units, chains
+
+
+def _label_level(edge: Edge, upper: int, lower: int) -> int | None:
+    """Return the level of an edge's label; None if an axis or a Reduce near one of its ends shows the size already."""
+    if edge.upper.family.is_end and edge.lower.family.is_end:
+        return None
+    if edge.upper.family.is_end:
+        return lower - 1 if lower - upper > 2 else None
+    return upper + 1 if lower - upper > 2 or not edge.lower.family.is_end else None
+
+
+def _items(units: Sequence[Unit]) -> Iterator[Item]:
+    return (item for unit in units for item in unit)
+
+
+def _places(units: Sequence[Unit]) -> dict[Item, int]:
+    return {item: place for place, item in enumerate(_items(units))}
+
+
+def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Link]) -> int:
+    """Return how many pairs of links cross; links that meet in an item do not."""
+    above, below = _places(upper), _places(lower)
+    seen: list[int] = []
+    count = 0
+    for _, end in sorted((above[link.upper], below[link.lower]) for link in links):
+        count += len(seen) - bisect_right(seen, end)
+        insort(seen, end)
+    return count
+
+
+def _all_crossings(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> list[int]:
+    return [_crossings(arrangement[i], arrangement[i + 1], gaps[i]) for i in range(len(arrangement) - 1)]
+
+
+def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrangement:
+    """Return the best result of some sweeps: units move to the mean place of their neighbours, then neighbours swap."""
+    best, fewest = arrangement, -1
+    current = list(arrangement)
+    for _ in range(_SWEEPS):
+        for order in (range(1, len(current)), range(len(current) - 2, -1, -1)):
+            previous = -1 if order.step == 1 else 1
+            for level in order:
+                fixed = level + previous
+                current[level] = _by_barycenter(current[level], current[fixed], gaps[min(level, fixed)])
+        current = _swapped(current, gaps)
+        count = sum(_all_crossings(current, gaps))
+        if fewest < 0 or count < fewest:
+            best, fewest = list(current), count
+    return best
+
+
+def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) -> list[Unit]:
+    """Return `units` sorted by the mean place of their neighbours in the level `fixed`, or their own without any."""
+    places, own = _places(fixed), _places(units)
+    pulls: dict[Item, list[int]] = {item: [] for item in own}
+    for link in links:
+        if link.upper in places:
+            pulls[link.lower].append(_PLACE * places[link.upper] + link.upper_port)
+        else:
+            pulls[link.upper].append(_PLACE * places[link.lower] + link.lower_port)
+
+    def barycenter(unit: Unit) -> Fraction:
+        found = [pull for item in unit for pull in pulls[item]]
+        return Fraction(sum(found), len(found)) if found else Fraction(_PLACE * own[unit[0]])
+
+    return sorted(units, key=barycenter)
+
+
+def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrangement:
+    """Return the arrangement after swapping neighbours as long as that removes crossings."""
+    current = list(arrangement)
+
+    def around(level: int, units: list[Unit]) -> int:
+        above = _crossings(current[level - 1], units, gaps[level - 1]) if level else 0
+        return above + (_crossings(units, current[level + 1], gaps[level]) if level + 1 < len(current) else 0)
+
+    changed = True
+    while changed:
+        changed = False
+        for level in range(len(current)):
+            for index in range(len(current[level]) - 1):
+                units = list(current[level])
+                units[index : index + 2] = units[index + 1], units[index]
+                if around(level, units) < around(level, current[level]):
+                    current[level], changed = units, True
+    return current
+
+
+# Horizontal positions in a layered layout: balanced ones, then those with the straightest edges.
+#
+# The objective is a linear program, but scipy's `linprog` does worse here: of the many equally good positions it returns
+# others, which depend on its version and are less balanced.
+#
+# Sources: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective and its weights);
+# Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its minimum).
+
+
+_BALANCING_SWEEPS = 60  # of the balancing
+_STEPS = (32, 16, 8, 4, 2, 1)  # of the descent; the last one makes it exact
+# Weights of links: inside an edge (long edges are straight first), at the only edge of a node's side, at one of several edges.
+_ALONG, _ALONE, _BESIDE = 8, 4, 2
+_FUZZ = 1e-6  # makes rounding independent of the last digits of sums, which differ between versions of Python
+_ENDLESS = 1 << 30  # capacity of an arc that no cut may contain
+
+
+def columns(
+    levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
+) -> dict[Item, int]:
+    """Return the middle of every item, such that the sum of |horizontal run| * weight over all links is least.
+
+    Of equally good positions, those near balanced positions are taken (the least sum of squares).
+
+    Args:
+        levels: the items of each level in their order, and the links between them.
+        separation: `(left, right)` -> the least distance of two neighbours in a level, in pixels.
+        offset: `(item, port, above)` -> the distance from the item's middle at which a link meets it, in pixels.
+    """
+    return _Columns(levels, separation, offset).solve()
+
+
+class _Columns:
+    """The items by number, the least distance of each to its left neighbour, and the links."""
+
+    def __init__(
+        self, levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
+    ) -> None:
+        self.items = [item for items in levels.levels for item in items]
+        number = {item: index for index, item in enumerate(self.items)}
+        self.levels = [[number[item] for item in items] for items in levels.levels]
+        self.apart: dict[int, tuple[int, int]] = {}  # right -> (left, distance)
+        for items in levels.levels:
+            for left, right in pairwise(items):
+                self.apart[number[right]] = (number[left], separation(left, right))
+        self.links: list[tuple[int, int, int, int]] = []  # upper, lower, wanted x[upper] - x[lower], weight
+        for link in (link for chain in levels.chains for link in chain):
+            shift = offset(link.lower, link.lower_port, True) - offset(link.upper, link.upper_port, False)
+            ends = (link.upper.node, link.lower.node)
+            several = (ends[0] and ends[0].roles_below) or (ends[1] and ends[1].roles_above)
+            weight = _ALONG if ends == (None, None) else _BESIDE if several else _ALONE
+            self.links.append((number[link.upper], number[link.lower], shift, weight))
+
+    def solve(self) -> dict[Item, int]:
+        x = [floor(position + 0.5 + _FUZZ) for position in self._balanced()]
+        for right, (left, distance) in self.apart.items():
+            x[right] = max(x[right], x[left] + distance)
+        for step in _STEPS:
+            moving = True
+            while moving:
+                moving = self._descend(x, step)
+                moving = self._descend(x, -step) or moving
+        return dict(zip(self.items, x, strict=True))
+
+    def _balanced(self) -> list[float]:
+        """Return positions near the least sum of squared horizontal runs, found level by level with the others fixed."""
+        pulls: list[list[tuple[int, int, int]]] = [[] for _ in self.items]
+        for upper, lower, shift, weight in self.links:
+            pulls[upper].append((lower, shift, weight))
+            pulls[lower].append((upper, -shift, weight))
+        x = [0.0] * len(self.items)
+        for level in _BALANCING_SWEEPS * (*self.levels, *self.levels[::-1]):
+            self._settle(level, x, pulls)
+        return x
+
+    def _settle(self, level: Sequence[int], x: list[float], pulls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+        """Set the best positions in one level, by isotonic regression of the wanted positions less the least distances."""
+        blocks: list[tuple[float, int, int]] = []  # items at their least distances: their mean, weight and number
+        starts = []
+        start = 0
+        for item in level:
+            start += self.apart[item][1] if item in self.apart else 0
+            starts.append(start)
+            weight = sum(pull for _, _, pull in pulls[item])
+            wanted = sum((x[other] + shift) * pull for other, shift, pull in pulls[item]) / weight
+            blocks.append((wanted - start, weight, 1))
+            while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+                (one, heavy, many), (other_mean, light, few) = blocks[-2:]
+                blocks[-2:] = [((one * heavy + other_mean * light) / (heavy + light), heavy + light, many + few)]
+        means = [mean for mean, _, many in blocks for _ in range(many)]
+        for item, mean, start in zip(level, means, starts, strict=True):
+            x[item] = mean + start
+
+    def _descend(self, x: list[int], step: int) -> bool:
+        """Move by `step` the set of items for which the sum falls most, and return whether there is such a set.
+
+        The set is a minimum cut: what moves is reachable from the source in the residual network of a maximum flow.
+        """
+        count = len(self.items)
+        source, sink = count, count + 1
+        capacity = np.zeros((count + 2, count + 2), dtype=np.int32)
+        costs = [0] * count
+        for upper, lower, shift, weight in self.links:
+            run = x[upper] - x[lower] - shift
+            one = weight * (abs(run + step) - abs(run))  # the cost of moving only the upper item
+            other = weight * (abs(run - step) - abs(run))  # ... only the lower item; to move both costs nothing
+            credit = min(one, 0) - min(other, 0)  # a negative cost becomes the items' own, so that no arc has one
+            costs[upper] += credit
+            costs[lower] -= credit
+            capacity[upper, lower] += one - credit
+            capacity[lower, upper] += other + credit
+        for right, (left, distance) in self.apart.items():
+            if x[right] - x[left] - distance < abs(step):
+                capacity[(left, right) if step > 0 else (right, left)] = _ENDLESS
+        capacity[source, :count] = np.maximum(np.negative(costs), 0)
+        capacity[:count, sink] = np.maximum(costs, 0)
+        flow = maximum_flow(csr_array(capacity), source, sink).flow
+        residual = csr_array(capacity - flow.toarray())
+        moved = breadth_first_order(residual, source, return_predecessors=False)[1:]
+        for item in moved:
+            x[item] += step
+        return len(moved) > 0
+
 
 TEXT, SMALL, TITLE = 13, 11, 17  # font sizes
 LINE, LABEL = 16, 18  # heights of a line in a node, and of an edge's label

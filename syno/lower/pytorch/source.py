@@ -13,10 +13,127 @@ from syno.algebra.code_names import code_name, renaming_note, stem
 from syno.ir.coordinates import expression
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan
-from syno.lower.pytorch.functions import definitions
+from syno.lower.pytorch.layouts import Order
 from syno.lower.pytorch.statements import statements
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
-from syno.lower.pytorch.weights import local_names, parameters, reset_parameters
+from syno.lower.stages import fan_in
+
+# The parts of a module's text that concern its weights: their layout in memory, and their initial values.
+
+
+def parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
+    """Return the statements that make the parameters, each in the memory layout that its reader uses."""
+    lines = []
+    for number, weight in enumerate(graph.weights, 1):
+        sizes = [dim.size.integer_text() for dim in weight]
+        order = layouts.get(f"self.w{number}")
+        options = "device=device, dtype=dtype"
+        if order is None:
+            lines.append(f"self.w{number} = nn.Parameter(torch.empty({', '.join(sizes)}, {options}))")
+        else:
+            back = ", ".join(str(order.index(axis)) for axis in range(len(order)))
+            shape = shape_comment(dim.size for dim in weight)
+            lines += [
+                f"# w{number} is stored in the order in which it is read; its shape is {shape}.",
+                f"stored = torch.empty({', '.join(sizes[axis] for axis in order)}, {options})",
+                f"self.w{number} = nn.Parameter(stored.permute({back}))",
+            ]
+    return lines
+
+
+def reset_parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
+    """Return the method that draws the weights; the numbers are the same in every layout. Empty if there are no weights."""
+    fans = fan_in(graph)
+    if not fans:
+        return []
+    table = ", ".join(f'"w{number}": {size.integer_text()}' for number, size in fans.items())
+    drawn, copies = "weight", []
+    if any(f"self.w{number}" in layouts for number in fans):
+        drawn = "drawn"
+        copies = ["        with torch.no_grad():", "            weight.copy_(drawn)"]
+    return [
+        'def reset_parameters(self, seed=None, init="fan_in"):',
+        '    """Draw new weights. "fan_in" keeps the variance of the input; "paper" is a truncated normal of 0.1."""',
+        '    if init not in ("fan_in", "paper"):',
+        '        raise ValueError(f\'init must be "fan_in" or "paper"; given: {init!r}\')',
+        "    generator = None if seed is None else torch.Generator(self.w1.device).manual_seed(seed)",
+        *local_names(graph, table),
+        f"    fan_in = {{{table}}}",
+        "    for name, weight in self.named_parameters():",
+        *(["        drawn = torch.empty(weight.shape, device=weight.device, dtype=weight.dtype)"] if copies else []),
+        '        if init == "fan_in":',
+        f"            nn.init.normal_({drawn}, std=fan_in[name] ** -0.5, generator=generator)",
+        "        else:",
+        f"            nn.init.trunc_normal_({drawn}, std=0.1, generator=generator)",
+        *copies,
+    ]
+
+
+def local_names(graph: PGraph, *texts: str) -> list[str]:
+    """Return a statement that defines local names for the sizes that the texts mention."""
+    words = set(re.findall(r"\w+", " ".join(texts)))
+    names = [code_name(name) for name in graph.variables if name not in graph.runtime_variables]
+    used = [name for name in names if name in words]
+    return [f"    {', '.join(used)} = {', '.join(f'self.{name}' for name in used)}"] if used else []
+
+
+# Small functions that generated modules carry along, each only where it is used.
+
+
+FUNCTIONS = {
+    "stored_windows": '''
+def stored_windows(x, axis, window):
+    """y[..., j, i, ...] = x[..., i + j - window//2, ...], zero outside: every window, stored before its axis."""
+    before, shape = window // 2, x.shape
+    first = shape[0] if axis else 1  # of all axes, unfold lets the first alone be empty
+    x = x.reshape(first, math.prod(shape[1:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    x = functional.unfold(functional.pad(x, [0, 0, before, window - 1 - before]), (window, 1))
+    return x.reshape(*shape[:axis], window, *shape[axis:])
+''',
+    "windows": '''
+def windows(x, axis, window):
+    """y[..., i, ..., j] = x[..., i + j - window//2, ...], zero outside: every window, as a view of the padded tensor."""
+    before = window // 2
+    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, window - 1 - before])
+    return padded.unfold(axis, window, 1)
+''',
+    "shear": '''
+def shear(x, axis, window, dilation=1):
+    """y[..., i, ..., j, ...] = x[..., i + dilation*j - dilation*K//2, ..., j, ...], zero outside; K = x.shape[window]."""
+    return torch.stack(sheared_slices(x, axis, window, dilation), window)
+''',
+    "shear_sum": '''
+def shear_sum(x, axis, window, dilation=1):
+    """y[..., i, ...] = sum over j of x[..., i + dilation*j - dilation*K//2, ..., j, ...], zero outside; K = x.shape[window]."""
+    return sum(sheared_slices(x, axis, window, dilation))
+''',
+    "sheared_slices": '''
+def sheared_slices(x, axis, window, dilation):
+    """For each j along the axis `window`: that slice of x, moved along `axis` by dilation*j - dilation*K//2."""
+    length, count = x.shape[axis], x.shape[window]
+    before, reach = dilation * count // 2, dilation * (count - 1)
+    after = reach - before if reach > before else 0
+    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, after])
+    moved = axis - (window < axis)
+    return [padded.select(window, j).narrow(moved, dilation * j, length) for j in range(count)]
+''',
+    "window_sum": '''
+def window_sum(x, axis, window, dilation=1):
+    """y[..., i, ...] = sum over j of x[..., i + dilation*j - dilation*window//2, ...], zero outside."""
+    length, before, reach = x.shape[axis], dilation * window // 2, dilation * (window - 1)
+    after = reach - before if reach > before else 0
+    padded = functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [before, after])
+    return sum(padded.narrow(axis, dilation * j, length) for j in range(window))
+''',
+}
+NEEDS = {"shear": ("sheared_slices",), "shear_sum": ("sheared_slices",)}
+
+
+def definitions(used: set[str]) -> str:
+    """Return the source of the functions used and of those they need, in the table's order, two empty lines around each."""
+    needed = used | {other for name in used for other in NEEDS.get(name, ())}
+    return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)
+
 
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end

@@ -10,10 +10,9 @@ from syno.base.registry import Registry
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops, plan_for
 from syno.lower.pytorch.costs import estimated_microseconds
-from syno.lower.pytorch.forms import cheapest
 from syno.lower.pytorch.fused import FusedLowering
 from syno.lower.pytorch.lowering import Lowering
-from syno.lower.pytorch.tensor_code import TensorCode
+from syno.lower.pytorch.tensor_code import TensorCode, cheapest
 
 MODES: Registry[type[Lowering]] = Registry("mode of the PyTorch generator")
 MODES.register("fused")(FusedLowering)

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
 
 def speedups() -> None:
     """Measure speedups, one request after another, until the connection ends."""
-    from syno.measure.speedup_process import main as answer
+    from syno.measure.speedup_measuring import main as answer
 
     answer()
 

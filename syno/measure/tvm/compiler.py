@@ -7,29 +7,79 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from syno.base.errors import SpecError
+from syno.base.errors import DeviceError, SpecError
 from syno.lower.tvm.installed import VERSIONS
-from syno.measure.expected import Deviation
 from syno.measure.job import Job
 from syno.measure.latency import Latency
 from syno.measure.machine import device_name
-from syno.measure.timing import stopwatch_of
+from syno.measure.output_check import Deviation
+from syno.measure.timing import LatencySettings, stopwatch_of
 from syno.measure.tuning_record import TuningSummary
-from syno.measure.turns import Turns
+from syno.measure.turns import Turns, take_turns
 from syno.measure.tvm.compilation import TvmModule, built, fused, saved, scheduled
-from syno.measure.tvm.database import TrialDatabase, folder_for, only_writer
 from syno.measure.tvm.network import import_network
-from syno.measure.tvm.runner import rpc_runner
-from syno.measure.tvm.search import tune_network
-from syno.measure.tvm.sessions import Lease, measure_remote
-from syno.measure.tvm.settings import DeviceSettings, TvmSettings
-from syno.measure.tvm.targets import of_device, target
+from syno.measure.tvm.search import TrialDatabase, folder_for, only_writer, tune_network
+from syno.measure.tvm.sessions import Lease, Uploaded, Workers, borrow, last_words, measure_remote, rpc_runner
+from syno.measure.tvm.targets import DeviceSettings, TvmSettings, of_device, target
 from syno.measure.tvm.tracker import Reached, reached
-from syno.measure.tvm.turns import measure_in_turns
+
+if TYPE_CHECKING:
+    from syno.measure.output_check import Deviation, Expected
+
+
+# Timing networks in turns on a remote device, in one session: the device's own clock times a series of calls of each.
+
+
+def measure_in_turns(
+    lease: Lease, libraries: Sequence[Path], expected: Sequence[Sequence[Expected]], settings: LatencySettings, kind: str
+) -> tuple[list[Deviation], Turns]:
+    """Upload networks, check their outputs, time them in turns, and check the outputs of the last timed calls.
+
+    Args:
+        lease: of the device.
+        libraries: the networks, as for `syno.measure.tvm.sessions.measure_remote`; the original is the first.
+        expected: for each, inputs and their expected outputs.
+        settings: how to measure.
+        kind: "cpu" or "cuda".
+
+    Raises:
+        WrongOutputError, DeviceError: as `measure_remote`.
+    """
+    from syno.measure.output_check import wrong_output
+
+    processes = Workers(lease)
+    try:
+        names = [str(library) for library in libraries]
+        found, turns = processes.call(run_turns, lease, names, [list(one) for one in expected], settings, kind)
+    except Exception as failure:  # of any kind: TVM's, the worker's, the network's
+        said = last_words(str(failure)) or f"no answer within {lease.limit_seconds:g} s"
+        raise DeviceError(f"{lease.device.describe()} failed while it measured {libraries[-1].name}: {said}") from None
+    finally:
+        processes.close()
+    if turns is None:
+        worst = max(found, key=lambda deviation: deviation.of_allowed)
+        raise wrong_output(worst, settings.tolerance, f"on {lease.device.describe()} the output")
+    return found, turns
+
+
+def run_turns(
+    lease: Lease, libraries: Sequence[str], expected: Sequence[Sequence[Expected]], settings: LatencySettings, kind: str
+) -> tuple[list[Deviation], Turns | None]:
+    """Return the largest deviation of each network's outputs, and the times if none is too large; in a worker's process."""
+    session = borrow(lease)
+    networks = [Uploaded(session, library, kind) for library in libraries]
+    found = [network.check(one) for network, one in zip(networks, expected, strict=True)]
+    if not all(deviation.of_allowed <= 1 for deviation in found):
+        return found, None
+    turns = take_turns([network.evaluate for network in networks], settings)
+    last = [network.deviation(one[-1]) for network, one in zip(networks, expected, strict=True)]
+    found = [one.worse(other) for one, other in zip(found, last, strict=True)]
+    return found, turns if all(deviation.of_allowed <= 1 for deviation in found) else None
+
 
 KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
 PROGRESS, MODULES = "progress.log", "modules"

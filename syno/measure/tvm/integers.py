@@ -1,7 +1,7 @@
 """A quantized PyTorch network as a module of TVM's Relax, whose convolutions and products are computed in integers.
 
-Quantization (`syno.measure.quantization`) leaves a graph in which each convolution reads numbers that were just converted from
-8-bit integers to float32. TVM would compute such a convolution in float32. Here it becomes a convolution of the integers
+Quantization (`syno.measure.network_subject`) leaves a graph in which each convolution reads numbers that were just converted
+from 8-bit integers to float32. TVM would compute such a convolution in float32. Here it becomes a convolution of the integers
 themselves, with sums of 32 bits, and one multiplication by the scales of activations and weights follows it.
 """
 
@@ -20,7 +20,7 @@ from syno.measure.latency import Latency
 from syno.measure.quantization import quantized_for
 from syno.measure.tvm.compiler import compiled, measured_on
 from syno.measure.tvm.network import from_pytorch
-from syno.measure.tvm.settings import DeviceSettings
+from syno.measure.tvm.targets import DeviceSettings
 
 CONVOLUTION, LINEAR = "integer_convolution", "integer_linear"
 QUANTIZED, ATEN = torch.ops.quantized_decomposed, torch.ops.aten
@@ -46,7 +46,7 @@ def import_quantized(quantized: fx.GraphModule, *examples: torch.Tensor) -> Any:
     """Return a quantized network as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
 
     Args:
-        quantized: a network that `syno.measure.quantization.quantized` returned; it is not changed.
+        quantized: a network that `syno.measure.network_subject.quantized` returned; it is not changed.
         examples: its inputs. Shapes are fixed to theirs, that of the batch too.
 
     Raises:

@@ -25,7 +25,7 @@ from pathlib import Path
 from syno.base.errors import DeviceError
 from syno.lower.tvm import installed
 from syno.measure.tvm import serving
-from syno.measure.tvm.settings import LOCAL, Address, DeviceSettings
+from syno.measure.tvm.targets import LOCAL, Address, DeviceSettings
 
 ANSWER_SECONDS = 5.0  # in which a tracker in reach has answered
 LOOK_SECONDS = 0.5  # between two looks at a tracker

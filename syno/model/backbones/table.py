@@ -16,7 +16,7 @@ class Backbone(Protocol):
     """A function that makes a network. Equal arguments give equal weights; the global random state is left as it was.
 
     A network's attribute `layer_rules`, if it has one, gives the name of a rule a meaning of its own, such as `paper` for the
-    layers that the paper replaced; see `syno.model.layers`.
+    layers that the paper replaced; see `syno.model.geometry`.
     """
 
     def __call__(self, *, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:

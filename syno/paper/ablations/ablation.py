@@ -31,7 +31,7 @@ from syno.paper.ablations.patterns import Found, pattern_rows, random_operators
 from syno.paper.ablations.requiring import SHOWN, requirement_rows
 from syno.paper.ablations.tables import AblationRow, beside_the_paper, canonical_rows, distance_rows, of_space
 from syno.report.figures import save
-from syno.report.operators.sampling import Show, shown_on
+from syno.report.operators.folder import Show, shown_on
 from syno.space.options import DistanceKind
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec

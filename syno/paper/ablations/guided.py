@@ -25,7 +25,7 @@ from syno.base.collection import seldom_collected
 from syno.base.errors import UnreachableError
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.report.operators.sampling import Show, silent
+from syno.report.operators.folder import Show, silent
 from syno.space.options import DistanceKind
 from syno.space.sample import Sampler
 from syno.space.space import Space

@@ -9,12 +9,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.base.record import versions
 from syno.ir.dim import content_id
+from syno.results import ABLATION, FOLDER
+from syno.results.parquet import read_parquet
 from syno.space.spec import OperatorSpec
+
+if TYPE_CHECKING:
+    import pandas
+
+
+# Intervals of shares.
+
+
+CONFIDENCE = 0.95
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson, 1927); 0 and 1 without trials."""
+    from scipy.stats import binomtest
+
+    if not trials:
+        return 0.0, 1.0
+    interval = binomtest(hits, trials).proportion_ci(CONFIDENCE, "wilson")
+    return float(interval.low), float(interval.high)
+
+
+# The tables of ablations in a folder of results (`tables/ablation-NAME`).
+
+
+def read_ablations(folder: Path, made_by: str) -> dict[str, pandas.DataFrame]:
+    """Return the tables of ablations in a folder of results, by name (`ablation-canonical`); none if there are none."""
+    files = sorted((folder / FOLDER).glob(f"{ABLATION}*.parquet"))
+    return {file.stem: read_parquet(file, made_by) for file in files}
 
 
 @dataclass(frozen=True)

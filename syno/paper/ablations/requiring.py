@@ -26,11 +26,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from syno.base.collection import seldom_collected
-from syno.paper.ablations.parts import Parts
-from syno.paper.ablations.shares import CONFIDENCE, wilson
+from syno.paper.ablations.parts import CONFIDENCE, Parts, wilson
 from syno.paper.ablations.tables import AblationRow, of_space
 from syno.report.figures import BLUE, GREY, finish
-from syno.report.operators.sampling import Show
+from syno.report.operators.folder import Show
 from syno.space.reads import usual_reads
 from syno.space.requirements import Requirements
 from syno.space.sample import Sampler

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Sequence
 from syno.base.text_tables import Row
 from syno.paper.ablations.canonical import Complete, Rate, own_rules
 from syno.paper.ablations.guided import Loss, Run
-from syno.paper.ablations.shares import wilson
+from syno.paper.ablations.parts import wilson
 from syno.paper.numbers import CANONICAL_GRAPHS, RANDOM_GRAPHS, REDUNDANCY, WALKS_WITHOUT_DISTANCE
 from syno.space.spec import OperatorSpec
 

@@ -22,7 +22,7 @@ from syno.algebra import Kind, Size, Valuation, VariableTable
 from syno.base.errors import ParseError, SynoError
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import normal_form
-from syno.paper.artifact.dot_reader import read_dot
+from syno.paper.artifact.dot_file import read_dot
 from syno.paper.artifact.files import META, Meta, Published, PublishedFile, read_json
 
 GRAPH_FILE = "graph.dot"

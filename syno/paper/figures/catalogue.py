@@ -2,23 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, isfinite
+from textwrap import fill
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
+from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
-from syno.paper.figures import comparisons, language, left_out, networks
-from syno.paper.figures.bars import WRONG, end_to_end_figure, layerwise_figure
+from syno.paper.figures import language, left_out, networks, origins
+from syno.paper.figures.bars import LOOKS, SHARE, WRONG, end_to_end_figure, first_of_lines, layerwise_figure, panels, size
+from syno.paper.figures.language import MINUTES, SERIES, Scores, mean_curve
 from syno.paper.figures.left_out import LeftOut
 from syno.paper.figures.mixture import ready
-from syno.paper.figures.origins import note
-from syno.paper.figures.points import imagenet_figure, language_figure
-from syno.paper.figures.sideways import case_study_figure, savings_figure
-from syno.paper.figures.titles import ORIGINS
-from syno.paper.numbers import GUARD
+from syno.paper.figures.networks import OURS
+from syno.paper.figures.origins import OUTLINE, is_mixed, note
+from syno.paper.figures.titles import (
+    ORIGINS,
+    SHORT_ORIGINS,
+    compiler_title,
+    device_title,
+    model_title,
+    models_of,
+    operator_title,
+    panels_of,
+)
+from syno.paper.numbers import GUARD, LANGUAGE_MODEL, PERPLEXITIES, PERPLEXITY_STEPS
+from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
+from syno.report.points import Point, identify
 from syno.results.measurement import OK
+
+# The drawings of Figure 8 and `alpha-nas`, which have horizontal bars.
+
+
+THICK = 0.38  # the share of a network's space that each of its two bars takes
+SAVINGS = (("fewer_flops", "fewer FLOPs", BLUE, ""), ("fewer_parameters", "fewer parameters", ORANGE, "///"))
+
+
+def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
+    """Draw latencies as horizontal bars, with the speedup and the accuracy of each."""
+    if table.empty:
+        return nothing(title, "No latency of the case study is known.", notes)
+    parts = {
+        key: table[(table["model"] == key[0]) & (table["compiler"] == key[1]) & (table["place"] == key[2])]
+        for key in panels_of(table)
+    }
+    candidates = list(dict.fromkeys(table["candidate"]))
+    tall = max(len(rows) for rows in parts.values())
+    figure = Figure(figsize=size(len(parts), 0.55 * tall + 0.6, 0.8), layout="constrained")
+    one = {column: table[column].nunique() == 1 for column in ("model", "compiler")}
+    every = panels(figure, len(parts), share=False)
+    for axes, ((model, compiler, place), here) in zip(every, parts.items(), strict=True):
+        for number, row in enumerate(here.to_dict("records")):
+            colour, hatch = LOOKS[candidates.index(row["candidate"]) % len(LOOKS)]
+            axes.barh(number, row["latency_ms"], 0.6, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
+            if row["latency_origin"] == "measured" and is_mixed(table):
+                axes.barh(number, row["latency_ms"], 0.6, facecolor="none", edgecolor=INK, linewidth=OUTLINE)
+            faster = f" ({row['speedup']:.2f}x)" if isfinite(row["speedup"]) else ""
+            text = f" {row['latency_ms']:.3g} ms{faster}{WRONG if row['is_wrong'] else ''}"
+            axes.text(row["latency_ms"], number, text, va="center", fontsize=7.5)
+        axes.set_xlim(0, 1.5 * here["latency_ms"].max())
+        axes.set_xlabel("latency/ms")
+        heading = [
+            *([] if one["model"] else [model_title(model)]),
+            *([] if one["compiler"] else [compiler_title(compiler)]),
+            device_title(str(here["device"].iloc[0]), place),
+        ]
+        axes.set_title(fill(", ".join(heading), 50), fontsize=9)
+        axes.set_yticks(range(len(here)), [_candidate(row) for row in here.to_dict("records")], fontsize=7.5)
+        axes.set_ylim(tall - 0.5, -0.5)
+    (model, compiler, _), *_ = parts
+    of = [*([model_title(model)] if one["model"] else []), *([compiler_title(compiler)] if one["compiler"] else [])]
+    finish(figure, every, f"{title} ({', '.join(of)})" if of else title, notes, columns=0)
+    for axes in every:
+        axes.grid(False, axis="y")
+    return figure
+
+
+def _candidate(row: Mapping[Any, Any]) -> str:
+    if not isfinite(row["accuracy"]):
+        return str(row["candidate"])
+    return f"{row['candidate']}\naccuracy {row['accuracy']:.4f}\n({SHORT_ORIGINS[row['accuracy_origin']]})"
+
+
+def savings_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
+    """Draw two bars for each network, the FLOPs and parameters that it saves, and beside them accuracy and speedup as text."""
+    if not (table["system"] == OURS).any():
+        return nothing(title, "No network's FLOPs are known with an operator that is accurate enough.", notes)
+    rows = table.to_dict("records")
+    figure = Figure(figsize=(12, 1.8 + 0.5 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (column, label, colour, hatch) in enumerate(SAVINGS):
+        places = [place + (number - 0.5) * THICK for place in range(len(rows))]
+        values = [float(row[column]) for row in rows]
+        axes.barh(places, values, THICK, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label, zorder=2)
+        for place, value in zip(places, values, strict=True):
+            axes.text(max(value, 0) if isfinite(value) else 0, place, _share(value), va="center", fontsize=7)
+    for place, row in enumerate(rows):
+        axes.text(1.02, place, _change(row), va="center", fontsize=7.5, transform=axes.get_yaxis_transform())
+    labels = [f"{row['system']}: {row['network']}" + (f"\n{row['operator']}" if row["system"] == OURS else "") for row in rows]
+    axes.set_yticks(range(len(rows)), labels, fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.axhline((table["system"] != OURS).sum() - 0.5, color="#555555", linewidth=0.6, linestyle=":")
+    least = [float(row[column]) for row in rows for column, *_ in SAVINGS if isfinite(row[column])]
+    axes.set_xlim(left=min(0.0, *least), right=1)
+    axes.xaxis.set_major_formatter(PercentFormatter(1))
+    finish(figure, [axes], title, notes, columns=len(SAVINGS))
+    axes.grid(False, axis="y")
+    axes.spines["right"].set_visible(False)
+    return figure
+
+
+def _share(value: float) -> str:
+    return f" {value:.0%}" if isfinite(value) else " unknown"
+
+
+def _change(row: Mapping[Any, Any]) -> str:
+    """Return the text beside the bars of a network: how accuracy changes, how much faster it is, and the origins."""
+    if row["system"] != OURS:
+        is_told = "and" in row["network"]
+        return "within 2 points on ImageNet;\nabout 12 % faster training" if is_told else "no accuracy lost on ImageNet"
+    change = [
+        f"{-100 * row[column]:+.1f} on the {role} one"
+        for column, role in (("lost_proxy", "proxy"), ("lost_final", "final"))
+        if isfinite(row[column])
+    ]
+    faster = f"{row['least_speedup']:.2f}x to {row['largest_speedup']:.2f}x; " if isfinite(row["largest_speedup"]) else ""
+    places = {"accuracy": row["accuracy_origin"], "FLOPs": row["cost_origin"], "latency": row["latency_origin"]}
+    known = {what: origin for what, origin in places.items() if isinstance(origin, str)}
+    if len(set(known.values())) == 1:
+        told = next(iter(known.values()))
+    else:
+        told = ", ".join(f"{what} {origin}" for what, origin in known.items())
+    return f"within {row['within']}: accuracy {', '.join(change)}\n{faster}{told}"
+
+
+# The drawings of Figures 6 and 10, which have points and lines.
+
+
+POINT_LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00", "P"), ("#56B4E9", "D"))  # of networks
+STYLES = {"measured": "-", "artifact": "--", "paper": ":"}  # of lines, by origin
+AXES = (("loss", "step"), ("loss", "minutes"), ("perplexity", "step"), ("perplexity", "minutes"))
+NAMES = {"loss": "loss/nats per token", "perplexity": "perplexity per token", "step": "steps", "minutes": "minutes of training"}
+
+
+def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
+    """Draw accuracy against latency on a logarithmic axis, in a panel for each compiler and place of measurement.
+
+    Large hollow marks are the original networks; a line joins the Pareto front of each network; crosses are baselines.
+    """
+    if points.empty:
+        return nothing(title, "No network has both an accuracy on ImageNet and a latency.", notes)
+    models = models_of(points["model"])
+    chosen = list(dict.fromkeys(panel[1:] for panel in panels_of(points.assign(model=""))))
+    figure = Figure(figsize=size(len(chosen), 3.0), layout="constrained")
+    every, mixed = panels(figure, len(chosen)), origins.is_mixed(points)
+    for axes, (compiler, place) in zip(every, chosen, strict=True):
+        here = points[(points["compiler"] == compiler) & (points["place"] == place)]
+        for number, model in enumerate(models):
+            _network(axes, here[here["model"] == model], *POINT_LOOKS[number % len(POINT_LOOKS)], mixed)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_title(fill(f"{compiler_title(compiler)}, {place}", 55), fontsize=9)
+        axes.set_xlabel("latency/ms", fontsize=8)
+    first_of_lines(every, "accuracy on ImageNet" if set(points["data"]) <= {"imagenet"} else "accuracy")
+    for number, model in enumerate(models):
+        colour, mark = POINT_LOOKS[number % len(POINT_LOOKS)]
+        every[0].plot([], [], mark, color=colour, label=model_title(model))
+    count = len(models) + origins.legend_entries(every[0], points)
+    if points["is_baseline"].any():
+        every[0].plot([], [], "x", color=INK, label="baseline")
+        count += 1
+    finish(figure, every, title, notes, columns=min(count, SHARE + 1))
+    return figure
+
+
+def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed: bool) -> None:
+    is_original, is_baseline = found["operator"] == ORIGINAL, found["is_baseline"].astype(bool)
+    operators, originals, baselines = found[~is_original & ~is_baseline], found[is_original], found[is_baseline]
+    size = 6.5 if mixed else 4.5
+    (filled,) = axes.plot(operators["latency_ms"], operators["accuracy"], mark, color=colour, markersize=size, zorder=3)
+    (crosses,) = axes.plot(baselines["latency_ms"], baselines["accuracy"], "x", color=colour, markersize=5, zorder=3)
+    (hollow,) = axes.plot(originals["latency_ms"], originals["accuracy"], mark, color=colour, markersize=8, zorder=3)
+    hollow.set_markerfacecolor("white")
+    for line, rows in ((filled, operators), (crosses, baselines), (hollow, originals)):
+        identify(line, [_point(row) for row in rows.to_dict("records")])
+    for _, row in found[~is_baseline].iterrows() if mixed else ():
+        origins.mark_point(axes, row, mark)
+    ahead = found[found["on_front"]].sort_values("latency_ms")
+    axes.plot(ahead["latency_ms"], ahead["accuracy"], color=colour, linewidth=1, zorder=2)
+
+
+def _point(row: dict[Any, Any]) -> Point:
+    """Return what the mark of a network says."""
+    network = f"{model_title(row['model'])}, {operator_title(row['operator'])}"
+    return Point(f"{network}: accuracy {row['accuracy']:.4f}, latency {row['latency_ms']:.3g} ms", str(row["operator"]))
+
+
+def language_figure(curves: pandas.DataFrame, known: Scores, title: str, notes: Sequence[str]) -> Figure:
+    """Draw loss and perplexity over the steps and the minutes of trainings, with operators and without.
+
+    Seeds are thin lines, their mean a thick one. Numbers of which no curve is known, as of the paper, are marks.
+    """
+    if curves.empty:
+        return nothing(title, "The log of GPT-2's training is not in the data.", notes)
+    models = models_of(curves["model"])
+    figure = Figure(figsize=(10.5, 1.6 + 5.6 * len(models)), layout="constrained")
+    grid = figure.subplots(2 * len(models), 2, squeeze=False)
+    for number, model in enumerate(models):
+        own = curves[curves["model"] == model]
+        lines = grid[2 * number : 2 * number + 2].flat
+        for axes, (quantity, over) in zip(lines, AXES, strict=True):
+            _curves(axes, own, quantity, over, is_first=(quantity, over) == AXES[0], model=model if len(models) > 1 else "")
+            if model == LANGUAGE_MODEL:
+                _marks(axes, known, quantity, over)
+            axes.set_xlabel(NAMES[over])
+            axes.set_ylabel(NAMES[quantity])
+            if quantity == "perplexity":
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
+        if len(models) > 1:
+            grid[2 * number][0].set_title(model_title(model), fontsize=9, loc="left")
+    finish(figure, list(grid.flat), title, notes, columns=2)
+    return figure
+
+
+def _curves(axes: Axes, own: pandas.DataFrame, quantity: str, over: str, *, is_first: bool, model: str) -> None:
+    """Draw the curves of one network; those in the first panel are named in the legend."""
+    others = [name for name in dict.fromkeys(own["operator"]) if name != ORIGINAL]
+    several = own.drop_duplicates(SERIES)[["operator", "origin"]].duplicated(keep=False).any()
+    for (_, experiment, operator, origin), series in own.groupby(SERIES, sort=False):
+        colour = INK if operator == ORIGINAL else POINT_LOOKS[others.index(operator) % len(POINT_LOOKS)][0]
+        style = STYLES.get(str(origin), "-")
+        seeds = [one for _, one in series.groupby("seed", dropna=False)]
+        for one in seeds if len(seeds) > 1 else ():
+            axes.plot(one[over], one[quantity], style, color=colour, linewidth=0.5, alpha=0.6)
+        mean = mean_curve(series)
+        told = [SHORT_ORIGINS.get(str(origin), str(origin)), *([str(experiment)] if several and experiment else [])]
+        told += [f"mean of {len(seeds)} seeds"] if len(seeds) > 1 else []
+        label = f"{model_title(model)}: " if model else ""
+        label += f"{operator_title(str(operator))} ({', '.join(told)})"
+        axes.plot(mean[over], mean[quantity], style, color=colour, linewidth=1.2, label=label if is_first else None)
+
+
+def _marks(axes: Axes, known: Scores, quantity: str, over: str) -> None:
+    """Draw the numbers of GPT-2 that have no curve: losses after the search's minutes, perplexities after the last step."""
+    if over == "minutes":
+        for value, colour, mark, label in (
+            (known.told, ORANGE, "s", f"original, after {MINUTES:g} minutes, as the paper prints it"),
+            (known.operator, BLUE, "o", f"with the operator, after {MINUTES:g} minutes (artifact)"),
+        ):
+            if value is not None:
+                text = f"{label}: {value:.4f}" if quantity == "loss" else None
+                shown = value if quantity == "loss" else exp(value)
+                axes.plot([MINUTES], [shown], mark, color=colour, markersize=6, linestyle="none", label=text, zorder=4)
+    elif quantity == "perplexity":
+        for (name, shown), colour, mark in zip(PERPLEXITIES.items(), (ORANGE, BLUE), "Dv", strict=True):
+            label = "original" if name == ORIGINAL else "with the operator"
+            text = f"{label}, after {PERPLEXITY_STEPS:,} steps, as the paper prints it: {shown:g}"
+            axes.plot([PERPLEXITY_STEPS], [shown], mark, color=colour, markersize=6, linestyle="none", label=text, zorder=4)
+
 
 Tables: TypeAlias = Mapping[str, pandas.DataFrame]
 ORIGINS_OF = {  # columns with the origins of a quantity, in the tables of figures
@@ -110,8 +360,8 @@ def _network_tables(numbers: Numbers) -> Tables:
 
 
 def _layer_tables(numbers: Numbers) -> Tables:
-    found = comparisons.layers(numbers.rows)
-    return {"figure-9": found, "figure-9-means": comparisons.best_over_best(found)}
+    found = networks.layers(numbers.rows)
+    return {"figure-9": found, "figure-9-means": networks.best_over_best(found)}
 
 
 def _curve_tables(numbers: Numbers) -> Tables:
@@ -200,8 +450,8 @@ PAPER_FIGURES.register("alpha-nas")(
         " Roy, OOPSLA 2022), and, within 2 points, from Syno's. Its networks and their training differ, so the two systems "
         "are not directly comparable.",
         ("flops", "parameters", "accuracy", "latency"),
-        lambda numbers: {"alpha-nas": comparisons.savings(numbers.rows)},
+        lambda numbers: {"alpha-nas": networks.savings(numbers.rows)},
         lambda numbers, tables, notes: savings_figure(tables["alpha-nas"], ALPHA, notes),
-        lambda numbers: left_out.of_savings(numbers.rows, comparisons.savings(numbers.rows)),
+        lambda numbers: left_out.of_savings(numbers.rows, networks.savings(numbers.rows)),
     )
 )

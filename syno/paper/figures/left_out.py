@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.paper.figures.comparisons import NAS_PTE_NAME, OURS, layers
 from syno.paper.figures.mixture import ready, scored, timed
-from syno.paper.figures.networks import MOST_LOST, accurate_enough, case_study, trade_offs
+from syno.paper.figures.networks import MOST_LOST, NAS_PTE_NAME, OURS, accurate_enough, case_study, layers, trade_offs
 from syno.paper.figures.titles import compiler_title, model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import LANGUAGE_MODEL, STACKED

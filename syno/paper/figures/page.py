@@ -12,8 +12,7 @@ import pandas
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers, PaperFigure
-from syno.paper.figures.headline import UNKNOWN
-from syno.paper.figures.headlines import digits, headline_table, headlines
+from syno.paper.figures.headlines import UNKNOWN, digits, headline_table, headlines
 from syno.paper.figures.left_out import lines
 from syno.paper.figures.mixture import ready, scored, timed
 from syno.paper.figures.origins import note

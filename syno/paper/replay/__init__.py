@@ -7,8 +7,8 @@
 
 from syno.paper.replay.entries import Original, TableEntry
 from syno.paper.replay.replay import REWARD, ReplayedTrial, Stops, milestones, replay
+from syno.paper.replay.stopping import TableTree
 from syno.paper.replay.table import OperatorTable, Subset
-from syno.paper.replay.tree import TableTree
 
 __all__ = [
     "REWARD",

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from syno.base.errors import SpecError
 from syno.paper.replay.entries import PARTS, TableEntry
+from syno.paper.replay.stopping import TableTree
 from syno.paper.replay.table import OperatorTable, Subset
-from syno.paper.replay.tree import TableTree
 from syno.search.halving import HalvingSettings, Rungs
 from syno.search.policies.contract import STOPPED, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Outcome, Reward

@@ -8,13 +8,205 @@ milestones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
 from typing import TypeAlias
 
 import numpy as np
 
+from syno.base.errors import SpecError, UnreachableError
+from syno.ir.graph import PGraph
+from syno.paper.replay.entries import TableEntry
 from syno.search.halving import Rungs, as_step
+from syno.search.tree import TreeDraft, Weighing
+from syno.space.spec import OperatorSpec
+
+# The search tree of a table's operators: every path on which the space reaches one of them, computed beforehand.
+
+
+ROOT = 0
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """A step of the tree, and its draft: nothing is left to check.
+
+    Attributes:
+        kind, id: those of the step in the space.
+        node: the number of the node that it leads to.
+        place: the place of the step in the table's list of steps.
+        entry: the operator in the table if the step is a Finalize, else None.
+    """
+
+    kind: str
+    id: str
+    node: int
+    place: int = field(compare=False, repr=False)
+    entry: TableEntry | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def operator(self) -> PGraph | None:
+        """The complete operator if the step is a Finalize, else None."""
+        return None if self.entry is None else self.entry.operator
+
+    def look(self) -> TableStep:
+        """Return this step."""
+        return self
+
+
+class TableTree:
+    """The part of a space that leads to the operators of a table. It keeps the contract of `syno.search.tree.Tree`.
+
+    Nodes are numbers; `ROOT` is the output. An operator that means the same as one of the table, but is another graph, is not
+    in the tree. The table's operators are a sample that random walks in the whole space drew. So that walks in the tree find
+    operators as often as those do, every operator that is not taken is equally likely (`weighing`).
+
+    Args:
+        operators: the operators by their nodes.
+        steps: all steps, as (node before, kind, id, node after).
+        only: ids of the operators to keep; by default all.
+        spec: the spec of the operators.
+
+    Attributes:
+        root: the number of the root.
+        spec: the spec of the operators, for policies that look at their costs; None where it is not known.
+        operators: the operators of the tree by their ids.
+    """
+
+    root: int = ROOT
+
+    def __init__(
+        self,
+        operators: Mapping[int, TableEntry],
+        steps: Iterable[tuple[int, str, str, int]],
+        only: Collection[str] | None = None,
+        spec: OperatorSpec | None = None,
+    ) -> None:
+        self.spec = spec
+        kept = {node: entry for node, entry in operators.items() if only is None or entry.id in only}
+        self.operators: dict[str, TableEntry] = {entry.id: entry for entry in kept.values()}
+        self._node = {entry.id: node for node, entry in kept.items()}
+        before: dict[int, list[tuple[int, TableStep]]] = {}
+        for place, (start, kind, id_, end) in enumerate(steps):
+            before.setdefault(end, []).append((start, TableStep(kind, id_, end, place, kept.get(end))))
+        self._before = before
+        onwards: dict[int, list[TableStep]] = {}
+        self._first: dict[int, tuple[int, TableStep]] = {}  # a node before, and the step between
+        waiting, seen = list(kept), set(kept)
+        while waiting:
+            node = waiting.pop()
+            for start, step in before.get(node, ()):
+                onwards.setdefault(start, []).append(step)
+                if start not in seen:
+                    seen.add(start)
+                    waiting.append(start)
+            if node in before:
+                self._first[node] = min(before[node], key=lambda found: (found[0], found[1].id))
+        self._steps = {node: tuple(sorted(found, key=lambda step: (step.kind, step.id))) for node, found in onwards.items()}
+        self._by_id = {node: {(step.kind, step.id): step for step in found} for node, found in self._steps.items()}
+
+    def steps(self, node: Hashable) -> tuple[TableStep, ...]:
+        """Return all steps from a node, sorted by kind and id; () at an operator."""
+        assert isinstance(node, int)
+        return self._steps.get(node, ())
+
+    drafts = steps
+
+    def step(self, node: Hashable, kind: str, id_: str) -> TableStep | None:
+        """Return the step of this kind and id from a node; None if there is none."""
+        assert isinstance(node, int)
+        return self._by_id.get(node, {}).get((kind, id_))
+
+    def weighing(self) -> Weighing:
+        """Return weights of steps by which random walks draw every operator that is not taken with equal chances."""
+        return _Behind(self._flows)
+
+    @cached_property
+    def _flows(self) -> dict[str, list[tuple[int, int]]]:
+        """For each fingerprint, the steps on paths to the operator, with the part of it that each leads to.
+
+        An operator is divided equally among the steps to it, the part of each equally among the steps before, and so on.
+        Parts are whole numbers, so that sums do not depend on their order.
+        """
+        flows: dict[str, list[tuple[int, Fraction]]] = {}
+        for entry in self.operators.values():
+            flow = flows.setdefault(entry.fingerprint, [])
+            waiting = {self._node[entry.id]: Fraction(1)}
+            while waiting:
+                node = max(waiting, key=self._depth.__getitem__)
+                part, steps = waiting.pop(node), self._before.get(node, [])
+                for start, step in steps:
+                    flow.append((step.place, part / len(steps)))
+                    waiting[start] = waiting.get(start, Fraction(0)) + part / len(steps)
+        whole = lcm(*(part.denominator for flow in flows.values() for _, part in flow))
+        return {name: [(place, int(part * whole)) for place, part in flow] for name, flow in flows.items()}
+
+    @cached_property
+    def _depth(self) -> dict[int, int]:
+        """The longest way to each node, in steps: a step leads to a larger depth."""
+        found = {ROOT: 0}
+
+        def depth(node: int) -> int:
+            if node not in found:
+                found[node] = 1 + max((depth(start) for start, _ in self._before[node]))
+            return found[node]
+
+        for node in self._before:
+            depth(node)
+        return found
+
+    def path(self, operator: PGraph) -> tuple[TableStep, ...]:
+        """Return steps from the root to an operator. Raises UnreachableError if it is not in the tree."""
+        if operator.id not in self._node:
+            raise UnreachableError(
+                f"{operator.name} ({operator.id}) is none of the {len(self.operators)} operators of the table's tree; "
+                "only these can be replayed"
+            )
+        found, node = list[TableStep](), self._node[operator.id]
+        while node != ROOT:
+            node, step = self._first[node]
+            found.append(step)
+        return tuple(reversed(found))
+
+    def name(self, node: Hashable) -> str:
+        """Return the number of a node as text."""
+        return str(node)
+
+    def fingerprint(self, operator: PGraph) -> str:
+        """Return the fingerprint of an operator of the table. Raises SpecError if it is not in the tree."""
+        entry = self.operators.get(operator.id)
+        if entry is None:
+            raise SpecError(
+                f"{operator.name} ({operator.id}) is none of the table's operators, so its fingerprint is not known"
+            )
+        return entry.fingerprint
+
+
+class _Behind:
+    """The sum of the parts of operators behind each step, by the place of the step."""
+
+    def __init__(self, flows: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+        self._flows = flows
+        self._taken: set[str] = set()
+        self._sums: dict[int, int] = {}
+        for flow in flows.values():
+            self._add(flow, 1)
+
+    def __call__(self, draft: TreeDraft, taken: Set[str]) -> float:
+        assert isinstance(draft, TableStep)
+        if len(taken) != len(self._taken):
+            for fingerprint in taken - self._taken:
+                self._add(self._flows.get(fingerprint, ()), -1)
+            self._taken |= taken
+        return self._sums[draft.place]
+
+    def _add(self, flow: Sequence[tuple[int, int]], sign: int) -> None:
+        for place, part in flow:
+            self._sums[place] = self._sums.get(place, 0) + sign * part
+
 
 Curves: TypeAlias = Sequence[Sequence[float]]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from syno.base.errors import SpecError, suggestion
 from syno.paper.replay.entries import Latency, Original, Reading, TableEntry, TrainedRow
-from syno.paper.replay.tree import TableTree
+from syno.paper.replay.stopping import TableTree
 from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from syno.base.files import write_whole
 from syno.config import Experiment
-from syno.paper.ablations.results import read_ablations
+from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY, ImportRecord
 from syno.paper.joined import with_roles

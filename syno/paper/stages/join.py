@@ -11,16 +11,16 @@ from pydantic import BaseModel, ConfigDict
 from syno.base.errors import SpecError, SynoError
 from syno.base.record import Number, Record, versions
 from syno.config import Experiment
-from syno.config.joining import role_of
+from syno.config.dependencies import role_of
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.paper.ablations.results import read_ablations
+from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY as IMPORTED_BY
 from syno.paper.artifact.imported import ImportRecord
 from syno.paper.joined import Joined, Part, joined
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
-from syno.results.gaps import gaps
+from syno.results.rows import gaps
 from syno.results.table import read_losses, read_measurements, write_table
 from syno.stages import tuning_jobs
 from syno.stages.kept import keep_config, read_kept

@@ -15,9 +15,8 @@ from fractions import Fraction
 
 from syno.algebra import Kind
 from syno.base.errors import LoweringError, SizeError, ValuationError
-from syno.ir.axis_pattern import AxisPattern
 from syno.ir.graph import PGraph
-from syno.ir.read_pattern import ReadPattern, is_picture, read_pattern, weights_used
+from syno.ir.read_pattern import AxisPattern, ReadPattern, is_picture, read_pattern, weights_used
 from syno.report.operators.words import axis_names
 
 COPY = "which costs a copy of the data that FLOPs do not count; `syno tune` measures it"

@@ -34,13 +34,13 @@ from syno.report.page_tables import (
     score_rows,
     setting,
     share,
+    trial_operators,
     word,
 )
 from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
-from syno.report.trial_operators import trial_operators
 from syno.results.goal_tables import SCREENED
 from syno.results.table import SCORE_COLUMNS
-from syno.search.reward_contract import OF_ORIGINAL
+from syno.search.reward import OF_ORIGINAL
 
 
 @dataclass(frozen=True)

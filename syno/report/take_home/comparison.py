@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import WrongOutputError
-from syno.model.memory import copy_of
-from syno.model.outputs import tensors_in
+from syno.model.outputs import copy_of, tensors_in
 
 Run = Callable[[torch.Tensor], Any]
 

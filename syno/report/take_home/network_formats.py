@@ -20,8 +20,8 @@ from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
 from syno.report.take_home.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
+from syno.report.take_home.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
 from syno.report.take_home.network_source import network_source
-from syno.report.take_home.program import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
 from syno.train.weights import content_of
 
 ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"

@@ -1,4 +1,4 @@
-"""Search policies. Each of them passes the checks of `syno.search.policies.conformance`.
+"""Search policies. Each of them passes the checks of `syno.search.policies.contract`.
 
 >>> list(POLICIES)
 ['evolution', 'mcts', 'random', 'surrogate']

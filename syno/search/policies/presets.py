@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from syno.base.errors import SpecError
-from syno.search.policies import mcts_choice
+from syno.search.policies import mcts
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts", **mcts_choice.PRESETS["published"].model_dump()}}
+PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts", **mcts.PRESETS["published"].model_dump()}}
 
 
 def named_policy(given: Any) -> Any:

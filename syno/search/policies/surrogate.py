@@ -2,25 +2,391 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from heapq import nlargest, nsmallest
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, computed_field
 
-from syno.base.errors import SpecError
-from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, Proposal
-from syno.search.policies.descriptions import Descriptions
-from syno.search.policies.earlier import read_earlier
-from syno.search.policies.evaluated import Evaluated, rewards
-from syno.search.policies.surrogate_goal import LIKELY, GoalModels, log_speedup
-from syno.search.policies.surrogate_model import Model, expected_improvement
-from syno.search.policies.surrogate_settings import SurrogateSettings
-from syno.search.reward import Failure, Outcome
-from syno.search.tree import Action, TreeStep, actions
+from syno.base.errors import SpecError, SynoError
+from syno.ir.graph import PGraph
+from syno.lower.pytorch.statements import estimated_time
+from syno.search.goal import Goal
+from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, PolicySettings, Proposal
+from syno.search.policies.earlier import Evaluated, content, read_earlier, rewards
+from syno.search.reward import CHANCE, OF_ORIGINAL, Failure, Outcome, relative_score, score_of
+from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import SHORT, Draws
+from syno.space.features import OperatorFeatures
+from syno.space.spec import OperatorSpec
+
+# The model behind the policy `surrogate`: an ensemble of trees that predicts rewards, with its uncertainty.
+
+
+Numbers = NDArray[np.float64]
+
+SPLITS_FROM = 0.5  # share of the columns among which each split is chosen
+LEAST_DEVIATION = 0.02  # of a reward in [0, 1]: trainings with other seeds differ by as much
+
+
+class Model:
+    """Extremely randomized trees. The mean over trees is the prediction, their standard deviation its uncertainty.
+
+    Equal data and seeds give equal predictions: one thread fits and predicts.
+
+    Source: Geurts et al., 2006. Chosen over random forests, gradient boosting and Gaussian processes by their predictions for
+    operators that they had not seen (docs/measured/surrogate.md).
+    """
+
+    def __init__(self, trees: int, seed: int) -> None:
+        self.trees = trees
+        self.seed = seed
+        self._trees: list[Any] = []
+
+    def fit(self, rows: Numbers, rewards: Numbers) -> None:
+        """Learn from rows of shape [operators, columns] and their rewards. Raises SpecError without scikit-learn."""
+        try:
+            from sklearn.tree import ExtraTreeRegressor  # takes a second
+        except ImportError:
+            raise SpecError('the policy "surrogate" needs scikit-learn: pip install "scikit-learn>=1.7,<2"') from None
+        given = rows.astype(np.float32)
+        trees = (ExtraTreeRegressor(max_features=SPLITS_FROM, random_state=self.seed + number) for number in range(self.trees))
+        self._trees = [tree.fit(given, rewards, check_input=False).tree_ for tree in trees]
+
+    def predict(self, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the means and the standard deviations for rows of numbers."""
+        given = rows.astype(np.float32)
+        found = np.array([tree.predict(given)[:, 0] for tree in self._trees])
+        return found.mean(axis=0), np.sqrt(found.var(axis=0) + LEAST_DEVIATION**2)
+
+    def alike(self, rows: Numbers, others: Numbers) -> Numbers:
+        """Return for each row and each other row the share of the trees that predict both from the same leaf."""
+        one, other = ([tree.apply(given.astype(np.float32)) for tree in self._trees] for given in (rows, others))
+        shares: Numbers = np.mean([here[:, None] == there for here, there in zip(one, other, strict=True)], axis=0)
+        return shares
+
+
+def expected_improvement(means: Numbers, deviations: Numbers, best: float) -> Numbers:
+    """Return by how much each reward is expected to be above `best`, rewards below it counting as 0."""
+    from scipy.special import ndtr
+
+    z = (means - best) / deviations
+    gains: Numbers = deviations * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+    return gains
+
+
+# Models behind the policy `surrogate` in a search with a goal: the constraint first, then the improvement.
+#
+# The chance that an operator is fast enough is learnt from all operators whose speedup is known, trained or not; the
+# improvement of the score, of the speed, or of the front of both, from those that were trained.
+
+
+FEWEST = 3  # operators whose speedup is known, before trees learn from them
+EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
+UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
+LIKELY = 0.5  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
+LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
+Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
+Point = tuple[float, float]
+
+
+def log_speedup(one: Evaluated) -> float | None:
+    """Return the logarithm of an operator's speedup, measured or else predicted; None if neither is known."""
+    found = one.metrics.get("speedup", one.metrics.get("predicted_speedup"))
+    return None if found is None or found <= 0 else math.log(found)
+
+
+def quality(one: Evaluated) -> float:
+    """Return the score of a trained operator, 0 for chance and 1 for the original network; its reward if that is not known."""
+    score = relative_score(one.metrics)
+    return (one.reward or 0.0) if score is None else max(score, 0.0)
+
+
+class SpeedModel:
+    """A model of the logarithm of the speedup. It learns by how much operators are faster than their estimated time says.
+
+    The first measurements tell how an estimated time becomes a speedup; from the third one on, trees tell for which operators
+    the estimate is wrong. Without estimates, nothing is predicted before.
+
+    Args:
+        new: returns an empty model.
+        timed: whether the last column of rows is the logarithm of the estimated time.
+    """
+
+    def __init__(self, new: Callable[[], Model], *, timed: bool) -> None:
+        self._new = new
+        self._timed = timed
+        self._model: Model | None = None
+        self._faster: float | None = None  # in the mean, than the estimated time says
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether predictions are speedups. Otherwise they can only be compared with each other."""
+        return self._model is not None or self._faster is not None
+
+    def learn(self, rows: Numbers, speeds: Numbers) -> Self:
+        """Learn from operators, shape [operators, columns], and the logarithms of their speedups."""
+        if len(speeds) >= FEWEST:
+            self._model = self._new()
+            self._model.fit(rows, speeds - self._estimates(rows))
+        elif len(speeds) and self._timed:
+            self._faster = float((speeds - self._estimates(rows)).mean())
+        return self
+
+    def predict(self, rows: Numbers) -> tuple[Numbers, Numbers] | None:
+        """Return means and standard deviations, shapes [operators]; None if nothing is known."""
+        estimates = self._estimates(rows)
+        if self._model is not None:
+            means, deviations = self._model.predict(rows)
+            return means + estimates, np.hypot(deviations, UNCERTAIN)
+        return (estimates + (self._faster or 0.0), np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
+
+    def _estimates(self, rows: Numbers) -> Numbers:
+        """Return logarithms of speedups by estimated times, up to a constant."""
+        return -rows[:, -1] if self._timed else np.zeros(len(rows))
+
+
+@dataclass(frozen=True)
+class GoalModels:
+    """Models of what decides whether an operator is of use for a goal.
+
+    Attributes:
+        goal: the goal.
+        speed: of the speedup.
+        passing: of whether operators are screened out for another reason than their speed; None if none was.
+        score: of the score, as in `quality`; None while nothing was trained, and where the reward is what counts.
+        least: the least score that suffices.
+        points: score and logarithm of the speedup of the trained operators.
+    """
+
+    goal: Goal
+    speed: SpeedModel
+    passing: Model | None
+    score: Model | None
+    least: float
+    points: tuple[Point, ...]
+
+    @classmethod
+    def fit(
+        cls, goal: Goal, new: Callable[[], Model], known: Sequence[Evaluated], row: Callable[[Evaluated], tuple[float, ...]],
+        sample: Sample, timed: bool = False,
+    ) -> GoalModels:  # fmt: skip
+        """Return models that have learnt from the operators of a study.
+
+        Args:
+            goal: the goal.
+            new: returns an empty model.
+            known: the operators of which something is known, in the order of proposals.
+            row: returns the numbers of an operator.
+            sample: returns the operators that a model learns from, each with what is learnt.
+            timed: whether the last number of an operator is the logarithm of its estimated time.
+        """
+
+        def learnt(pairs: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
+            chosen = sample(pairs)
+            return np.array([(0.0, *row(one)) for one, _ in chosen]), np.array([value for _, value in chosen])
+
+        def fitted(pairs: list[tuple[Evaluated, float]]) -> Model:
+            model = new()
+            model.fit(*learnt(pairs))
+            return model
+
+        speeds = [(one, speed) for one in known if (speed := log_speedup(one)) is not None]
+        others = [one for one in known if one.is_screened and log_speedup(one) is None]
+        passed = [(one, float(not one.is_screened or log_speedup(one) is not None)) for one in known]
+        trained = [one for one in known if one.is_informed]
+        scores = rewards([one if one.reward is None else one._replace(reward=quality(one)) for one in trained])
+        needs_score = goal.find != "most_accurate" and trained
+        ended = [one for one in trained if one.reward is not None]
+        return cls(
+            goal,
+            SpeedModel(new, timed=timed).learn(*learnt(speeds)),
+            fitted(passed) if others else None,
+            fitted(list(zip(trained, scores, strict=True))) if needs_score else None,
+            max((_least(goal, one) for one in ended), default=0.0),
+            tuple((quality(one), speed) for one in ended if (speed := log_speedup(one)) is not None),
+        )
+
+    def chances(self, rows: Numbers) -> Numbers:
+        """Return for each row the chance that the operator is trained: that it is fast enough, not too large, and compiles."""
+        from scipy.special import ndtr
+
+        found: Numbers = self._passing(rows)
+        if self.goal.least_speedup is not None and (speeds := self.speed.predict(rows)) is not None:
+            means, deviations = speeds
+            least = math.log(self.goal.least_speedup) if self.speed.is_fitted else np.median(means)
+            found = found * ndtr((means - least) / deviations)
+        return found
+
+    def gains(self, rows: Numbers, rewards: Callable[[], Numbers]) -> Numbers:
+        """Return for each row what is expected of the operator.
+
+        Args:
+            rows: numbers of operators, shape [operators, columns].
+            rewards: returns the expected improvement of the reward for these rows.
+        """
+        speeds = self.speed.predict(rows)
+        if self.score is None or speeds is None or not self.speed.is_fitted:
+            return self.chances(rows) * rewards()
+        least = math.log(self.goal.least_speedup or 1.0)
+        scores = self.score.predict(rows)
+        if self.goal.find == "front":
+            return self._passing(rows) * expected_hypervolume(scores, speeds, self.points, (0.0, least))
+        from scipy.special import ndtr
+
+        enough = ndtr((scores[0] - self.least) / scores[1])
+        best = max((speed for score, speed in self.points if score >= self.least), default=least)
+        found: Numbers = self._passing(rows) * enough * expected_improvement(*speeds, max(best, least))
+        return found
+
+    def _passing(self, rows: Numbers) -> Numbers:
+        return np.ones(len(rows)) if self.passing is None else np.clip(self.passing.predict(rows)[0], LEAST_CHANCE, 1.0)
+
+
+def _least(goal: Goal, one: Evaluated) -> float:
+    """Return the least score that loses no more than the goal allows, by the metrics of a trained operator."""
+    metric = score_of(one.metrics)
+    scores = [one.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
+    if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
+        return 0.0
+    return max(0.0, 1 - goal.lose_at_most / abs(scores[0] - scores[1]))
+
+
+def expected_hypervolume(
+    one: tuple[Numbers, Numbers],
+    other: tuple[Numbers, Numbers],
+    points: Sequence[tuple[float, float]],
+    worst: tuple[float, float],
+) -> Numbers:
+    """Return by how much area each operator is expected to improve the front of two quantities of which more is better.
+
+    The area is a sum over strips between the points of the front. In each strip, the two quantities, which are independent and
+    normal, contribute a product of two expected improvements.
+
+    Args:
+        one, other: means and standard deviations of the quantities, shapes [operators].
+        points: of the operators that are known.
+        worst: the corner from which the area counts.
+    """
+    ahead: list[Point] = []
+    for point in sorted({(max(a, worst[0]), max(b, worst[1])) for a, b in points}, reverse=True):
+        if not ahead or point[1] > ahead[-1][1]:
+            ahead.append(point)
+    front = ahead[::-1]  # the first quantity rises, the other falls
+    total: Numbers = np.zeros(len(one[0]))
+    begins = [worst[0], *(a for a, _ in front)]
+    heights = [*(b for _, b in front), worst[1]]
+    for place, (begin, height) in enumerate(zip(begins, heights, strict=True)):
+        width = expected_improvement(*one, begin)
+        if place + 1 < len(begins):
+            width = width - expected_improvement(*one, begins[place + 1])
+        total = total + np.maximum(width, 0.0) * expected_improvement(*other, height)
+    return total
+
+
+# Descriptions of operators as rows of numbers, for policies with a model.
+
+
+BUCKETS = 64  # into which the steps of a path are counted
+
+
+class Descriptions:
+    """Describes the operators of a tree, by their features if the tree has a spec, else by the steps of their paths.
+
+    Attributes:
+        features: of the tree's spec; None if it has none.
+        is_timed: whether the last number is the logarithm of the time that the operator is estimated to take in all layers of
+            the spec. An estimate takes about 15 ms, so it is made on request only.
+    """
+
+    def __init__(self, tree: Tree, *, timed: bool = False) -> None:
+        self.tree = tree
+        spec = getattr(tree, "spec", None)
+        self.features = OperatorFeatures(spec) if isinstance(spec, OperatorSpec) else None
+        self.is_timed = timed and self.features is not None
+        self._known: dict[tuple[Action, ...], tuple[float, ...]] = {}
+
+    def of(self, candidate: Candidate) -> tuple[float, ...]:
+        """Return the numbers of an operator. If the candidate knows its path only, it is looked for in the tree."""
+        found = self._known.get(candidate.path)
+        if found is None:
+            found = self._known[candidate.path] = self._described(candidate)
+        return found
+
+    def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
+        """Return the numbers of an operator of another study; None if it does not fit the layers of this one."""
+        try:
+            if self.features is None:
+                return None
+            found = self.features(operator)
+            return (*found, math.log(estimated_time(operator, self.features.spec.valuations))) if self.is_timed else found
+        except SynoError:
+            return None
+
+    def _described(self, candidate: Candidate) -> tuple[float, ...]:
+        if self.features is None:
+            return by_steps(candidate.path)
+        operator = candidate.parsed() or self._found(candidate.path)
+        found = None if operator is None else self.of_operator(operator)
+        return found or (0.0,) * (len(self.features.columns) + self.is_timed)
+
+    def _found(self, path: Sequence[Action]) -> PGraph | None:
+        node: Hashable = self.tree.root
+        operator = None
+        for action in path:
+            step = self.tree.step(node, *action)
+            if step is None:
+                return None
+            node, operator = step.node, step.operator
+        return operator
+
+
+def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
+    """Return how many steps of a path are in each bucket of ids, without the Finalize."""
+    counts = [0.0] * BUCKETS
+    for action in path[:-1]:
+        counts[blake2b(action.id.encode(), digest_size=2).digest()[0] % BUCKETS] += 1
+    return tuple(counts)
+
+
+# The constants of the policy `surrogate`.
+
+
+class SurrogateSettings(PolicySettings):
+    """Constants of the search by a model."""
+
+    beginners: Annotated[int, Field(ge=1)] = 4
+    """how many operators are evaluated before the model is asked; those of `learn_from` count"""
+    beginner_walks: Annotated[int, Field(ge=1)] = 32
+    """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly what a convolution
+    with a window of 3 reads; of these the one that reads most, with the most FLOPs"""
+    walks: Annotated[int, Field(ge=1)] = 16
+    """random operators among which the model chooses; fewer where many trials run at once"""
+    mutations: Annotated[int, Field(ge=0)] = 16
+    """mutations of the best operators among which the model chooses, too"""
+    parents: Annotated[int, Field(ge=1)] = 8
+    """how many of the best operators are mutated"""
+    trees: Annotated[int, Field(ge=2)] = 32
+    """how many trees the model has"""
+    most_rows: Annotated[int, Field(ge=16)] = 256
+    """how many operators of a study the model learns from at most: a quarter are the best, the others a random sample"""
+    learn_from: tuple[str, ...] = ()
+    """folders of earlier searches, such as results/quickstart, whose trials the model learns from, too. Their rewards are taken
+    as they are, so the reward should be alike. The study remembers what they hold and is not resumed with other trials"""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def learnt(self) -> dict[str, str]:
+        """Checksums of the trials of `learn_from`."""
+        return {given: content(given) for given in self.learn_from}
+
 
 __all__ = ["Surrogate", "SurrogateSettings"]
 

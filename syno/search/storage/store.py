@@ -10,6 +10,7 @@ import copy
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite, nan
 from typing import Any, TypeVar
 
 import optuna
@@ -18,11 +19,58 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from syno.base.errors import SpecError, StorageError
+from syno.search.halving import Step, as_step
 from syno.search.storage.errors import reconnecting, repeated, storage_errors
 from syno.search.storage.journal import JournalView
 from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
-from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact
+from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact, with_checksum
+
+# Screenings as attributes of trials: an operator that has passed its screening is not screened again.
+
+
+SCREENING = "screening"  # the attribute
+
+
+def screening_attribute(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Return the metrics of a screening that was passed, as they are stored with a trial."""
+    return with_checksum({"metrics": dict(metrics)})
+
+
+def screening_metrics(trials: Iterable[FrozenTrial]) -> dict[str, float] | None:
+    """Return the metrics of the screening that one of an operator's trials passed; None if none of them has passed one."""
+    for trial in trials:
+        stored = trial.user_attrs.get(SCREENING)
+        if isinstance(stored, dict) and is_intact(stored):
+            return {str(name): float(value) for name, value in stored["metrics"].items()}
+    return None
+
+
+# The values by which trials are compared at their rungs, as they are stored with running trials.
+
+
+PREFIX = "rung "  # of the attributes, followed by the step
+
+
+def rung_key(step: Step) -> str:
+    """Return the name of the attribute for a step."""
+    return f"{PREFIX}{step}"
+
+
+def rung_attribute(value: float) -> dict[str, Any]:
+    """Return a value that trials are compared by at a rung, as it is stored with a running trial, with a checksum."""
+    return with_checksum({"value": value if isfinite(value) else None})
+
+
+def values_at_rungs(trial: FrozenTrial) -> dict[Step, float]:
+    """Return the values that a trial is compared by, by step; NaN if it had none. Damaged ones are left out."""
+    found = {key.removeprefix(PREFIX): value for key, value in trial.user_attrs.items() if key.startswith(PREFIX)}
+    return {
+        as_step(step): nan if stored["value"] is None else float(stored["value"])
+        for step, stored in found.items()
+        if isinstance(stored, dict) and is_intact(stored)
+    }
+
 
 T = TypeVar("T")
 

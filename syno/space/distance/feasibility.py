@@ -5,27 +5,468 @@ Paper: section 5.4.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import combinations
 from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 from syno.algebra import Size, product
 from syno.ir import dim as dims
+from syno.ir.dim import Dim
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance import DISTANCES, OtherDistance
-from syno.space.distance.flops import FlopsBound
-from syno.space.distance.joins import Joins
-from syno.space.distance.problem import UNREACHABLE, Allowance, Goal
+from syno.space.distance.assignment import total
+from syno.space.distance.problem import (
+    NO_PIECES,
+    UNREACHABLE,
+    Allowance,
+    Axis,
+    Conflicts,
+    Cuts,
+    Endings,
+    Goal,
+    Limits,
+    PieceCosts,
+)
 from syno.space.distance.reading import ReadingBound
-from syno.space.distance.relaxation import Relaxation
 from syno.space.distance.search import CheapestAssignment, ShapeDistance
-from syno.space.distance.sums import Sums, SumSets
+from syno.space.distance.sources import UNKNOWN
+from syno.space.facts import DimFacts, Origin, Role, adjacent
 from syno.space.options import DistanceKind
-from syno.space.rules.guarantees import Guarantees
-from syno.space.sizes import Usage
-from syno.space.state import State
-from syno.space.steps import SPLIT, CandidateStep
+from syno.space.rules.guarantees import Guarantees, is_blocked, may_be_unordered
+from syno.space.rules.order import pools_much
+from syno.space.sizes import SizeTable, Usage
+from syno.space.spec import OperatorSpec
+from syno.space.state import Ends, State
+from syno.space.steps import MERGE, SHIFT, SPLIT, UNFOLD, CandidateStep
+
+# From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
+#
+# The rules that are on decide; with a rule off, what it forbids counts as possible.
+#
+# Paper: section 5.4.
+
+
+class Apart(NamedTuple):
+    """The ways of `Conflicts` in which rules keep two dims from each other."""
+
+    ended: bool
+    joined: bool
+    joined_alone: bool
+
+
+NOT_APART = Apart(False, False, False)
+
+
+@dataclass
+class Relaxation:
+    """Axes and limits of states that have one goal; each axis is found once."""
+
+    goal: Goal
+    candidates: Candidates
+    reading: ReadingBound | None = None
+    _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of axes, by their order
+    _apart: dict[tuple[Dim, Dim], Apart] = field(default_factory=dict)
+    _iterations: dict[tuple[Dim, ...], int] = field(default_factory=dict)  # by the sums
+
+    def __post_init__(self) -> None:
+        self.spec, self.sizes, self.ensured = self.goal.spec, self.goal.sizes, self.goal.ensured
+        self.facts, self.rules = self.candidates.facts, self.candidates.rules
+
+    def __call__(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
+        """Return the axes of a state with `left` primitives left, sorted, and their limits."""
+        ends, counts, most = state.ends, state.ends.counts, self.spec.occurrences
+
+        def remaining(used: int, limit: int | None) -> int:
+            return left if limit is None else min(left, limit - used)
+
+        known = self._axes[counts.weights]
+        for dim in state.data:
+            if dim not in known:
+                self.axis(dim, state)
+        dims = sorted(state.data, key=lambda dim: known[dim].order)
+        iterations = self._iterations.get(ends.sums)
+        if iterations is None:
+            loops = product((*self.spec.output_sizes, *(dim.size for dim in ends.sums)))
+            iterations = self._iterations[ends.sums] = self.sizes[loops].total
+        limits = Limits(
+            left=Allowance(
+                merges=remaining(counts.merges, most.merges),
+                splits=remaining(counts.splits, most.splits),
+                shifts=remaining(counts.shifts, most.shifts),
+                unfolds=remaining(counts.unfolds, most.unfolds),
+                repeats=remaining(counts.repeats, most.expands) if self.spec.repeats.largest > 1 else 0,
+                contractions=remaining(counts.weights, most.tensors - 1),
+            ),
+            room=tuple(limit - used for limit, used in zip(self.sizes.limits, ends.usage, strict=True)),
+            needs_weight=not counts.weights or (self.ensured.pooling_is_small and pools_much(state, self.facts, self.spec)),
+            weights=counts.weights,
+            iterations=iterations,
+            outer=ends.outer,
+            copies=self.sizes[ends.copies].highest,
+            conflicts=self._conflicts(dims),
+        )
+        return tuple([known[dim] for dim in dims]), limits
+
+    def _conflicts(self, dims: list[Dim]) -> Conflicts:
+        """Return the pairs of axes that rules keep from each other."""
+        ended, joined, joined_alone = [], [], []
+        tied = [(place, dim) for place, dim in enumerate(dims) if self.facts[dim].is_tied]
+        for (place, one), (other, another) in combinations(tied, 2):
+            apart = self._apart.get((one, another))
+            if apart is None:
+                apart = self._apart[one, another] = self._find_apart(one, another)
+            if apart is not NOT_APART:
+                if apart.ended:
+                    ended.append((place, other))
+                if apart.joined:
+                    joined.append((place, other))
+                if apart.joined_alone:
+                    joined_alone.append((place, other))
+        return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
+
+    def _find_apart(self, one: Dim, other: Dim) -> Apart:
+        a, b, ensured = self.facts[one], self.facts[other], self.ensured
+        before, after = adjacent(a, b), adjacent(b, a)
+        both_end = all(self._ended_after(dim, facts) == 1 for dim, facts in ((one, a), (other, b)))
+        apart = Apart(
+            ended=ensured.outer_not_adjacent and both_end and (before or after),
+            joined=ensured.shared_stay_apart and not {*a.shared_by}.isdisjoint(b.shared_by),
+            joined_alone=ensured.adjacent_stay_apart and before and after,
+        )
+        return apart if any(apart) else NOT_APART
+
+    def axis(self, dim: Dim, state: State) -> Axis:
+        """Return what the distance knows of one dim."""
+        known = self._axes[state.ends.counts.weights]
+        found = known.get(dim)
+        if found is None:
+            found = known[dim] = self._find_axis(dim, state)
+            found.number = self._numbers.setdefault(found.order, len(self._numbers))
+        return found
+
+    def _find_axis(self, dim: Dim, state: State) -> Axis:
+        facts, spec, ensured, weights = self.facts[dim], self.spec, self.ensured, state.ends.counts.weights
+        above = self._above(facts)
+        pooling = spec.reductions.largest_pooling
+        is_shareable = self.sizes.fits(self.sizes.none, facts.size.joined)
+        is_sum = facts.origin is Origin.REDUCE
+        window = int(is_sum and ensured.no_sum_as_window) if above > 0 and facts.size.can_be_window else UNREACHABLE
+        above_window = UNREACHABLE  # contractions before an Unfold can go on it
+        if above > 0 and not self._is_blocked(UNFOLD, dim, state):
+            above_window = 0
+        elif above > 1 and is_shareable and not (facts.only_sums and ensured.no_window_over_sums):
+            above_window = 1
+        cuts = Cuts(
+            now=self._cuts(dim, state) if above > 0 else (),
+            above_shift=above > 1 and not self._is_blocked(SHIFT, dim, state),
+            above_split=above > 2
+            and (facts.size.highest <= spec.windows.shift_pattern or not ensured.shifted_blocks_are_small),
+            above_window=above_window,
+        )
+        weight = self._ended_after(dim, facts)
+        return Axis(
+            size=dim.size,
+            is_open=above > 0,
+            cuts=cuts,
+            endings=Endings(
+                weight=weight,
+                window=window,
+                repeat=spec.repeats.largest > 1 and facts.origin in (Origin.QUOTIENT, Origin.REMAINDER),
+                pieces=self._pieces(dim.size, cuts, weight) if above > 0 else NO_PIECES,
+            ),
+            is_outer=facts.role is Role.OUTER,
+            is_shareable=above > 0 and is_shareable and not facts.discards,
+            needs_weight=is_sum and ensured.pooling_is_small and facts.size.highest > pooling,
+            is_fresh=not (weights and ensured.views_before_weights) or bool(facts.tags >> weights & 1),
+            only_sums=facts.only_sums,
+            pool=self._pool(facts),
+            is_misordered=not may_be_unordered(self.rules, dim),
+            is_strided=facts.discards,
+            source=UNKNOWN if self.reading is None else self.reading.sources[dim],
+        )
+
+    def _above(self, facts: DimFacts) -> int:
+        """Return how many primitives may stand above the dim."""
+        return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
+
+    def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
+        """Return after how many contractions a weight may have ended the dim."""
+        options, above = self.spec.contractions, self._above(facts)
+        if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
+            if self.candidates.may_be_outer(facts, dim.size):
+                return 1
+            low_rank = options.least_low_rank <= facts.size.highest <= options.most_low_rank
+            if facts.origin is Origin.REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
+                return 2
+        return UNREACHABLE
+
+    def _pool(self, facts: DimFacts) -> float:
+        """Return the product of the sums below that may stay unweighted, for the largest layer."""
+        small = [dim.size for dim in facts.pooled if self.sizes[dim.size].highest <= self.goal.largest_pooling]
+        return self.sizes[product(small)].highest
+
+    def _cuts(self, dim: Dim, state: State) -> tuple[Size, ...]:
+        """Return the pieces of the Merges that rules allow on the dim."""
+        if self._is_blocked(MERGE, dim, state):
+            return ()
+        pieces: set[Size] = set()
+        for block, _ in self.sizes.divisors(dim.size):
+            step = CandidateStep(self.spec, self.sizes, self.facts, state, MERGE, (dim,), block)
+            if not any(row.rejects(step) for row in self.rules.of(MERGE)):
+                pieces |= {block, dim.size / block}
+        return tuple(sorted(pieces, key=lambda size: size.code))
+
+    def _pieces(self, size: Size, cuts: Cuts, weight: int) -> PieceCosts:
+        """Return what it takes to end the dim in pieces, if that may be better than to end it as it is."""
+        anything = not self.ensured.merges_below_joins
+        slides = cuts.above_window < UNREACHABLE
+        if not (cuts.now or anything or cuts.above_shift or slides):
+            return NO_PIECES
+        pieces = self.goal.pieces(size, cuts.now if cuts.now and not anything else None)
+        if pieces.more == UNREACHABLE or (weight == 1 and pieces.one == UNREACHABLE):
+            return NO_PIECES
+        if not cuts.now and not anything and not slides:  # above a Shift
+            return PieceCosts(*(min(number + 1, UNREACHABLE) for number in pieces))
+        return pieces
+
+    def _is_blocked(self, kind: str, dim: Dim, state: State) -> bool:
+        """Return whether rules reject every such step on the dim."""
+        return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
+
+
+# A lower bound on the FLOPs that any completion of a state needs.
+#
+# Data flows from the input to the output. Windows and weights' own axes widen it, sums narrow it, and each round of sums
+# costs as many multiply-adds as the data has elements then. A sum has to wait for what widens the data above it, and all sums
+# under one weight wait for everything above any axis of that weight. The bound is the cheapest order of the sums that the
+# state has; what is yet to come is free.
+#
+# Source: the published system's bound on FLOPs.
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class FlopsBound:
+    """Bounds under one spec, for all layers together."""
+
+    spec: OperatorSpec
+    sizes: SizeTable
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict)  # by what `cheapest` is given
+
+    def __post_init__(self) -> None:
+        self._input = product(self.spec.input_sizes)
+
+    def lower_bound(self, state: State) -> int:
+        """Return the multiply-adds that the replaced layers need at least, for one batch."""
+        ends = state.ends
+        if not ends.increases or not ends.sums:
+            return 0
+        given = (
+            tuple([dim.size for dim in ends.sums]),
+            tuple([increase.size for increase in ends.increases]),
+            tuple(waits(ends)),
+            self._input / ends.strides,  # as if all that they skip was left out at the start
+        )
+        found = self._known.get(given)
+        if found is None:
+            found = self._known[given] = self.cheapest(*given)
+        return found
+
+    def cheapest(self, sums: Sequence[Size], increases: Sequence[Size], waits: Sequence[int], start: Size) -> int:
+        """Return the multiply-adds of the cheapest order of sums.
+
+        Args:
+            sums: their domains.
+            increases: by how much the data is widened.
+            waits: for each sum, the increases that must come before it, as bits.
+            start: the elements of the input.
+        """
+        everything = (1 << len(sums)) - 1
+
+        def elements(done: int, chosen: int) -> int:
+            """Return the elements of the data after the sums `done`, when it is wide enough for those `chosen` as well."""
+            widened = 0
+            for wait in _chosen(waits, done | chosen):
+                widened |= wait
+            return self.sizes[product((start, *_chosen(increases, widened))) / product(_chosen(sums, done))].total
+
+        @cache
+        def rest(done: int) -> int:
+            """Return what the sums that are not `done` cost: those of the next round, and then the others."""
+            best, pending = -1, everything & ~done
+            chosen = pending
+            while chosen:
+                now = elements(done, chosen)
+                if best < 0 or now < best:
+                    later = now + rest(done | chosen)
+                    best = later if best < 0 else min(best, later)
+                chosen = (chosen - 1) & pending  # the next subset
+            return max(best, 0)
+
+        return rest(0)
+
+
+def _chosen(items: Sequence[T], bits: int) -> list[T]:
+    return [item for place, item in enumerate(items) if bits >> place & 1]
+
+
+def waits(ends: Ends) -> list[int]:
+    """Return, for each sum, what must widen the data before it, as bits."""
+    found = dict.fromkeys(ends.sums, 0)
+    for bit, increase in enumerate(ends.increases):
+        for dim in increase.sums.union(*_chosen(ends.weight_sums, increase.tags >> 1)):
+            found[dim] |= 1 << bit
+    return list(found.values())
+
+
+# The sets of reductions that can begin an operator.
+#
+# Paper: section 5.4.
+
+
+Sums = tuple[Size, ...]  # in the order of their enumeration
+
+
+@dataclass
+class SumSets:
+    """The sets of reductions that can begin an operator.
+
+    Reductions come first, and the distance needs to know nothing else there. So sets are examined without building any
+    state, and only when asked for: of ten thousand sets a few hundred lead somewhere.
+
+    Attributes:
+        sizes: facts about sizes.
+        most: the largest number of reductions.
+        within: whether the product of all reductions is small enough.
+        distance: the distance with just these reductions, their product and their occurrences; or UNREACHABLE.
+    """
+
+    sizes: SizeTable
+    most: int
+    within: Callable[[Size], bool]
+    distance: Callable[[Sums, Size, Usage], int]
+    _least: dict[Sums, int] = field(default_factory=dict)
+    _leads: dict[Sums, bool] = field(default_factory=dict)
+    _next: dict[Sums, list[Size]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._place = {size: place for place, size in enumerate(self.sizes.sizes(self.sizes.none))}
+        self._usage = {size: self.sizes.reduced(size) for size in self._place}
+
+    def leads_on(self, sums: Sums) -> bool:
+        """Return whether an operator may be reached from these reductions, in any order, or with later ones."""
+        sums = self._sorted(sums)
+        found = self._leads.get(sums)
+        if found is None:
+            found = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
+        return found
+
+    def distance_of(self, sums: Sums) -> int:
+        """Return how many primitives these reductions, in any order, need at least, later reductions included."""
+        sums = self._sorted(sums)
+        found = self._least.get(sums)
+        if found is None:
+            more = (1 + self.distance_of(longer) for longer in self._longer(sums))
+            found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
+        return found
+
+    def _sorted(self, sums: Sums) -> Sums:
+        return tuple(sorted(sums, key=self._place.__getitem__))
+
+    def _distance(self, sums: Sums) -> int:
+        return self.distance(sums, product(sums), self._used(sums))
+
+    def _used(self, sums: Sums) -> Usage:
+        return total(self.sizes.none, *(self._usage[size] for size in sums))
+
+    def _longer(self, sums: Sums) -> Iterator[Sums]:
+        """Yield the sets with one more, which is not before the last."""
+        return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
+
+    def _after(self, sums: Sums) -> list[Size]:
+        """Return what may come next: not before the last, and nothing that was too much before."""
+        found = self._next.get(sums)
+        if found is None:
+            last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))
+            used, reached = self._used(sums), product(sums)
+            found = self._next[sums] = [
+                size
+                for size in before
+                if self._place[size] >= last and self.sizes.fits(used, self._usage[size]) and self.within(reached * size)
+            ]
+        return found
+
+
+# A test that refuses most Splits before their state is made: of forty that the rules allow, about one leads on.
+#
+# If no Merge is left, the axis that a Split joins can only become part of an axis of the input (case INPUT), or a window if
+# it is small enough: no weight and no Expand ends it, and nothing can be cut off. So the axes of its group multiply to
+# exactly one axis of the input. If the joined axis has variables that this axis does not have, another live dim must have
+# them in its denominator. The narrow bound on what is read cuts nothing off a group either, but while Merges are left, they
+# may cut the joined axis into pieces.
+#
+# Paper: section 5.4.
+
+
+@dataclass
+class Joins:
+    """The test whether what a Split joins has a place in some operator.
+
+    Attributes:
+        goal: of the distance.
+        narrow: the narrow bound, in the space of guided walks.
+    """
+
+    goal: Goal
+    narrow: ReadingBound | None
+    _excess: dict[Size, tuple[int, ...]] = field(default_factory=dict)
+    _below: dict[Size, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._merges = self.goal.spec.occurrences.merges
+        self._depth = self.goal.spec.depth
+        self._bits = {variable: 1 << place for place, variable in enumerate(self.goal.sizes.variables)}
+
+    def allow(self, split: CandidateStep) -> bool:
+        """Return False only if the shape distance of the state after the Split is UNREACHABLE."""
+        state, (major, minor) = split.state, split.dims
+        size = major.size * minor.size
+        is_last = state.steps + 1 >= self._depth
+        has_merges = not is_last and (self._merges is None or state.ends.counts.merges < self._merges)
+        if has_merges and (self.narrow is None or self.goal.pieces(size).more < UNREACHABLE):
+            return True
+        excess = self._excess.get(size)
+        if excess is None:
+            excess = self._excess[size] = self._find_excess(size)
+        if 0 in excess:
+            return True
+        cancelled = 0
+        for dim in state.data:
+            if dim is not major and dim is not minor:
+                cancelled |= self._denominator(dim.size)
+        return any(not variables & ~cancelled for variables in excess)
+
+    def _find_excess(self, size: Size) -> tuple[int, ...]:
+        """Return, for each axis of the input, the variables of which the size has more, as bits; 0 if it may be a window."""
+        if self.goal.sizes[size].can_be_window:
+            return (0,)
+        alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is
+        return tuple(self._denominator(wanted / size) for wanted in self.goal.wanted if wanted is size or wanted not in alone)
+
+    def _denominator(self, size: Size) -> int:
+        """Return the variables in the denominator of a size, as bits."""
+        found = self._below.get(size)
+        if found is None:
+            found = self._below[size] = sum(self._bits[variable] for variable, exponent in size.exponents if exponent < 0)
+        return found
 
 
 class Feasibility:

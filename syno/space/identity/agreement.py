@@ -8,7 +8,7 @@ Paper: section 5.3 (approximate equivalences).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import prod
@@ -22,6 +22,52 @@ from syno.base.errors import GraphError
 from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+
+# A collection of operators of which no two mean the same.
+
+
+class Distinct:
+    """Operators of which no two mean the same, in the order in which they were added.
+
+    Fingerprints are found only of those whose glances are equal: few of the operators that walks end in.
+
+    Args:
+        glance: returns a text that is equal for operators with equal fingerprints.
+        fingerprint: returns a text that is equal for operators that mean the same.
+        operators: to begin with.
+    """
+
+    def __init__(
+        self, glance: Callable[[PGraph], str], fingerprint: Callable[[PGraph], str], operators: Iterable[PGraph] = ()
+    ) -> None:
+        self._glance, self._fingerprint = glance, fingerprint
+        self._operators: list[PGraph] = []
+        self._alike: dict[str, PGraph | set[str]] = {}  # by glance: the only operator, or the fingerprints of several
+        for operator in operators:
+            self.add(operator)
+
+    def add(self, operator: PGraph) -> bool:
+        """Add an operator unless one that means the same is there. Return whether it was added."""
+        name = self._glance(operator)
+        known = self._alike.get(name)
+        if known is None:
+            self._alike[name] = operator
+        else:
+            if not isinstance(known, set):
+                known = self._alike[name] = {self._fingerprint(known)}
+            own = self._fingerprint(operator)
+            if own in known:
+                return False
+            known.add(own)
+        self._operators.append(operator)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._operators)
+
+    def __iter__(self) -> Iterator[PGraph]:
+        return iter(self._operators)
+
 
 Array = NDArray[Any]
 

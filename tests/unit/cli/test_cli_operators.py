@@ -12,7 +12,7 @@ from command_lines import Run, one_line, one_line_at_end
 
 from syno.ir.library import OPERATORS
 from syno.lower.tvm import to_te_source
-from syno.report.take_home import source as home
+from syno.report.take_home import formats as home
 
 
 class TestGet:

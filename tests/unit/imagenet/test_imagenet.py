@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from syno.base.errors import DataError, MissingPackageError, ShapeError
 from syno.cli import app
 from syno.config import Experiment
-from syno.data.beton_conversion import convert
+from syno.data.beton import convert
 from syno.data.contract import majority_of
 from syno.data.image_folder import DEVIATION, MEAN, central_box, cut_out, find_pictures, random_box, read_picture
 from syno.stages.data import prepare

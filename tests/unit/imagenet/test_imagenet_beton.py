@@ -26,7 +26,7 @@ import json, sys, torch
 from pathlib import Path
 from syno.base.errors import SynoError
 from syno.data import DATASETS
-from syno.data.beton_conversion import convert
+from syno.data.beton import convert
 {code}
 """
 

@@ -18,7 +18,7 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.progress import LogDisplay, Progress
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
-from syno.search.policies.mcts_choice import MctsSettings
+from syno.search.policies.mcts import MctsSettings
 from syno.search.reward import AccuracyReward, LossReward
 from syno.search.storage.records import attributes
 from syno.search.storage.store import read_trials

@@ -16,7 +16,7 @@ from syno.measure import tuning
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.measuring import Request
 from syno.measure.subjects import OperatorSubject
-from syno.measure.tvm.settings import DeviceSettings, TvmSettings
+from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 from syno.stages.plan import Assumptions, plan
 
 BOARD: dict[str, Any] = {"kind": "ssh", "host": "jetson"}

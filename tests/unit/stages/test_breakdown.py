@@ -20,15 +20,14 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.measure import stage_times
-from syno.measure.breakdown_record import BreakdownRecord
+from syno.measure import breakdown_record
+from syno.measure.breakdown_record import BreakdownRecord, StageTime, stage_shares
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.speedup_layers import layers_of
+from syno.measure.speedup_measuring import layers_of
 from syno.measure.speedup_record import Conditions, LayerSpeedup, SpeedupRecord
-from syno.measure.stage_times import StageTime, stage_shares
 from syno.measure.timing import Interval, LatencySettings
 from syno.measure.tuning_record import Device
-from syno.report.breakdown_figure import TITLE, breakdown_figure
+from syno.report.result_figures import BREAKDOWN, breakdown_figure
 from syno.results.breakdown import breakdown_rows, breakdown_table, read_breakdown
 from syno.stages import breakdown
 from syno.stages.figures import names, write_report
@@ -75,7 +74,7 @@ class TestShares:
     def _steady_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each statement takes a second."""
         seconds = itertools.count()
-        monkeypatch.setattr(stage_times.time, "perf_counter", lambda: next(seconds))
+        monkeypatch.setattr(breakdown_record.time, "perf_counter", lambda: next(seconds))
 
     def test_the_calls_of_the_code_are_stages_in_their_order(self) -> None:
         module = syno.build(OPERATOR, {"C_in": 8, "C_out": 8, "H": 6}, seed=0)
@@ -172,7 +171,7 @@ class TestStage:
         make_tables(small)
         table = read_breakdown(small.folder)
         assert set(table["source"]) == {"breakdown/separable_conv2d/eager-cpu.json"} and len(table) == 2 + 2 * 5 + 1
-        assert "breakdown" in names(small) and TITLE in write_report(small).read_text(encoding="utf-8")
+        assert "breakdown" in names(small) and BREAKDOWN in write_report(small).read_text(encoding="utf-8")
 
         other = a_speedup().conditions.model_copy(update={"settings": LatencySettings(batch=9)})
         a_record(a_speedup(conditions=other)).write(file)

@@ -21,7 +21,7 @@ from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.model.extraction import distinct_layers
-from syno.results.layers import layer_name
+from syno.results.speedups import layer_name
 from syno.results.table import read_measurements
 from syno.stages.figures import names, write_report
 from syno.stages.layers import tune_layers

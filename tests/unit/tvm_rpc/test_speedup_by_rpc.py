@@ -11,7 +11,7 @@ from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.targets import TvmSettings
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))

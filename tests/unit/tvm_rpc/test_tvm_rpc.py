@@ -19,9 +19,8 @@ from syno.base.errors import DeviceError, WrongOutputError
 from syno.cli import app
 from syno.measure.latency import LatencySettings
 from syno.measure.output_check import OutputCheck
-from syno.measure.tvm.runner import rpc_runner
-from syno.measure.tvm.sessions import measure_remote
-from syno.measure.tvm.settings import Address
+from syno.measure.tvm.sessions import measure_remote, rpc_runner
+from syno.measure.tvm.targets import Address
 from syno.measure.tvm.tracker import Reached, Servers, await_servers, reach, reached, servers_of
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")

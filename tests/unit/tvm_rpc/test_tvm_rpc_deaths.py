@@ -16,9 +16,8 @@ from syno.measure.latency import LatencySettings
 from syno.measure.output_check import OutputCheck
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tuning import tune
-from syno.measure.tvm.runner import NOT_MEASURED, callbacks, rpc_runner
-from syno.measure.tvm.sessions import measure_remote
-from syno.measure.tvm.settings import TvmSettings
+from syno.measure.tvm.sessions import NOT_MEASURED, callbacks, measure_remote, rpc_runner
+from syno.measure.tvm.targets import TvmSettings
 from syno.measure.tvm.tracker import reach, reached
 
 tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")

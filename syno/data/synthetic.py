@@ -1,27 +1,30 @@
-"""Small data sets without files: procedural pictures of glyphs, and scikit-learn's digits.
-
-Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
-cells. A picture shows one glyph at a random place, of a random size, slightly rotated, in a random colour on a random
-background, under noise. Colour and place do not depend on the class. Only the arrangement of cells does, so a 1x1 convolution
-learns next to nothing, and a network learns more, the larger the neighbourhood that its operator reads.
-
-Glyphs are drawn in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
-disappear.
-"""
+"""A data set that has only shapes: for latencies, which do not depend on the values of pictures. It cannot be trained on."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syno.base.errors import MissingPackageError, SpecError
-from syno.data.augmentation import Augmentation
+from syno.base.errors import DataError, MissingPackageError, SpecError
+from syno.base.files import checksum
 from syno.data.contract import DATASETS, content_hash, generator_of
-from syno.data.pictures import DataSet
-from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings
+from syno.data.pictures import Augmentation, DataSet
+from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings, ShapesSettings
+
+# Small data sets without files: procedural pictures of glyphs, and scikit-learn's digits.
+#
+# Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
+# cells. A picture shows one glyph at a random place, of a random size, slightly rotated, in a random colour on a random
+# background, under noise. Colour and place do not depend on the class. Only the arrangement of cells does, so a 1x1 convolution
+# learns next to nothing, and a network learns more, the larger the neighbourhood that its operator reads.
+#
+# Glyphs are drawn in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
+# disappear.
+
 
 Floats = NDArray[np.float64]
 
@@ -144,3 +147,40 @@ def digits(**settings: Any) -> DataSet:
     test, train = order[: chosen.test], order[chosen.test :]
     augmentation = Augmentation.of(chosen.augmented, images[train])
     return DataSet("digits", images[train], labels[train], images[test], labels[test], DIGIT_CLASSES, augmentation=augmentation)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """A data set without pictures, which implements `PictureData`.
+
+    Attributes:
+        classes: number of classes, which is the number of the network's outputs.
+        image_shape: channels, height and width of the network's input, or channels and the lengths of other samples.
+    """
+
+    classes: int
+    image_shape: tuple[int, ...]
+    name: str = "shapes"
+    train_count: int = 0
+    test_count: int = 0
+
+    @property
+    def hash(self) -> str:
+        """Hash of the shape."""
+        return checksum(f"{self.classes} {self.image_shape}".encode())
+
+    def train_batches(self, batch: int, **where: Any) -> NoReturn:
+        """Raise DataError: there are no pictures."""
+        raise DataError('the data set "shapes" has no pictures to train on; give another one, or train: {seeds: []}')
+
+    def test_batches(self, batch: int, **where: Any) -> NoReturn:
+        """Raise DataError: there are no pictures."""
+        raise DataError('the data set "shapes" has no pictures to test on; give another one, or train: {seeds: []}')
+
+
+@DATASETS.register("shapes")
+def shapes(**settings: Any) -> Shapes:
+    """Return a data set without pictures. `settings` are the fields of ShapesSettings; SpecError if one is unknown or wrong."""
+    given = ShapesSettings.of(**settings)
+    lengths = (given.size, given.size) if isinstance(given.size, int) else given.size
+    return Shapes(given.classes, (given.channels, *lengths))

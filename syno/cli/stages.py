@@ -1,0 +1,296 @@
+"""Commands on a search, its study, and the selection from it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syno.cli.app import NOT_THERE, RESULTS, STAGES, app, stopped
+from syno.cli.arguments import Config, OutputFile, experiment_of, pairs
+
+if TYPE_CHECKING:
+    import pandas
+
+    from syno.stages.selection import Selected
+
+
+# `syno run`: the whole workflow of an experiment, by Snakemake.
+
+
+DEFAULT = "quickstart"
+LOCAL = "local"
+AS_SNAKEMAKE = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+
+
+@app.command(rich_help_panel=STAGES, context_settings=AS_SNAKEMAKE)
+def run(
+    context: typer.Context,
+    config: Annotated[
+        str, typer.Argument(metavar="FILE", help="The experiment's file, or the name of one that Syno brings.")
+    ] = DEFAULT,
+    cores: Annotated[
+        int | None, typer.Option("--cores", "-c", min=1, help="Processor cores; by default all that it may use.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="local, slurm, or a folder with a profile of Snakemake.")] = LOCAL,
+) -> None:
+    """Run all stages of an experiment, by Snakemake, from anywhere: what is done already is not done again.
+
+    Further options and targets go to Snakemake: `-n` shows what would run, and a file or the name of an experiment is a target.
+    """
+    from syno.stages.workflow import command
+
+    place = Path.cwd()
+    arguments = command(config, profile, cores, context.args, place)
+    sys.stdout.flush()
+    os.execv(arguments[0], arguments)  # so that signals reach Snakemake itself
+
+
+# Commands around a search: `plan`, `convert` and `data` before it, and `devices` for remote devices.
+
+
+convert = typer.Typer(help="Convert data to the form in which trainings read it.", no_args_is_help=True)
+app.add_typer(convert, name="convert", rich_help_panel=STAGES)
+
+
+@app.command(rich_help_panel=STAGES)
+def plan(
+    config: Config,
+    assume: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
+    ] = None,
+) -> None:
+    """Print how many jobs, hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
+    from pydantic import ValidationError
+
+    from syno.base.errors import SpecError
+    from syno.base.validation import explained
+    from syno.config import load_experiment, load_experiments
+    from syno.config.files import parted
+    from syno.stages.plan import Assumptions, plan_text, plans
+
+    try:
+        assumed = Assumptions.model_validate(pairs(assume, "--assume"))
+    except ValidationError as error:
+        raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
+    file, name = parted(config)
+    experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
+    typer.echo(plan_text(plans(experiments, assumed), assumed), nl=False)
+
+
+@convert.command("imagenet")
+def convert_imagenet(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder with a folder of pictures for each class.")],
+    output: Annotated[Path, typer.Option(metavar="FILE.beton", help="File to write; a record is written beside it.")],
+    max_resolution: Annotated[int, typer.Option(min=1, help="Most pixels of the longer side.")] = 400,
+    compress_probability: Annotated[float, typer.Option(min=0, max=1, help="Fraction of pictures stored as JPEG.")] = 0.10,
+    quality: Annotated[int, typer.Option(min=1, max=100, help="Quality of these JPEGs.")] = 90,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+) -> None:
+    """Write a folder of pictures into a file for FFCV, which `data: imagenet` reads."""
+    from syno.data.beton import convert
+
+    record = convert(
+        folder,
+        output,
+        max_resolution=max_resolution,
+        compress_probability=compress_probability,
+        quality=quality,
+        workers=workers,
+    )
+    typer.echo(f"{output}: {record.count:,} pictures in {len(record.names)} classes, {record.size:,} bytes, hash {record.hash}")
+
+
+@app.command(rich_help_panel=STAGES)
+def data(config: Config, output: OutputFile = None) -> None:
+    """Load or generate the data, and check the network, the budget and one step of training."""
+    from syno.stages.data import data_text, prepare
+
+    experiment = experiment_of(config)
+    record = prepare(experiment, output)
+    typer.echo(data_text(experiment, record), nl=False)
+
+
+devices = typer.Typer(help="Show the remote devices of an experiment, or serve some to TVM.", no_args_is_help=True)
+app.add_typer(devices, name="devices", rich_help_panel=STAGES)
+
+
+@devices.command()
+def check(config: Config) -> None:
+    """Print which remote devices of an experiment answer. Exit code 1 if one does not."""
+    from syno.base.text_tables import markdown
+    from syno.measure.devices import SshSettings
+    from syno.measure.ssh.status import status_by_ssh
+    from syno.measure.tvm.tracker import status_of
+
+    described = experiment_of(config).tune.remote_devices
+    if not described:
+        typer.echo("no remote devices; `tune: remote_devices` describes them")
+        return
+    by_ssh = [status_by_ssh(name, device) for name, device in described.items() if isinstance(device, SshSettings)]
+    at_tracker = {name: one.tvm if isinstance(one, SshSettings) else one for name, one in described.items()}
+    by_rpc = [status_of(name, device) for name, device in at_tracker.items() if device is not None]
+    found = [[row.cells() for row in by_rpc], [row.cells() for row in by_ssh]]
+    typer.echo("\n".join(markdown(rows, left=9) for rows in found if rows), nl=False)
+    faults = [fault for fault in (*(row.fault for row in by_rpc), *(row.fault for row in by_ssh)) if fault]
+    for fault in faults:
+        typer.echo(f"error: {fault}", err=True)
+    if faults:
+        raise typer.Exit(NOT_THERE)
+
+
+@devices.command()
+def gpus() -> None:
+    """Print the GPUs of this machine, and which processes have leased them."""
+    from syno.base.gpu_leases import usage
+    from syno.base.text_tables import markdown
+
+    found = enumerate(usage())
+    rows = [{"device": f"cuda:{n}", "GPU": gpu.name, "model": gpu.model, "in use by": used or "–"} for n, (gpu, used) in found]
+    typer.echo(markdown(rows, left=4) if rows else "NVIDIA's driver lists no GPU that this process may use", nl=not rows)
+
+
+@devices.command()
+def serve(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="A server here for each key; twice for two.")] = None,
+    host: Annotated[str, typer.Option(help="Address in a network that you trust: there is no password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65435, help="Port of the tracker, or the next free one.")] = 9190,
+) -> None:
+    """Run a tracker, and servers of this machine, until Ctrl-C."""
+    from syno.measure.tvm.tracker import local_devices
+
+    try:
+        with local_devices(Counter(keys or ()), host, port) as address:
+            typer.echo(f"tracker {address}; servers here: {', '.join(keys or ('none',))}; Ctrl-C ends them")
+            while True:
+                time.sleep(3600)
+    except KeyboardInterrupt:
+        typer.echo("ended")
+
+
+@app.command(rich_help_panel=STAGES)
+def search(
+    config: Config,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes on this machine; by default the config's.")] = None,
+    best: Annotated[int, typer.Option(min=0, help="Number of best operators to print.")] = 5,
+) -> None:
+    """Search a space, and write the trials as a table. Continues where it was stopped."""
+    from syno.base.progress import display
+    from syno.base.text_tables import markdown
+    from syno.report.results import outcomes, search_rows
+    from syno.stages.places import FROZEN
+    from syno.stages.search import search as searched
+    from syno.stages.study import freeze as frozen
+
+    experiment = experiment_of(config)
+    try:
+        searched(experiment, workers or experiment.study.workers, display())
+    except KeyboardInterrupt:
+        raise stopped(f"trials so far are in {experiment.storage}") from None
+    trials = frozen(experiment)
+    rows = search_rows(trials, experiment.name, best)
+    typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
+    typer.echo(f"{outcomes(trials)} in {experiment.folder / FROZEN}")
+    _warn_of_saturation(trials)
+
+
+def _warn_of_saturation(trials: pandas.DataFrame) -> None:
+    from syno.report.search_rewards import saturation
+
+    if found := saturation(trials):
+        typer.echo(f"warning: {found}", err=True)
+
+
+@app.command(rich_help_panel=STAGES)
+def worker(
+    config: Config, number: Annotated[int, typer.Option(min=1, help="Number of this worker.")] = 1, output: OutputFile = None
+) -> None:
+    """Work on a study that several workers share, until it has all its trials, and write a record."""
+    from syno.base.progress import display
+    from syno.stages.search import work
+
+    experiment = experiment_of(config)
+    try:
+        record = work(experiment, number, output, display())
+    except KeyboardInterrupt:
+        raise stopped(f"trials so far are in {experiment.storage}") from None
+    typer.echo(f"worker {number}: {record.trials} of the study's trials were this worker's, in {record.seconds:.0f} s")
+
+
+@app.command(rich_help_panel=STAGES)
+def freeze(config: Config, output: OutputFile = None) -> None:
+    """Write the trials of a study as a table, and its operators to the operator store."""
+    from syno.report.results import outcomes
+    from syno.stages.places import FROZEN
+    from syno.stages.study import freeze as frozen
+
+    experiment = experiment_of(config)
+    trials = frozen(experiment, output)
+    typer.echo(f"{outcomes(trials)} in {output or experiment.folder / FROZEN}")
+    _warn_of_saturation(trials)
+
+
+@app.command(rich_help_panel=STAGES)
+def shortlist(config: Config, output: OutputFile = None) -> None:
+    """List the operators whose latency is measured, for a selection by latency."""
+    from syno.stages.places import SHORTLIST
+    from syno.stages.select import shortlist as listed
+    from syno.stages.selection import why_none
+
+    experiment = experiment_of(config)
+    for one in listed(experiment, output):
+        typer.echo(_described(one))
+    if (reason := why_none(output or experiment.folder / SHORTLIST)) is not None:
+        typer.echo(reason)
+
+
+@app.command(rich_help_panel=STAGES)
+def select(config: Config, output: OutputFile = None) -> None:
+    """Select the operators that are trained again and measured."""
+    from syno.results.goal import NONE_FASTER
+    from syno.stages.goal import help_of_search, verdict_in_search
+    from syno.stages.places import SELECTED
+    from syno.stages.select import select as selected
+    from syno.stages.selection import why_none
+
+    experiment = experiment_of(config)
+    chosen = selected(experiment, output)
+    for one in chosen:
+        typer.echo(_described(one))
+        if (found := verdict_in_search(experiment, one.metrics)) is not None:
+            typer.echo(f"  {found.text} (in the search)")
+        for place in one.fastest_on:
+            speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
+            is_faster = place.speedup is None or place.speedup > 1
+            first = "the fastest" if is_faster else f"{NONE_FASTER}; the fastest"
+            typer.echo(f"  {first} with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+    if (reason := why_none(output or experiment.folder / SELECTED)) is not None:
+        typer.echo(reason)
+    if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:
+        typer.echo(advice)
+
+
+def _described(one: Selected) -> str:
+    """Return an operator of a selection, with its reward and score, in words."""
+    from syno.results.metric import METRICS
+
+    scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
+    reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
+    origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
+    return f"{one.name} ({one.key}): {origin}"
+
+
+@app.command(rich_help_panel=RESULTS)
+def top(
+    given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
+    count: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of operators.")] = 5,
+) -> None:
+    """Print the best operators of an experiment, finished or not: score, cost and latency as far as known."""
+    from syno.stages.top import top as best
+
+    typer.echo(best(given, count), nl=False)
