@@ -33,7 +33,7 @@ gpu:
 # FFCV is built from its source, which needs system packages: docs/data.md.
 ffcv: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[dev,imagenet]"
-	$(BIN)/python -m pytest -n auto -rs tests/unit/imagenet
+	$(BIN)/python -m pytest -n auto -rs tests/data/imagenet
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -56,7 +56,7 @@ class Setting:
 
     def tree(self) -> Tree:
         if self.space == MOCK:
-            sys.path.append(str(Path(__file__).parents[1] / "tests"))
+            sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
             from search_trees import vast_tree
 
             return vast_tree()

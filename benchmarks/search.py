@@ -65,7 +65,7 @@ class Run:
 def load(name: str) -> Tree:
     """Return a space by name: "mock", or a model of the paper."""
     if name == MOCK:
-        sys.path.append(str(Path(__file__).parents[1] / "tests"))
+        sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
         from search_trees import wide_tree
 
         return wide_tree()

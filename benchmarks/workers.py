@@ -96,7 +96,7 @@ def storage_of(given: str) -> Iterator[tuple[str, str]]:
         with tempfile.TemporaryDirectory(prefix="syno-study-") as folder:
             yield f"journal:{folder}/trials.log", "a journal"
     elif given == POSTGRESQL:
-        sys.path.append(str(Path(__file__).parents[1] / "tests"))
+        sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
         from postgresql_server import missing, server
 
         if lacking := missing():

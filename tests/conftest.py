@@ -1,4 +1,4 @@
-"""Settings of all tests. That this file is here lets tests import `golden_files` and `strategies` from beside it."""
+"""Settings of all tests. Modules that tests share are in `tests/support`."""
 
 from __future__ import annotations
 

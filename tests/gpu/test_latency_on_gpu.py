@@ -42,7 +42,7 @@ class Latency(OnGpu):
         self.assertEqual(self.measured("eager").settings.tf32, False)
 
     def test_inductor(self) -> None:
-        self.need_gpu()  # tests/unit has it on the CPU
+        self.need_gpu()  # tests/measure has it on the CPU
         self.assertGreater(self.measured("inductor").compile_seconds or 0.0, 0.1)
 
     def test_inductor_max_autotune(self) -> None:

@@ -33,7 +33,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 # The small experiment of other tests, with less to do: of a file, since scripts in this folder do not find modules beside it.
 FIELDS: Mapping[str, Any] = merged(
-    yaml.safe_load((ROOT / "tests" / "small_experiment.yaml").read_text(encoding="utf-8")),
+    yaml.safe_load((ROOT / "tests" / "support" / "small_experiment.yaml").read_text(encoding="utf-8")),
     {"study": {"n_trials": 3}, "select": {"count": 1}, "train": {"seeds": [1], "baselines": []}, "output": RESULTS},
 )
 

@@ -45,7 +45,7 @@ def test_in_the_config(changes: Mapping[str, Any], message: str, tmp_path: Path)
     assert re.search(message, said)
 
 
-@pytest.mark.slow  # the command by itself: tests/unit/cli/test_cli_search.py
+@pytest.mark.slow  # the command by itself: tests/cli/test_cli_search.py
 def test_a_space_without_operators(tmp_path: Path) -> None:
     (said,) = errors(tmp_path, {"spec": {"depth": 1}}, COUNTED)
     assert "holds no operator of at most 1 primitives; raise depth" in said

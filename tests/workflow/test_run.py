@@ -113,7 +113,7 @@ class TestDamagedFiles:
         picture.write_bytes(content)
         assert planned(done.folder, done.config) == {"figure": 1, "report": 1}
 
-    @pytest.mark.slow  # without Snakemake: tests/unit/test_restore.py
+    @pytest.mark.slow  # without Snakemake: tests/stages/test_restore.py
     def test_an_operator_that_is_gone_is_written_and_trained_again(self, done: Done) -> None:
         (selected,) = read_selected(done.results / "selected.json")
         text = done.results / "operators" / f"{selected.key}.txt"

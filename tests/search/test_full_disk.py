@@ -20,7 +20,7 @@ from syno.ir.graph import PGraph
 from syno.search.study import Study
 from syno.train.contract import Report
 
-PROGRAM = Path(__file__).parents[1] / "disk_workers.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "disk_workers.py"
 FULL = ("No space left on device", "disk is full", "disk I/O error", "unable to open database file")
 WORKERS, MOMENTS, MANY = 3, 25, 100_000
 

@@ -1,6 +1,6 @@
 """One worker of a study on a mock tree, as a program: it notes every evaluation that it begins or ends in a file.
 
-python tests/search_worker.py STORAGE POLICY TRIALS NOTES [SECONDS [alone | NAME]]
+python tests/support/search_worker.py STORAGE POLICY TRIALS NOTES [SECONDS [alone | NAME]]
 """
 
 from __future__ import annotations

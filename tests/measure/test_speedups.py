@@ -29,7 +29,7 @@ from syno.measure.timing import LatencySettings
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 SEVERAL = [OPERATORS[name]() for name in ("conv2d", "conv1x1", "separable_conv2d", "stacked_convolution", "low_rank_conv2d")]
-STAND_IN = Path(__file__).parents[1] / "speedup_stand_in.py"
+STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ from syno.stages.speedups import SelectedSpeedups, measure_selected, selected_sp
 from syno.stages.store import OperatorStore
 from syno.stages.workflow_stages import jobs
 
-STAND_IN = Path(__file__).parents[2] / "speedup_stand_in.py"
+STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 IN_THE_SEARCH = {"speedup": 3.0, "speedup_low": 2.9, "speedup_high": 3.1}
 TWICE = Span(2.0, 1.9, 2.1)  # what the stand-in measures
 

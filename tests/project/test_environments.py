@@ -55,7 +55,7 @@ def conda_file(kind: str) -> str:
     listed = [f"      - {named(one)}=={LOCKED[canonicalize_name(one.name)]}" for one in requirements(extras, without)]
     lines = [
         "# For `snakemake --sdm conda`; docs/cluster.md. It follows from pyproject.toml and requirements.lock:",
-        "# UPDATE_GOLDEN=1 python -m pytest tests/unit/test_environments.py",
+        "# UPDATE_GOLDEN=1 python -m pytest tests/project/test_environments.py",
         "channels: [conda-forge]",
         "dependencies:",
         f"  - python {PROJECT['requires-python']}",

@@ -1,6 +1,6 @@
 """One worker of a study with pauses, as a program: what is done of each operator is a file, as a checkpoint is.
 
-python tests/paused_worker.py STORAGE FOLDER TRIALS
+python tests/support/paused_worker.py STORAGE FOLDER TRIALS
 """
 
 from __future__ import annotations

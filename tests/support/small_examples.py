@@ -11,7 +11,7 @@ import yaml
 from syno.config import Experiment
 from syno.config.files import load_experiments
 
-FOLDER = Path(__file__).parents[1] / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(file.parent.name for file in FOLDER.glob("*/experiment.yaml"))
 
 

@@ -22,7 +22,7 @@ from syno.base.errors import DeviceError, MissingDeviceError
 from syno.base.gpu_leases import holder, leased, lock, usage
 from syno.cli import app
 
-JOBS = Path(__file__).parents[1] / "gpu_jobs.py"
+JOBS = Path(__file__).parents[1] / "support" / "gpu_jobs.py"
 COMPUTES = """
 import sys, time
 from pathlib import Path

@@ -13,7 +13,7 @@ from syno.stages import goal as stage
 from syno.stages.goal import answer_of
 from syno.stages.selection import write_selected
 
-CONFIG = Path(__file__).parents[3] / "config" / "faster-resnet18.yaml"
+CONFIG = Path(__file__).parents[2] / "config" / "faster-resnet18.yaml"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import psutil
 
 from syno.measure.devices import SshSettings
 
-ROOT, TESTS = Path(__file__).parents[1], Path(__file__).parent
+ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parent
 RUN = Path("/run/sshd")  # the server wants it if it runs as root
 HOST = "board"  # its name in the client's configuration
 

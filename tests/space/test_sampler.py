@@ -72,7 +72,7 @@ def test_equal_seeds_give_equal_operators_whatever_was_asked_before() -> None:
 
 
 def test_equal_seeds_give_equal_operators_in_every_process(pytestconfig) -> None:  # type: ignore[no-untyped-def]
-    program = IDS.format(tests=str(pytestconfig.rootpath / "tests"))
+    program = IDS.format(tests=str(pytestconfig.rootpath / "tests" / "support"))
     outputs = {
         subprocess.run(
             [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True

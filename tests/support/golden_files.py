@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 VARIABLE = "UPDATE_GOLDEN"
 
 

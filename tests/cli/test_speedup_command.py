@@ -15,7 +15,7 @@ from syno.cli import app
 from syno.ir.library import OPERATORS
 from syno.measure import speedups
 
-STAND_IN = Path(__file__).parents[1] / "speedup_stand_in.py"
+STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 
 
 def test_speedups_are_told_once_measured_and_then_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

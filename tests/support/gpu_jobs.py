@@ -1,6 +1,6 @@
 """Jobs that compute on pretended GPUs and are killed, as a program; it prints what went wrong, as JSON.
 
-python tests/gpu_jobs.py FOLDER GPUS JOBS KILLS SEED [freely]
+python tests/support/gpu_jobs.py FOLDER GPUS JOBS KILLS SEED [freely]
 
 Every job is a process that takes a lease and starts a child, which computes on the same GPU. While a process computes, there
 is a file of its number in the GPU's folder, which knows nothing of leases. The driver says when a job ends. Half the children

@@ -13,7 +13,7 @@ from syno.stages.networks import keys
 from syno.stages.stage_files import derived_files, reader_of
 from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way, jobs
 
-RULES = Path(__file__).parents[3] / "workflow" / "rules"
+RULES = Path(__file__).parents[2] / "workflow" / "rules"
 STUDY = Experiment(name="study", workload={"model": "resnet8"}, tune={"compilers": ["eager"], "devices": ["cpu", "cuda:1"]})
 
 

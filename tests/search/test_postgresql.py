@@ -14,7 +14,7 @@ import search_worker
 from postgresql_server import missing, restart, server
 from small_studies import evaluate, proposed, study
 
-PROGRAM = Path(__file__).parents[1] / "search_worker.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "search_worker.py"
 
 
 @pytest.fixture(scope="module")

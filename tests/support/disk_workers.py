@@ -3,7 +3,7 @@
 They note each trial whose end is stored, on another disk. The program answers with their exit codes. It forks them, so that
 nothing has to be imported again.
 
-python tests/disk_workers.py STORAGE NOTES WORKERS
+python tests/support/disk_workers.py STORAGE NOTES WORKERS
 """
 
 from __future__ import annotations
