@@ -180,7 +180,6 @@ def test_files_of_earlier_versions(tmp_path: Path) -> None:
     """They have no checksum, so other content cannot always be seen; but there is no traceback, and no crash."""
     writers: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
         "record": (lambda file: file.write_text(TRAINING.model_dump_json(indent=1), encoding="utf-8"), TrainingRecord.read),
-        "selection": (lambda file: file.write_text(json.dumps([one.model_dump() for one in CHOSEN])), read_selected),
         "table": (lambda file: TABLE.to_parquet(file, index=False), lambda file: read_parquet(file, "syno tables")),
         "checkpoint": (
             lambda file: torch.save({"identity": "mine", "state": STATE}, file),
