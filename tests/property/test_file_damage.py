@@ -174,25 +174,3 @@ def test_trials_of_tvm(name: str, tmp_path: Path) -> None:
         else:
             for one, content in written.items():
                 assert content.startswith((tmp_path / one).read_bytes()), what
-
-
-def test_files_of_earlier_versions(tmp_path: Path) -> None:
-    """They have no checksum, so other content cannot always be seen; but there is no traceback, and no crash."""
-    writers: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
-        "record": (lambda file: file.write_text(TRAINING.model_dump_json(indent=1), encoding="utf-8"), TrainingRecord.read),
-        "table": (lambda file: TABLE.to_parquet(file, index=False), lambda file: read_parquet(file, "syno tables")),
-        "checkpoint": (
-            lambda file: torch.save({"identity": "mine", "state": STATE}, file),
-            lambda file: Checkpoint(file, "mine").read(torch.device("cpu")),
-        ),
-    }
-    for name, (write, read) in writers.items():
-        file = tmp_path / name
-        write(file)
-        read(file)
-        for what, other in damages(file.read_bytes(), 120):
-            file.write_bytes(other)
-            try:
-                read(file)
-            except SynoError as error:
-                assert str(file) in str(error) and "\n" not in str(error), what
