@@ -169,7 +169,7 @@ class TestBatches:
         assert not torch.equal(one[0], next(first.epoch(4))[0])
 
     @pytest.mark.parametrize(("epoch", "batch"), [(1, 0), (1, 4), (3, 2), (2, 6)])
-    def test_it_goes_on_anywhere(self, data: DataSet, epoch: int, batch: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch(self, data: DataSet, epoch: int, batch: int) -> None:
         whole = data.train_batches(8, seed=5)
         passed = [list(whole.epoch(number)) for number in (1, 2, 3)][epoch - 1][batch:]
         resumed = list(data.train_batches(8, seed=5).epoch(epoch, batch))

@@ -29,7 +29,7 @@ class TestDigits:
         with pytest.raises(SpecError, match="there are 1797 pictures in all"):
             DATASETS["digits"](test=1797)
 
-    def test_a_network_learns_them(self, digits: DataSet) -> None:
+    def test_a_network_learns_the_digits(self, digits: DataSet) -> None:
         from syno.model.backbones import BACKBONES
         from syno.train.settings import TrainingSettings
         from syno.train.training import train

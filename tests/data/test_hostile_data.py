@@ -36,7 +36,7 @@ class TestPreparedPictures:
     def read(self, folder: Path) -> Any:
         return DATASETS["cifar100"](folder=folder / "none", prepared=folder / "cifar100.npz")
 
-    def test_one_that_is_whole_is_read(self, arrays: dict[str, Any], tmp_path: Path) -> None:
+    def test_an_undamaged_file_is_read(self, arrays: dict[str, Any], tmp_path: Path) -> None:
         np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **arrays)
         assert self.read(tmp_path).train_count == 4
 
@@ -52,7 +52,9 @@ class TestPreparedPictures:
             {"format": np.array("one")},
         ],
     )
-    def test_other_arrays(self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path) -> None:
+    def test_arrays_of_other_shapes_or_types_are_errors(
+        self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path
+    ) -> None:
         np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **(arrays | change))
         with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
             self.read(tmp_path)
@@ -93,7 +95,7 @@ class TestTokens:
     @pytest.mark.parametrize(
         "change", [(b'"vocabulary": 100', b'"vocabulary": 101'), (b'"bytes"', b'"gpt-2"'), (b'"ab"', b'"ac"')]
     )
-    def test_a_header_that_was_changed(self, file: Path, change: tuple[bytes, bytes]) -> None:
+    def test_a_changed_header_is_an_error(self, file: Path, change: tuple[bytes, bytes]) -> None:
         content = file.read_bytes()
         assert change[0] in content and len(change[0]) == len(change[1])
         file.write_bytes(content.replace(*change))
@@ -106,7 +108,7 @@ class TestTokens:
         assert map_tokens(file)[0] == header
 
     @pytest.mark.parametrize("change", [('"count":50', '"count":-9'), ('"vocabulary":100', '"vocabulary":0')])
-    def test_headers_that_cannot_be(self, file: Path, change: tuple[str, str]) -> None:
+    def test_impossible_headers_are_errors(self, file: Path, change: tuple[str, str]) -> None:
         header, content = read_header(file).model_dump_json().replace(*change), file.read_bytes()
         assert change[1] in header  # without a checksum
         file.write_bytes(header.encode().ljust(4096) + content[4096:])
@@ -122,7 +124,7 @@ class TestFolders:
         return tmp_path
 
     @pytest.mark.parametrize("target", ["nowhere.JPEG", "itself.JPEG", "/dev/zero", "pipe"])
-    def test_what_is_no_file(self, folder: Path, target: str) -> None:
+    def test_pipes_and_links_in_circles_are_errors(self, folder: Path, target: str) -> None:
         file = folder / "train" / "n02" / "itself.JPEG"
         if target == "pipe":
             os.mkfifo(file)
@@ -131,12 +133,12 @@ class TestFolders:
         with pytest.raises(DataError, match=r"itself\.JPEG (is no file|cannot be read)"):
             find_pictures(folder / "train")
 
-    def test_a_link_to_a_picture_is_one(self, folder: Path) -> None:
+    def test_a_link_to_a_picture_is_read_as_a_picture(self, folder: Path) -> None:
         (folder / "train" / "n02" / "more.JPEG").symlink_to(folder / "val" / "n02" / "n02_0.JPEG")
         assert len(find_pictures(folder / "train").entries) == 7
 
     @pytest.mark.parametrize("name", ["a\nb 5\nc.JPEG", "a\x1b[2Jb.JPEG"])
-    def test_names_that_forge_lines(self, folder: Path, name: str) -> None:
+    def test_names_with_line_breaks_are_errors(self, folder: Path, name: str) -> None:
         (folder / "train" / "n01" / name).write_bytes(b"")
         with pytest.raises(DataError, match="has characters that cannot be printed") as error:
             find_pictures(folder / "train")
@@ -157,7 +159,7 @@ class TestFolders:
         with pytest.raises(DataError, match=r"page\.JPEG: the picture is damaged: cannot identify"):
             read_picture(str(file))
 
-    def test_the_rest_is_read(self, folder: Path) -> None:
+    def test_an_undamaged_folder_is_read(self, folder: Path) -> None:
         assert load(folder).train_count == 6
 
 

@@ -42,7 +42,7 @@ def test_shapes_need_not_be_square(size: object, shape: tuple[int, ...]) -> None
 
 
 @pytest.mark.parametrize("size", [[], [0, 8], True, [1, 2, 3, 4]])
-def test_sizes_of_no_shape(size: object) -> None:
+def test_sizes_that_are_no_shape_are_errors(size: object) -> None:
     with pytest.raises(SpecError, match="size"):
         DATASETS["shapes"](size=size)
 

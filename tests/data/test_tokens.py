@@ -91,7 +91,9 @@ class TestBytes:
         for part in (str(tmp_path / "nothing"), "train-*.parquet", "hf download dvruette/lm1b", "{download: true}"):
             assert part in str(error.value)
 
-    def test_the_hub_gives_the_same(self, load: Load, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_hub_gives_the_same_tokens_as_a_folder(
+        self, load: Load, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         datasets = pytest.importorskip("datasets", reason="datasets is not installed")
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         fetched = load(folder=tmp_path / "empty", repository=str(folder), download=True, prepared=tmp_path / "other")
@@ -99,14 +101,14 @@ class TestBytes:
 
 
 class TestDamage:
-    def test_parquet_without_a_column(self, load: Load, folder: Path) -> None:
+    def test_parquet_without_the_column_text_is_an_error(self, load: Load, folder: Path) -> None:
         file = folder / "test-00001-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"]}), file)
         with pytest.raises(DataError, match=r'test-00001-of-00002\.parquet has no column "text"; it has: sentence'):
             load()
 
     @pytest.mark.parametrize("column", [[1, 2], ["a", None]])
-    def test_a_column_of_something_else(self, load: Load, folder: Path, column: list[Any]) -> None:
+    def test_a_column_that_holds_no_text_is_an_error(self, load: Load, folder: Path, column: list[Any]) -> None:
         file = folder / "train-00000-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": column}), file)
         with pytest.raises(
@@ -121,7 +123,7 @@ class TestDamage:
             load()
         assert list((tmp_path / "tokens").iterdir()) == []
 
-    def test_tokens_that_were_cut_off(self, load: Load, tmp_path: Path) -> None:
+    def test_truncated_tokens_are_an_error(self, load: Load, tmp_path: Path) -> None:
         load()
         file = tmp_path / "tokens" / "train.tokens"
         whole = file.read_bytes()
@@ -133,7 +135,7 @@ class TestDamage:
             with pytest.raises(DataError, match=r"train\.tokens is no file of tokens"):
                 load()
 
-    def test_no_text_at_all(self, load: Load, tmp_path: Path) -> None:
+    def test_a_file_without_text_is_an_error(self, load: Load, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"train\.tokens: there is no text"):
             load(folder=write_text(tmp_path / "empty", {"train": [], "test": []}))
 
@@ -156,7 +158,7 @@ class TestFiles:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(("count", "sizes"), [(None, [3, 3]), (6, [3, 3]), (4, [3, 1]), (3, [3]), (9, [3, 3])])
-    def test_no_more_than_asked_for(self, count: int | None, sizes: list[int]) -> None:
+    def test_no_more_tokens_are_taken_than_asked_for(self, count: int | None, sizes: list[int]) -> None:
         parts = iter([np.zeros(3, np.uint16), np.zeros(3, np.uint16)])
         assert [len(part) for part in at_most(count, parts)] == sizes
 
@@ -232,7 +234,7 @@ class TestBatches:
         assert torch.cat(batches)[:, 0].tolist() == list(range(0, 90, 10))
 
     @pytest.mark.parametrize(("epoch", "place"), [(1, 0), (2, 5), (3, 11), (1, 12)])
-    def test_it_goes_on_anywhere(self, counted: TokenSet, epoch: int, place: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch(self, counted: TokenSet, epoch: int, place: int) -> None:
         whole = counted.train_batches(8, seed=3)
         passed = [list(whole.epoch(number)) for number in (1, 2, 3)][epoch - 1][place:]
         resumed = list(counted.train_batches(8, seed=3).epoch(epoch, place))
@@ -263,7 +265,7 @@ class TestPydoc:
         tested = [part for part in text_of(data.test_tokens).split("\n\n") if part.strip()]
         assert len(tested) > 50 and not any(part in known for part in tested)
 
-    def test_the_data_stage_records_it(self, tmp_path: Path) -> None:
+    def test_the_data_stage_records_the_tokens(self, tmp_path: Path) -> None:
         sizes = {"data": "pydoc", "data_settings": {"length": 32}, "training": {"batch": 2}}
         made = Experiment(
             name="small", workload={**sizes, "model": "gpt_tiny", "layers": "paper"}, reward={"name": "loss"}, output=tmp_path

@@ -111,7 +111,7 @@ class TestKnownOperators:
         assert leak(syno.OPERATORS["gpt2_projection"](), "seq_len", GPT2) is None
         assert leak(syno.OPERATORS["mqa_projection"](), "seq_len", GPT2) is None
 
-    def test_the_published_one(self, artifact: Path) -> None:
+    def test_the_published_operator_is_causal(self, artifact: Path) -> None:
         (operator,) = read_artifact(artifact / "gpt2")
         assert leak(operator.graph, "seq_len", operator.valuations[0]) is None
 
@@ -149,7 +149,7 @@ class TestErrors:
         with pytest.raises(ValuationError, match="no value for"):
             leak(syno.OPERATORS["gpt2_projection"](), "seq_len")
 
-    def test_too_many_coordinates(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_coordinates_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(support, "MOST_ROWS", 30)
         assert leak(made(window, k=2), "L") is None  # 24 combinations
         with pytest.raises(LoweringError, match="36 combinations of coordinates would be followed, more than 30; give"):

@@ -42,7 +42,7 @@ def test_every_wrong_character_is_noticed(stored: Path) -> None:
                 assert str(stored) in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
-def test_every_cut_is_noticed(stored: Path) -> None:
+def test_every_truncation_is_an_error(stored: Path) -> None:
     content = stored.read_bytes()
     for end in range(len(content)):
         stored.write_bytes(content[:end])

@@ -80,7 +80,7 @@ ONCE_WRONG = [
 
 
 @pytest.mark.parametrize("make", ONCE_WRONG, ids=lambda make: make.__name__)
-def test_it_is_right_now(make) -> None:
+def test_operators_that_were_once_lowered_wrongly_agree_with_the_interpreter(make) -> None:
     graph = make()
     check_every_form(graph, graph.valuation())
     check_compositions(graph, graph.valuation())

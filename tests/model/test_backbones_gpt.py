@@ -114,7 +114,7 @@ class TestModels:
         with pytest.raises(ShapeError, match="the input has 17 positions; the model was made for 16 at most"):
             tiny()(torch.zeros(1, 17, dtype=torch.long))
 
-    def test_names(self) -> None:
+    def test_an_unknown_backbone_of_sequences_is_an_error(self) -> None:
         with pytest.raises(UnknownNameError, match='unknown backbone of sequences "gpt3"; there are: gpt2, gpt_tiny'):
             SEQUENCE_BACKBONES["gpt3"](vocabulary=2, context=2)
 
@@ -126,7 +126,7 @@ class TestLayers:
         assert all(dict(layer.values) == {"N": 1, "seq_len": 2048, "H_in": 768, "H_out": 2304} for layer in layers)
         assert {(layer.input, layer.output) for layer in layers} == {((1, 2048, 768), (1, 2048, 2304))}
 
-    def test_other_rules(self) -> None:
+    def test_rules_and_names_choose_other_layers(self) -> None:
         assert len(replaceable(tiny(), TOKENS, "projections")) == 2
         assert len(replaceable(tiny(), TOKENS, ["transformer.h.1.mlp.c_fc"])) == 1
         with pytest.raises(SpecError, match=r"GPT has no layer to replace \(it runs no convolution\)"):
@@ -179,7 +179,7 @@ class TestCausality:
     def test_what_is_let_in_does_not_look_ahead(self, operator: syno.PGraph) -> None:
         assert not later_tokens_matter(substitute(tiny(), operator, TOKENS, where="paper").eval())
 
-    def test_what_looks_ahead_is_refused(self) -> None:
+    def test_operators_that_look_ahead_are_refused(self) -> None:
         expected = (
             r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96, H_out=288\): "
             r"it reads ahead, and would see the token that the model is to predict: "
@@ -205,7 +205,7 @@ class TestCausality:
 
 
 class TestSpec:
-    def test_of_the_tiny_model(self) -> None:
+    def test_the_spec_of_the_tiny_model(self) -> None:
         model = tiny()
         spec = spec_for(model, TOKENS, where="paper")
         assert [(dict(row.values), row.count) for row in spec.layers] == [({"N": 3, "seq_len": 16, "H_in": 96}, 2)]

@@ -46,11 +46,11 @@ def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-4) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "pixel_shuffle", "shift_rows_conv1x1", "gpt2_projection"])
-def test_the_source_is_what_it_was(name: str, mode: str) -> None:
+def test_the_source_is_that_of_the_golden_file(name: str, mode: str) -> None:
     golden_files.check(f"{name}.{mode}.py", to_source(OPERATORS[name](), mode=mode))
 
 
-def test_the_source_with_composed_weights_is_what_it_was() -> None:
+def test_the_source_with_composed_weights_is_that_of_the_golden_file() -> None:
     graph = OPERATORS["operator_1"]()
     composed = [one for one in candidates(graph, {**SIZES, "N": 1}, inference=True) if one.composition is not None]
     golden_files.check("operator_1.composed.py", to_source(graph, plan=composed[0]))
@@ -159,7 +159,7 @@ def test_an_unknown_initialization_names_those_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["operator_1", "depthwise_conv2d", "dilated_conv2d", "gpt2_projection", "shift_conv1x1"])
 @pytest.mark.parametrize("mode", MODES)
-def test_gradcheck(name: str, mode: str) -> None:
+def test_gradients_agree_with_finite_differences(name: str, mode: str) -> None:
     graph = OPERATORS[name]()
     small = {"N": 1, "seq_len": 2, "k_1": 2, "t": 2} if name == "gpt2_projection" else {"N": 1, "H": 4}
     values = small_values(graph, **small)

@@ -93,7 +93,7 @@ def test_it_stands_in_a_network_after_the_pooling_by_a_stride() -> None:
         (f"{__name__}:own_nothing", 16, False, "returned int; it must return an nn.Module"),
     ],
 )
-def test_where_it_does_not_fit(name: str, channels: int, causal: bool, said: str) -> None:
+def test_a_baseline_that_does_not_fit_a_layer_is_an_error(name: str, channels: int, causal: bool, said: str) -> None:
     model = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
     with pytest.raises(SpecError, match=said) as raised:
         example = torch.zeros(1, channels, 8, 8)

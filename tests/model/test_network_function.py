@@ -54,7 +54,7 @@ def own(make: Callable[..., Any], settings: dict[str, Any] | None = None, **give
     return make_network(models, "mine:make", {**GIVEN, **given}, settings or {}, EXAMPLE)
 
 
-def test_each_takes_what_it_needs() -> None:
+def test_a_function_gets_only_the_arguments_that_it_takes() -> None:
     assert call(Small, GIVEN).head.out_features == 5
     assert call(of_a_width, GIVEN) == (5, 1.0)
     assert call(everything, {**GIVEN, "width": 0.5}) == {**GIVEN, "width": 0.5}

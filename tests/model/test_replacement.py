@@ -89,7 +89,7 @@ def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], No
     assert not found and "does not reach" in refused["conv"]
 
 
-def test_the_others_are_still_replaced() -> None:
+def test_layers_beside_a_refused_one_are_replaced() -> None:
     model = FunctionModule(lambda self, x: self.other(self.way(x)), conv=conv(), other=conv())
     in_function(model)
     found, refused = found_in(model)

@@ -81,7 +81,7 @@ class TestRows:
     def test_it_has_the_columns_of_measurements_and_two_more(self) -> None:
         assert list(table(part("a", row("x", ONE))).columns) == list(JOINED_COLUMNS)
 
-    def test_a_row_is_in_it_once(self) -> None:
+    def test_a_row_is_in_the_joined_table_once(self) -> None:
         """Also when an experiment is joined twice, under another name, or through another join."""
         first = part("a", row("x", ONE), row("original"))
         once = table(first)

@@ -63,7 +63,7 @@ def words(figure: Figure) -> str:
 # ---- the numbers ------------------------------------------------------------------------------------------------
 
 
-def test_a_mean_of_ratios() -> None:
+def test_the_mean_of_ratios_is_geometric() -> None:
     assert geometric_mean([4.0, 1.0]) == pytest.approx(2.0)
     with pytest.raises(ValueError, match="of no value"):
         geometric_mean([])
@@ -88,7 +88,7 @@ def test_accuracy_that_is_just_lost_does_not_pass(rows: pandas.DataFrame) -> Non
     assert "published_07801" not in set(fastest(rows, least - 1e-9)["operator"])
 
 
-def test_points_on_imagenet(rows: pandas.DataFrame) -> None:
+def test_trade_offs_on_imagenet_have_a_front(rows: pandas.DataFrame) -> None:
     points = trade_offs(rows)
     assert len(points) == (3 + 3 + 2 + 2 + 2) * 6  # the poor one was not trained there
     here = points[(points["device"] == A100) & (points["compiler"] == "tvm")]

@@ -69,7 +69,7 @@ def test_beside_it_is_what_the_other_paper_tells(rows: pandas.DataFrame) -> None
 
 
 @pytest.mark.slow
-def test_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
+def test_savings_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
     table = savings(measurements(artifact, tmp_path))
     found, finally_enough = ours(table), table[table["within"] == ON_FINAL].set_index("model")
     assert found["operator"].tolist() == [

@@ -52,7 +52,7 @@ def test_the_best_come_first_and_are_in_the_store_then(source: Path) -> None:
     assert [store.get(one.key).id for one in chosen] == [OPERATORS[one.name]().id for one in chosen]
 
 
-def test_no_more_than_are_wanted(source: Path) -> None:
+def test_no_more_operators_are_selected_than_wanted(source: Path) -> None:
     assert [one.name for one in select(taking("resnet18", count=1))] == ["operator_1"]
 
 
@@ -105,7 +105,7 @@ class TestConfig:
             experiment.storage  # noqa: B018
 
     @pytest.mark.parametrize("more", [{"workload": {"model": "resnet8"}}, {"study": {"n_trials": 3}}, {"evaluate": "cost"}])
-    def test_it_has_nothing_else(self, more: dict[str, Any]) -> None:
+    def test_an_import_has_no_other_settings(self, more: dict[str, Any]) -> None:
         with pytest.raises(SpecError, match=rf"has no {next(iter(more))}; .* select: {{source: published}}"):
             Experiment(name="published", artifact="data", **more)
 

@@ -44,7 +44,7 @@ def words(figure: Figure) -> list[str]:
 
 
 @every_figure
-def test_it_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> None:
+def test_a_figure_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> None:
     figure = draw(score_table(), latency_table(), trial_table())
     assert set(NOTES) <= set(figure.get_supxlabel().split("\n"))
     assert b"<svg" in drawn(figure, "svg")
@@ -52,7 +52,7 @@ def test_it_names_where_its_numbers_come_from(draw: Callable[..., Figure]) -> No
 
 @every_figure
 @pytest.mark.parametrize("columns", [False, True], ids=["no columns", "columns only"])
-def test_without_rows_it_says_so(draw: Callable[..., Figure], columns: bool) -> None:
+def test_a_figure_without_rows_says_so(draw: Callable[..., Figure], columns: bool) -> None:
     headers = (SCORE_COLUMNS, LATENCY_COLUMNS, TRIAL_COLUMNS)
     figure = draw(*(pandas.DataFrame(columns=list(names)) if columns else EMPTY for names in headers))
     assert any(text.startswith("No ") for text in words(figure))
@@ -151,7 +151,7 @@ class TestDirection:
         assert list(front.get_ydata())[:-1] == list(expected["score"])
 
     @pytest.mark.parametrize("metric", METRICS)
-    def test_the_worse_side_of_it_is_shaded(self, metric: str) -> None:
+    def test_the_worse_side_of_the_front_is_shaded(self, metric: str) -> None:
         axes = self.axes(metric)
         (shade,) = [one for one in axes.collections if isinstance(one, PolyCollection)]
         heights, limits = np.asarray(shade.get_paths()[0].vertices)[:, 1], axes.get_ylim()
@@ -206,7 +206,7 @@ class TestSpeedup:
         assert not [bar for bar in figure.axes[0].patches if bar.get_width()] and "failed or partial" in words(figure)
         assert not [text for text in words(figure) if "ms" in text.split()]
 
-    def test_without_the_original_it_says_so(self) -> None:
+    def test_without_the_original_the_figure_says_so(self) -> None:
         latency = latency_table()
         latency["speedup"] = None
         assert any("original was not measured" in text for text in words(speedup_figure(latency)))
@@ -249,6 +249,6 @@ class TestPictures:
     def test_a_table_without_rows_is_no_error(self, absent: str) -> None:
         assert len(pictures(results(**{absent: EMPTY}), FIGURES)) == len(FIGURES)
 
-    def test_a_name_that_is_none(self) -> None:
+    def test_an_unknown_figure_is_an_error(self) -> None:
         with pytest.raises(UnknownNameError, match="score-latency"):
             pictures(results(), ["score-latencies"])

@@ -83,7 +83,7 @@ def test_what_is_seldom_visited_is_left_out_where_there_is_too_much(monkeypatch:
     assert len(list(ElementTree.fromstring(picture.svg).iter(f"{SVG}circle"))) == 3
 
 
-def test_it_can_stand_on_a_page() -> None:
+def test_the_picture_can_stand_on_a_page() -> None:
     picture = search_tree(trials([("<b>", "a", 0.5)]))
     assert picture is not None and "<b>" not in inline_svg(picture.svg, "search-tree")
 

@@ -82,7 +82,7 @@ def test_valuations():
         fingerprint(grouped, valuations=[{name: 4 for name in whole if name != "g"}])
 
 
-def test_axes_that_are_not_there():
+def test_axes_that_do_not_exist_are_errors():
     graph = OPERATORS["conv2d"]()
     with pytest.raises(GraphError, match="has no output axis 4; its axes are 0 to 3"):
         fingerprint(graph, unordered_output=[4])

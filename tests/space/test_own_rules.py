@@ -75,7 +75,7 @@ def test_it_is_listed_and_named_where_it_excludes_an_operator() -> None:
         space.path(split)
 
 
-def test_an_explanation_lists_it() -> None:
+def test_an_explanation_lists_the_users_rule() -> None:
     space = Space(spec("rules_of_my_own:one_sum", depth=2))
     _, operator = next(space.enumerate())
     assert "few-sums  a second sum" in explain(space, operator)

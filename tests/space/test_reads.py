@@ -66,7 +66,7 @@ def test_positions_on_one_side_of_its_own_are_enough_and_go_around_the_border(si
     assert "3 positions side by side along H" in str(beside)
 
 
-def test_blocks_are_not_enough() -> None:
+def test_reading_the_own_block_alone_does_not_meet_a_requirement() -> None:
     """Each element reads the four positions of the block that it is in, along both axes when it is applied twice."""
     build = Builder("N, C_in, C_out, H; s=2", name="blocks")
     n, c_out, row, column = build.output("N, C_out, H, H")

@@ -89,7 +89,7 @@ def test_a_walk_ends_in_an_operator_or_says_so() -> None:
         assert path is None or path[-1].operator is not None
 
 
-def test_steps_lead_on() -> None:
+def test_every_step_from_the_root_leads_on() -> None:
     space = Space(small_specs.convolution())
     for step in space.steps(space.root):
         assert space.steps(step.node)
@@ -109,7 +109,7 @@ class TestSample:
         space = Space(small_specs.two_ended())
         assert len(sample(space, 1000)) == len(list(space.enumerate(distinct=True)))
 
-    def test_walks_are_limited(self) -> None:
+    def test_a_limit_of_walks_ends_the_sampler(self) -> None:
         space = Space(small_specs.convolution())
         assert 1 <= len(sample(space, 50, most_walks=5)) <= 5
         with pytest.raises(SpecError, match='0 random walks in the space "convolution" found no operator; give more walks'):

@@ -123,7 +123,7 @@ def test_lost_weights_of_the_best_round_are_noticed(data: DataSet, tmp_path: Pat
         train(pictures_network(), data, settings, **kept)
 
 
-def test_text_goes_on_too(text: TokenSet, tmp_path: Path) -> None:
+def test_a_training_on_text_goes_on_from_its_checkpoint(text: TokenSet, tmp_path: Path) -> None:
     settings = TrainingSettings(recipe="quick-text", most_steps=9, round_steps=4, batch=8, most_tests=8, score="tail")
 
     def network(after: int | None = None) -> nn.Module:

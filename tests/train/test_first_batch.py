@@ -49,7 +49,7 @@ def test_a_weight_that_never_gets_a_gradient(workload: Workload) -> None:
     assert found == "its output does not depend on its input on the first batch, in no layer"
 
 
-def test_a_gradient_that_is_not_finite(workload: Workload) -> None:
+def test_an_infinite_gradient_is_an_error(workload: Workload) -> None:
     found = fault(workload, lambda name, weight: weight.fill_(float("inf")), OperatorModule)
     assert found is not None and "is not finite on the first batch" in found
 

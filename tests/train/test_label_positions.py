@@ -83,7 +83,7 @@ def test_logits_that_are_not_finite_give_no_score() -> None:
         ((7,), (6,), r"output has the shape \[8, 3, 6\]; for 3 classes at each position it must be \[8, 3, 7\]"),
     ],
 )
-def test_outputs_of_another_shape(positions: tuple[int, ...], made: tuple[int, ...], message: str) -> None:
+def test_outputs_of_another_shape_are_errors(positions: tuple[int, ...], made: tuple[int, ...], message: str) -> None:
     task = task_for(data_of((2, 7), positions))
     with pytest.raises(ShapeError, match=message):
         task.loss(Table(made), next(iter(task.batches.epoch(1))))
@@ -113,7 +113,7 @@ def test_fewer_classes_than_the_data_has() -> None:
         ),
     ],
 )
-def test_what_a_data_set_refuses(change: dict[str, Any], message: str) -> None:
+def test_labels_of_wrong_shapes_are_errors(change: dict[str, Any], message: str) -> None:
     images, labels = torch.zeros(4, 1, 6), torch.zeros(4, 6, dtype=torch.int64)
     fields = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
     with pytest.raises(DataError, match=message):

@@ -133,6 +133,6 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
         ({"stopping": {"keep": {1: 0.5, 2: 0.6}}}, "cannot grow"),
     ],
 )
-def test_settings_that_do_not_fit(study: dict[str, Any], why: str) -> None:
+def test_pausing_with_unfit_settings_is_an_error(study: dict[str, Any], why: str) -> None:
     with pytest.raises(Exception, match=why):
         Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=study)

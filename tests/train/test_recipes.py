@@ -112,7 +112,7 @@ class TestLearningRate:
         found = rates(TrainingSettings(schedule="triangle", learning_rate=1.0, peak_epoch=2), 20, 2)
         assert found[:5] == pytest.approx([0, 0.25, 0.5, 0.75, 1.0]) and found[12] == pytest.approx(0.5)
 
-    def test_constant(self) -> None:
+    def test_a_constant_schedule_stays_at_the_rate(self) -> None:
         assert set(rates(TrainingSettings(schedule="constant", learning_rate=0.3), 5, 2)) == {0.3}
 
 
@@ -220,7 +220,7 @@ class TestTraining:
 
 
 class TestText:
-    def test_it_is_learnt(self, text: TokenSet) -> None:
+    def test_a_recipe_learns(self, text: TokenSet) -> None:
         settings = TrainingSettings(recipe="quick-text", most_steps=60, round_steps=30, most_tests=64)
         result = train(SEQUENCE_BACKBONES["gpt_tiny"](context=16, width=1 / 3), text, settings)
         assert result.metric == "loss" and math.log(256) > result.scores[0] > result.scores[1] > 1

@@ -58,7 +58,7 @@ class Poisoned(nn.Module):
 
 
 class TestLearning:
-    def test_what_is_easy_is_learnt(self, easy: DataSet) -> None:
+    def test_an_easy_task_is_learnt(self, easy: DataSet) -> None:
         result = run(easy, TrainingSettings(epochs=4, batch=16))
         assert result.score > 0.9 and result.losses[-1] < result.losses[0]
         assert (len(result.scores), len(result.losses), result.steps, result.stopped) == (4, 4, 32, None)
@@ -123,7 +123,7 @@ class TestStopping:
         result = run(data, report=lambda *epoch: seen.append(epoch))
         assert seen == list(enumerate(result.scores, 1))
 
-    def test_false_stops(self, data: DataSet) -> None:
+    def test_a_report_that_returns_false_stops_the_training(self, data: DataSet) -> None:
         result = run(data, report=lambda epoch, accuracy: False)
         assert len(result.scores) == 1 and result.steps == 5
         assert result.stopped == "stopped by the report after epoch 1"

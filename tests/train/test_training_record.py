@@ -90,7 +90,7 @@ def test_a_broken_record_is_named(content: str, tmp_path: Path) -> None:
 
 
 class TestCommands:
-    def test_train(self, tmp_path: Path) -> None:
+    def test_the_command_train_writes_records(self, tmp_path: Path) -> None:
         config = tmp_path / "small.yaml"
         config.write_text(
             f"workload: {json.dumps(SMALL)}\nreward: {{name: accuracy}}\nspec: {{depth: 4, reads: none}}\n", encoding="utf-8"

@@ -115,7 +115,7 @@ def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None
         ({"workload": None, "spec": "resnet18", "evaluate": "training"}, "training needs a workload"),
     ],
 )
-def test_what_is_wrong_is_said(fields: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_errors(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SynoError, match=message):
         config(**fields).operator_spec  # noqa: B018
 

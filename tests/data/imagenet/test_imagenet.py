@@ -111,14 +111,14 @@ class TestCuts:
 class TestDamage:
     @pytest.mark.parametrize("workers", [0, 1])
     @pytest.mark.parametrize("content", [b"", b"no picture", None])
-    def test_a_picture(self, folder: Path, content: bytes | None, workers: int) -> None:
+    def test_a_damaged_picture_is_named(self, folder: Path, content: bytes | None, workers: int) -> None:
         file = folder / "train" / "n02" / "n02_3.JPEG"
         file.write_bytes(file.read_bytes()[:-400] if content is None else content)
         with pytest.raises(DataError) as error:
             list(load(folder, workers=workers).train_batches(5, seed=0).epoch(1))
         assert str(error.value).startswith(f"{file}: the picture is damaged: ") and "\n" not in str(error.value)
 
-    def test_folders(self, folder: Path, tmp_path: Path) -> None:
+    def test_missing_and_empty_folders_are_errors(self, folder: Path, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"there is no folder .*nothing/train; it must hold a folder of JPEG files"):
             load(tmp_path / "nothing")
         (tmp_path / "empty").mkdir()
@@ -156,7 +156,7 @@ class TestDamage:
         (folder / "val" / "n01" / "n01_0.JPEG").write_bytes(b"")
         assert majority_of(load(folder)) == (0, pytest.approx(1 / 3))
 
-    def test_a_batch_larger_than_all(self, folder: Path) -> None:
+    def test_a_batch_larger_than_the_data_is_an_error(self, folder: Path) -> None:
         with pytest.raises(ShapeError, match="batch is 16, but imagenet, folders has 15 pictures"):
             load(folder).train_batches(16, seed=0)
 
@@ -168,7 +168,7 @@ class TestWithoutFfcv:
     def _absent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "ffcv", None)
 
-    def test_it_says_what_to_install(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_missing_ffcv_is_an_error_that_says_what_to_install(self, folder: Path, tmp_path: Path) -> None:
         for call in (
             lambda: load(folder, reader="ffcv"),
             lambda: convert(folder / "train", tmp_path / "x.beton"),
