@@ -53,7 +53,7 @@ def by_hand(image: NDArray[np.uint8], draw: NDArray[np.int64], made: Augmentatio
     flip=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_it_does_what_the_slow_reference_does(
+def test_augmentation_agrees_with_a_slow_reference(
     height: int, width: int, channels: int, pad: int, cutout: int, flip: bool, seed: int
 ) -> None:
     images = pictures(7, (channels, height, width), seed)

@@ -57,7 +57,7 @@ def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, adv
     assert "would be 2 times as fast" in text
 
 
-def test_it_says_what_the_flops_do_not_count() -> None:
+def test_the_data_command_names_what_the_flops_do_not_count() -> None:
     experiment = taking("conv2d")
     record = look(experiment)
     assert "do not count" not in data_text(experiment, record)

@@ -63,7 +63,7 @@ class TestBytes:
             assert isinstance(tokens, np.memmap) and tokens.dtype == np.uint16
         assert data.vocabulary == data.classes == 256
 
-    def test_it_is_made_once_and_outlives_its_source(self, load: Load, folder: Path, tmp_path: Path) -> None:
+    def test_the_token_file_is_made_once_and_outlives_its_source(self, load: Load, folder: Path, tmp_path: Path) -> None:
         first = load()
         times = {file: file.stat().st_mtime_ns for file in (tmp_path / "tokens").iterdir()}
         assert len(times) == 2
@@ -74,7 +74,7 @@ class TestBytes:
         with pytest.raises(DataError, match="there is no text"):
             load(most_train_tokens=50)  # that would be another file
 
-    def test_it_is_made_again_when_text_or_settings_change(self, load: Load, folder: Path, tmp_path: Path) -> None:
+    def test_the_token_file_is_made_again_when_text_or_settings_change(self, load: Load, folder: Path, tmp_path: Path) -> None:
         first = load()
         few = load(most_train_tokens=333)
         assert len(few.train_tokens) == 333 and np.array_equal(few.train_tokens, first.train_tokens[:333])
@@ -245,7 +245,7 @@ class TestBatches:
         first = [next(counted.train_batches(8, seed=seed).epoch(epoch)) for seed, epoch in ((0, 1), (1, 1), (0, 2))]
         assert not any(torch.equal(first[0], other) for other in first[1:])
 
-    def test_what_is_too_long_or_too_large(self, counted: TokenSet) -> None:
+    def test_sequences_and_batches_that_are_too_large_are_errors(self, counted: TokenSet) -> None:
         with pytest.raises(ShapeError, match="batch is 101, but counted has 100 sequences"):
             counted.train_batches(101, seed=0)
         with pytest.raises(ShapeError, match="length is 95, but counted has 95 tokens for testing"):
@@ -253,13 +253,13 @@ class TestBatches:
 
 
 class TestPydoc:
-    def test_it_is_english_and_the_same_every_time(self) -> None:
+    def test_the_text_is_english_and_the_same_every_time(self) -> None:
         data = DATASETS["pydoc"]()
         assert data == DATASETS["pydoc"]() and data.vocabulary == 256
         assert len(data.train_tokens) > 200_000 and len(data.test_tokens) > 5_000  # 3.11: 414 kB and 25 kB
         assert "statement" in text_of(data.train_tokens) and "the" in text_of(data.test_tokens)
 
-    def test_what_is_tested_on_is_not_trained_on(self) -> None:
+    def test_test_text_is_not_trained_on(self) -> None:
         data = DATASETS["pydoc"]()
         known = set(text_of(data.train_tokens).split("\n\n"))
         tested = [part for part in text_of(data.test_tokens).split("\n\n") if part.strip()]

@@ -92,11 +92,13 @@ class TestLeak:
             (repeated, {}, (0, 1)),
         ],
     )
-    def test_of_positions(self, positions: Positions, values: dict[str, int], expected: tuple[int, int] | None) -> None:
+    def test_positions_that_are_read_ahead(
+        self, positions: Positions, values: dict[str, int], expected: tuple[int, int] | None
+    ) -> None:
         found = leak(made(positions, **values), "L")
         assert (found and (found.output, found.input)) == expected
 
-    def test_of_a_group_that_is_moved(self) -> None:
+    def test_a_moved_group_reads_ahead(self) -> None:
         found = leak(syno.OPERATORS["shift_conv1x1"](), (2, 2), {"N": 1, "C_in": 4, "C_out": 4, "H": 6})
         assert found is not None and (found.output, found.input) == (0, 1)
 

@@ -218,7 +218,7 @@ def show(case: object) -> str | None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=show)
-def test_it_computes_what_the_reference_does(case: Case) -> None:
+def test_known_operators_compute_as_their_references(case: Case) -> None:
     graph = OPERATORS[case.name]()
     tensors = random_tensors(graph, case.values)
     values = dict(graph.variables.valuation(case.values))

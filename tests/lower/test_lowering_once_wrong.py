@@ -86,7 +86,7 @@ def test_operators_that_were_once_lowered_wrongly_agree_with_the_interpreter(mak
     check_compositions(graph, graph.valuation())
 
 
-def test_of_two_windows_on_one_axis_the_data_is_windowed_not_the_result() -> None:
+def test_two_windows_on_one_axis_are_taken_of_the_data() -> None:
     graph = two_windows_on_one_axis_are_summed_with_a_weight_that_widens()
     source = build(graph).source
     assert "functional.conv1d(" in source

@@ -176,7 +176,7 @@ class TestCausality:
     @pytest.mark.parametrize(
         "operator", [dense(), window(2), syno.OPERATORS["gpt2_projection"]()], ids=lambda graph: graph.name
     )
-    def test_what_is_let_in_does_not_look_ahead(self, operator: syno.PGraph) -> None:
+    def test_accepted_operators_do_not_look_ahead(self, operator: syno.PGraph) -> None:
         assert not later_tokens_matter(substitute(tiny(), operator, TOKENS, where="paper").eval())
 
     def test_operators_that_look_ahead_are_refused(self) -> None:

@@ -208,7 +208,7 @@ class TestFlops:
             ("resnext29_2x64d_1000", 100, 5_126_324_224, 5_078_253_568),
         ],
     )
-    def test_those_of_the_paper_and_plain_ones(self, name: str, classes: int, published: int, plain: int) -> None:
+    def test_flops_as_the_paper_counts_and_plain_ones(self, name: str, classes: int, published: int, plain: int) -> None:
         assert published_flops(shaped(name, classes), PICTURE) == published
         assert model_cost(shaped(name, classes), PICTURE).flops == plain
 

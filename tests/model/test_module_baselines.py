@@ -74,7 +74,7 @@ def test_a_sequence_is_the_convolutions_it_says_and_costs_what_the_original_does
     assert all(torch.equal(one, other) for one, other in zip(module.parameters(), again.parameters(), strict=True))
 
 
-def test_it_stands_in_a_network_after_the_pooling_by_a_stride() -> None:
+def test_a_baseline_follows_the_pooling_for_a_stride() -> None:
     model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1, stride=2, bias=False), nn.Conv2d(64, 64, 3, padding=1, bias=False))
     changed = substitute(model, MODULE_BASELINES["nas_pte_3"], torch.zeros(1, 32, 14, 14), where="paper", keep_stem=False)
     assert [type(part).__name__ for part in changed[0]] == ["AvgPool2d", "Sequence3"] and type(
@@ -116,7 +116,7 @@ def test_texts_and_names() -> None:
         OperatorChoice(operator="nas_pte_1", rename={"k": "l"}).replacement()
 
 
-def test_it_is_measured_as_an_operator_is(tmp_path: Path) -> None:
+def test_a_baseline_is_measured_as_an_operator_is(tmp_path: Path) -> None:
     subject = OperatorSubject.of(MODULE_BASELINES["nas_pte_1"], {"C_in": 16, "C_out": 16, "H": 7})
     material = subject.make("cpu", 2)
     (x,) = material.make_inputs()

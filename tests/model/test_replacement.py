@@ -159,7 +159,7 @@ def test_a_function_that_keeps_the_weight_is_seen(use: Callable[[torch.Tensor, t
     assert found_in(model) == ([], {"conv": "forward calls a function with its weight"})
 
 
-def test_what_is_read_on_a_layer_is_there() -> None:
+def test_attributes_that_are_read_on_a_layer_exist() -> None:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
         weight = self.conv.weight
         y = self.conv(x.to(weight.dtype).to(weight.device).to(weight))

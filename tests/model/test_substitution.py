@@ -206,7 +206,7 @@ class TestCosts:
         assert price.parameters == parameters(model) == 3 * 9 * 4 + 4 + 8 + 1024 * 5 + 5
         assert price.memory_bytes == 4 * (BATCH * 1024 + 1024 * 5 + BATCH * 5)
 
-    def test_what_is_not_replaced_is_the_rest(self) -> None:
+    def test_layers_that_are_not_replaced_are_the_rest(self) -> None:
         spec = spec_for(resnet8(), EXAMPLE)
         stem, shortcuts, head = 3 * 9 * 8 * 256, 8 * 16 * 64 + 16 * 32 * 16, 32 * 5
         assert spec.budget.rest_flops == BATCH * (stem + shortcuts + head)

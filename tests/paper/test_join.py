@@ -213,7 +213,7 @@ def test_only_the_original_is_measured_in_8_bit_integers(group: dict[str, Experi
         ("two.yaml", "2 experiments join results: figures, m"),
     ],
 )
-def test_what_is_no_join_is_one_error(given: str, message: str, group: dict[str, Experiment]) -> None:
+def test_wrong_joins_are_one_error(given: str, message: str, group: dict[str, Experiment]) -> None:
     more = {**CONFIG["experiments"], "more": {"join": {"of": ["figures"]}}}  # type: ignore[dict-item]
     Path("two.yaml").write_text(yaml.safe_dump({**CONFIG, "experiments": more}), encoding="utf-8")
     with pytest.raises(SpecError, match=message):

@@ -56,7 +56,7 @@ def test_the_fewest_flops_of_those_that_are_accurate_enough(rows: pandas.DataFra
     assert found.loc["ResNet-34", ["operator", "data"]].tolist() == ["operator_1", "imagenet"]  # the other loses too much there
 
 
-def test_what_is_too_inaccurate_saves_nothing(rows: pandas.DataFrame) -> None:
+def test_inaccurate_operators_save_nothing(rows: pandas.DataFrame) -> None:
     assert ours(savings(rows, most_lost=-0.05)).empty  # a network would have to gain five points
 
 

@@ -79,7 +79,7 @@ def test_where_there_is_none_it_says_so(model: str, settings: dict[str, Any], me
         select(taking(model, **settings))
 
 
-def test_that_none_is_good_enough_is_a_result(source: Path) -> None:
+def test_a_selection_of_no_operator_is_a_result(source: Path) -> None:
     experiment = taking("densenet121", within=0.0)
     assert select(experiment) == []
     reason = str(why_none(experiment.folder / "selected.json"))
@@ -109,7 +109,7 @@ class TestConfig:
         with pytest.raises(SpecError, match=rf"has no {next(iter(more))}; .* select: {{source: published}}"):
             Experiment(name="published", artifact="data", **more)
 
-    def test_what_is_common_is_not_for_it(self) -> None:
+    def test_common_settings_are_not_for_an_import(self) -> None:
         found = load_experiments({
             "name": "group", "common": {"workload": {"model": "resnet18"}},
             "experiments": {"published": {"artifact": "data"}, "again": {"select": {"source": "published"}}},

@@ -102,7 +102,7 @@ def test_forms_that_disagree_are_found(modules: SimpleNamespace) -> None:
         modules.measuring.require_agreement(first, second, x, torch.ones(4, 2))
 
 
-def test_what_is_slower_and_what_is_required_follow_from_the_times(modules: SimpleNamespace) -> None:
+def test_slower_forms_and_requirements_follow_from_the_times(modules: SimpleNamespace) -> None:
     layer = modules.cases.STAGES[0]
     (operator,) = modules.cases.operators(None, ["operator_1"])
     (case,) = modules.cases.cases(operator, [layer], batch=8, own_layer=True)

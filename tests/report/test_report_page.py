@@ -142,7 +142,7 @@ def test_the_styles_of_a_picture_reach_no_other() -> None:
     assert [style.split(" ")[0] for style in styles] == ["#figure-1", "#figure-2"]
 
 
-def test_what_is_given_is_shown_as_text() -> None:
+def test_given_texts_are_shown_as_text() -> None:
     given = results(names=("conv2d",))
     scores, latency, trials = given.scores, given.latency, given.trials
     for table in (scores, latency):

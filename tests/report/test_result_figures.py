@@ -112,13 +112,13 @@ class TestPareto:
         assert titles == ["eager on cpu", "inductor on cpu", "eager on cuda", "inductor on cuda"]
         assert "batch of 8, 1 thread" in figure.axes[0].get_xlabel()
 
-    def test_what_is_faster_than_the_device_can_be_is_not_on_the_front(self) -> None:
+    def test_latencies_beyond_the_devices_peak_are_not_on_the_front(self) -> None:
         eager, inductor = pareto_figure(score_table(), latency_table()).axes
         fronts = [next(line for line in axes.lines if line.get_drawstyle() == "steps-post") for axes in (eager, inductor)]
         score = SCORES["accuracy"][-1]  # of operator_2
         assert [score in list(line.get_ydata()) for line in fronts] == [True, False]
 
-    def test_what_failed_has_no_mark(self) -> None:
+    def test_failed_measurements_have_no_mark(self) -> None:
         latency = latency_table()
         latency["status"] = "failed"
         assert any(text.startswith("No operator") for text in words(pareto_figure(score_table(), latency)))
@@ -193,13 +193,13 @@ class TestSpeedup:
         found = latency[latency["role"] != "original"]["speedup"].dropna()
         assert bars == sorted(round(value, 6) for value in found)
 
-    def test_what_failed_has_a_cross_and_no_bar(self) -> None:
+    def test_failed_measurements_have_a_cross_and_no_bar(self) -> None:
         figure = speedup_figure(latency_table())
         crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x" and len(line.get_xdata())]
         assert len(crosses) == 1
         assert "failed" in words(figure)
 
-    def test_what_is_tuned_in_part_has_a_cross_and_no_bar(self) -> None:
+    def test_partial_tunings_have_a_cross_and_no_bar(self) -> None:
         latency = latency_table()
         latency["status"] = "partial"
         figure = speedup_figure(latency)

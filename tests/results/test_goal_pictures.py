@@ -101,7 +101,7 @@ class TestSpeedups:
         table = speedup_view(latency, GOAL, judged, breakdown)
         return {(row["key"], row["compiler"]): row for row in table.to_dict("records")}
 
-    def test_of_two_latencies_the_ends_are_ratios_of_opposite_ends(self) -> None:
+    def test_a_speedup_of_two_latencies_has_ratios_of_opposite_ends(self) -> None:
         found, latency = self.view()["operator_1", "eager"], latency_table().set_index(["operator", "compiler"])
         own, original = latency.loc[("operator_1", "eager")], latency.loc[("original", "eager")]
         assert found["timed"] == APART and found["speedup"] == pytest.approx(original["latency_ms"] / own["latency_ms"])

@@ -68,7 +68,7 @@ def test_operators_are_causal_in_every_layer() -> None:
         assert (space.completion.leak(operator) is None) is is_held
 
 
-def test_what_is_too_large_to_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_too_large_to_check_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "MOST_ROWS", 3)
     space = Space(spec(causal=["seq_len"]))
     assert "more than 3; give smaller sizes" in (space.completion.leak(window("j")) or "")

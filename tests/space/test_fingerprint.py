@@ -54,7 +54,7 @@ def test_normal_forms_of_known_operators_have_the_same_fingerprint():
 
 
 @pytest.mark.parametrize("chosen", PRESETS)
-def test_what_is_drawn_in_a_space_of_the_paper_can_be_compared(chosen):
+def test_operators_drawn_in_a_space_of_the_paper_can_be_compared(chosen):
     """Also where a size is 1, as GPT-2's batch is, and so none that the options allow."""
     space, random = Space(preset(chosen)), Random(0)
     walk = None

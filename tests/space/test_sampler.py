@@ -53,7 +53,7 @@ def test_an_enumeration_of_distinct_operators_has_each_meaning_once() -> None:
     assert list(space.distinct(operator for _, operator in every)) == [operator for _, operator in distinct]
 
 
-def test_what_is_known_is_not_found_again() -> None:
+def test_known_operators_are_not_found_again() -> None:
     space = Space(small_specs.convolution())
     (_, known), *_ = space.enumerate()
     sampler = Sampler(space, Random(0))

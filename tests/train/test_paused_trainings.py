@@ -65,7 +65,9 @@ def paused(workload: Workload, folder: Path, after: float = 1) -> ProxyTraining:
     return evaluate
 
 
-def test_it_ends_as_one_that_ran_through(workload: Workload, through: tuple[Pauses, Any], tmp_path: Path) -> None:
+def test_a_paused_training_ends_as_one_that_ran_through(
+    workload: Workload, through: tuple[Pauses, Any], tmp_path: Path
+) -> None:
     evaluate = paused(workload, tmp_path, after=0.5)
     for after, passed in ((1, 0.5), (1.25, 1)):
         with pytest.raises(Paused):

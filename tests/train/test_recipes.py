@@ -63,7 +63,7 @@ class TestSettings:
         assert {key: getattr(settings, key) for key in RECIPES[name]} == dict(RECIPES[name])
         assert TrainingSettings.model_validate_json(settings.model_dump_json()) == settings
 
-    def test_what_is_given_goes_before_the_recipe(self) -> None:
+    def test_given_settings_go_before_the_recipe(self) -> None:
         settings = TrainingSettings(recipe="paper-cifar", epochs=3)
         assert (settings.epochs, settings.batch, settings.weight_decay, settings.score) == (3, 128, 1e-3, "best")
 
@@ -152,7 +152,7 @@ class TestWeights:
         )
         assert float(weights.std()) == pytest.approx(0.1, rel=0.05)
 
-    def test_those_for_imagenet_change_operators_only(self) -> None:
+    def test_recipes_for_imagenet_change_operators_only(self) -> None:
         network, before = self.network(), self.network()
         initialize(network, "normal", 0)
         assert torch.equal(network.head.weight, before.head.weight)

@@ -43,7 +43,7 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
     assert original.score == original.scores[-1]
 
 
-def test_it_has_the_loss_curve_which_earlier_versions_lack(original: TrainingRecord, tmp_path: Path) -> None:
+def test_a_record_has_the_loss_curve(original: TrainingRecord, tmp_path: Path) -> None:
     assert original.curve_steps == (1, 2, 3, 4) and len(original.curve_minutes) == 4
     assert sum(original.curve_losses) / 4 == pytest.approx(original.losses[0], abs=1e-5)
     content = json.loads(original.model_dump_json())

@@ -101,14 +101,14 @@ class TestSources:
 
 
 class TestPrepared:
-    def test_it_is_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
+    def test_arrays_are_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
         first = load(pickles)
         for file in (pickles / "cifar-100-python").iterdir():
             file.unlink()
         again = load(pickles)
         assert again == first and torch.equal(again.train_images, first.train_images)
 
-    def test_it_is_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
+    def test_arrays_are_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
         first = load(pickles)
         other = {split: (255 - pixels, labels) for split, (pixels, labels) in parts.items()}
         for file in (pickles / "cifar-100-python").iterdir():
@@ -158,7 +158,7 @@ def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parq
     assert first == again and first.steps == 2 and first.stopped is None
 
 
-def test_what_is_wrong_is_said_once_and_plainly(tmp_path: Path, pickles: Path) -> None:
+def test_wrong_settings_are_one_clear_error(tmp_path: Path, pickles: Path) -> None:
     with pytest.raises(DataError, match="^there is no CIFAR-100"):
         prepare(experiment(tmp_path, tmp_path / "nothing"))
     with pytest.raises(SpecError, match=r'of the data set "cifar100": foldr: there is no such option; there are: .*folder'):

@@ -50,7 +50,9 @@ class TestFolders:
         np.testing.assert_allclose(images[4].numpy(), expected, atol=1e-5)
 
     @pytest.mark.parametrize(("epoch", "place", "workers"), [(1, 0, 2), (2, 1, 0), (1, 2, 0)])
-    def test_it_goes_on_anywhere_with_any_number_of_workers(self, folder: Path, epoch: int, place: int, workers: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch_by_any_number_of_workers(
+        self, folder: Path, epoch: int, place: int, workers: int
+    ) -> None:
         whole = load(folder).train_batches(4, seed=7)
         passed = [list(whole.epoch(number)) for number in (1, 2)][epoch - 1][place:]
         resumed = list(load(folder, workers=workers).train_batches(4, seed=7).epoch(epoch, place))
