@@ -132,7 +132,7 @@ def test_a_recipe_that_does_not_fit_is_an_error(wrong: dict[str, int]) -> None:
 def test_recipes_and_options_that_there_are_not() -> None:
     with pytest.raises(UnknownNameError, match="there are: paper, paper-small, none"):
         Cifar100Settings(recipe="papper").augmented  # noqa: B018
-    with pytest.raises(SpecError, match="crop: there is no such option; there are: pad, flip, cutout, size"):
+    with pytest.raises(SpecError, match="crop: .*pad, flip, cutout, size"):
         Cifar100Settings(augmentation={"crop": 2}).augmented  # noqa: B018
 
 

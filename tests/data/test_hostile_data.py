@@ -56,7 +56,7 @@ class TestPreparedPictures:
         self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path
     ) -> None:
         np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **(arrays | change))
-        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged"):
             self.read(tmp_path)
 
     def test_a_few_bytes_that_become_very_many(self, arrays: dict[str, Any], tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ class TestPreparedPictures:
         with zipfile.ZipFile(tmp_path / "cifar100.npz", "w") as opened:
             for name, content in (parts | {"train_images.npy": stream.getvalue()}).items():
                 opened.writestr(name, content)
-        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged"):
             self.read(tmp_path)
 
 
@@ -89,7 +89,7 @@ class TestTokens:
         content = file.read_bytes()
         for place in range(4096, len(content), 9):
             file.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
-            with pytest.raises(DataError, match=r"train\.tokens is damaged: .*; delete it, and it is made again"):
+            with pytest.raises(DataError, match=r"train\.tokens is damaged"):
                 map_tokens(file)
 
     @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ class TestTokens:
         content = file.read_bytes()
         assert change[0] in content and len(change[0]) == len(change[1])
         file.write_bytes(content.replace(*change))
-        with pytest.raises(DataError, match=r"tokens is no file of tokens: it does not agree with its checksum.*made again"):
+        with pytest.raises(DataError, match=r"tokens is no file of tokens: .*checksum"):
             map_tokens(file)
 
     def test_a_file_of_an_earlier_version_is_read(self, file: Path) -> None:
@@ -148,9 +148,7 @@ class TestFolders:
         file = tmp_path / "bomb.png"
         Image.new("1", (11_000, 11_000)).save(file)
         assert file.stat().st_size < 100_000
-        with pytest.raises(
-            DataError, match=r"bomb\.png: the picture is damaged: it has 11000 x 11000 pixels, of which 100,000,000"
-        ):
+        with pytest.raises(DataError, match=r"bomb\.png: .*11000 x 11000 pixels.*100,000,000"):
             read_picture(str(file))
 
     def test_a_picture_in_a_format_that_starts_programs(self, tmp_path: Path) -> None:
@@ -169,7 +167,7 @@ class TestParquet:
         texts = pyarrow.array(["a" * 2**20] * 65)
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), file, compression="zstd", use_dictionary=False)
         assert file.stat().st_size < 200_000
-        with pytest.raises(DataError, match=r"00001\.parquet cannot be read as Parquet: text has .* bytes, compressed to"):
+        with pytest.raises(DataError, match=r"00001\.parquet .*text has .* bytes"):
             list(rows_of_files([file], ["text"]))
 
     def test_any_damage_is_one_clear_error(self, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> No
     for batches in (data.test_batches, lambda batch: data.train_batches(batch, seed=0)):
         with pytest.raises(DataError, match='"shapes" has no pictures to'):
             batches(1)
-    with pytest.raises(SpecError, match="sizes: there is no such option; there are: classes, size, channels"):
+    with pytest.raises(SpecError, match="sizes: .*classes, size, channels"):
         DATASETS["shapes"](sizes=3)
 
 
@@ -81,5 +81,5 @@ def test_named_operators_are_selected_in_their_order_with_their_variables_rename
     chosen = select(experiment)
     assert [(one.name, one.metrics, one.trial) for one in chosen] == [("operator_1", {}, None), ("conv2d", {}, None)]
     assert "k" in OperatorStore(experiment.folder).get(chosen[0].key).variables
-    with pytest.raises(SpecError, match="conv2d is the same operator as conv2d; leave one of them out"):
+    with pytest.raises(SpecError, match="conv2d is the same operator"):
         select(taking("conv2d", "conv2d"))

@@ -104,16 +104,14 @@ class TestDamage:
     def test_parquet_without_the_column_text_is_an_error(self, load: Load, folder: Path) -> None:
         file = folder / "test-00001-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"]}), file)
-        with pytest.raises(DataError, match=r'test-00001-of-00002\.parquet has no column "text"; it has: sentence'):
+        with pytest.raises(DataError, match=r'test-00001-of-00002\.parquet .*"text".*sentence'):
             load()
 
     @pytest.mark.parametrize("column", [[1, 2], ["a", None]])
     def test_a_column_that_holds_no_text_is_an_error(self, load: Load, folder: Path, column: list[Any]) -> None:
         file = folder / "train-00000-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": column}), file)
-        with pytest.raises(
-            DataError, match=r'train-00000-of-00002\.parquet: the column "text" holds something that is no text'
-        ):
+        with pytest.raises(DataError, match=r'train-00000-of-00002\.parquet: .*"text"'):
             load()
 
     def test_parquet_that_was_cut_off_leaves_no_tokens(self, load: Load, folder: Path, tmp_path: Path) -> None:
@@ -128,7 +126,7 @@ class TestDamage:
         file = tmp_path / "tokens" / "train.tokens"
         whole = file.read_bytes()
         file.write_bytes(whole[:-3])
-        with pytest.raises(DataError, match=r"train\.tokens has \d+ bytes; with \d+ tokens it must have \d+; delete it"):
+        with pytest.raises(DataError, match=r"train\.tokens has \d+ bytes; .*delete it"):
             load()
         for content in (b"", b"tokens" * 1000, whole[:100]):
             file.write_bytes(content)
@@ -199,13 +197,11 @@ class TestTokenizer:
         assert load().hash != load(tokenizer=tokenizer, vocabulary=300).hash != load().hash
 
     def test_an_empty_tokenizer_is_not_taken_for_gpt2s(self, load: Load, tokenizer: Path) -> None:
-        with pytest.raises(DataError, match=r"has 300 tokens, and the setting vocabulary is 50257 \(GPT-2's has 50257\)"):
+        with pytest.raises(DataError, match=r"300 tokens, .*vocabulary is 50257"):
             load(tokenizer=tokenizer)
 
     def test_files_that_are_missing_or_damaged(self, load: Load, tokenizer: Path, tmp_path: Path) -> None:
-        with pytest.raises(
-            DataError, match=r"neither tokenizer\.json, nor vocab\.json and merges\.txt; get GPT-2's with `hf down"
-        ):
+        with pytest.raises(DataError, match=r"tokenizer\.json.*merges\.txt.*`hf download"):
             load(tokenizer=tmp_path / "nothing")
         (tokenizer / "tokenizer.json").write_text("{", encoding="utf-8")
         with pytest.raises(DataError, match=r"tokenizer\.json cannot be read as a tokenizer"):

@@ -136,7 +136,7 @@ class TestKnownOperators:
 class TestErrors:
     def test_axes(self) -> None:
         conv2d, values = syno.OPERATORS["conv2d"](), {"N": 1, "C_in": 4, "C_out": 4, "H": 6}
-        with pytest.raises(SpecError, match=r"its output has 2 axes of size H; give the numbers of two axes"):
+        with pytest.raises(SpecError, match=r"2 axes of size H"):
             leak(conv2d, "H", values)
         with pytest.raises(SpecError, match=r"its output has no axis of size seq_len"):
             leak(conv2d, "seq_len", values)
@@ -154,5 +154,5 @@ class TestErrors:
     def test_too_many_coordinates_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(support, "MOST_ROWS", 30)
         assert leak(made(window, k=2), "L") is None  # 24 combinations
-        with pytest.raises(LoweringError, match="36 combinations of coordinates would be followed, more than 30; give"):
+        with pytest.raises(LoweringError, match="36 combinations .*30"):
             leak(made(window), "L")

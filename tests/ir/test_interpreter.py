@@ -188,7 +188,7 @@ class TestErrors:
         assert interpret(self.CONV, self.VALUES, self.X, self.W).shape == (2, 4, 5, 5)
 
     def test_a_missing_weight_is_an_error(self) -> None:
-        with pytest.raises(ShapeError, match=r"<pGraph conv2d .*> takes an input and 1 weights; given: 1 tensors"):
+        with pytest.raises(ShapeError, match=r"conv2d .*1 weights; given: 1 tensors"):
             interpret(self.CONV, self.VALUES, self.X)
 
     def test_a_weight_too_many_is_an_error(self) -> None:
@@ -205,7 +205,7 @@ class TestErrors:
             interpret(self.CONV, self.VALUES, self.X[:, :1], self.W)
 
     def test_a_weight_of_another_shape(self) -> None:
-        with pytest.raises(ShapeError, match=r"weight w1 has shape \[3, 4, 3, 3\]; .* takes \[4, 3, 3, 3\]"):
+        with pytest.raises(ShapeError, match=r"w1 .*\[3, 4, 3, 3\]; .*\[4, 3, 3, 3\]"):
             interpret(self.CONV, self.VALUES, self.X, self.W.swapaxes(0, 1))
 
     def test_the_second_weight_is_named(self) -> None:
@@ -215,7 +215,7 @@ class TestErrors:
 
     def test_sizes_that_do_not_divide(self) -> None:
         graph = OPERATORS["grouped_conv2d"]()
-        with pytest.raises(SizeError, match=r"size g\^-1\*C_in is 3/2 for .*C_in=3.*: it must be a whole number"):
+        with pytest.raises(SizeError, match=r"g\^-1\*C_in is 3/2 for .*C_in=3"):
             interpret(graph, self.VALUES, self.X, self.W)
 
     def test_a_size_that_is_no_axis_must_divide_too(self) -> None:

@@ -69,7 +69,7 @@ class TestParameters:
         assert parameters(shaped(name, classes)) == count
 
     def test_the_paper_s_resnext_has_1000_classes_at_least(self) -> None:
-        with pytest.raises(SpecError, match="there are 1001 classes, and this network has 1000; take resnext29_2x64d"):
+        with pytest.raises(SpecError, match="1001 classes, .*1000; .*resnext29_2x64d"):
             BACKBONES["resnext29_2x64d_1000"](classes=1001)
 
     @pytest.mark.parametrize("name", NAMES)

@@ -246,7 +246,7 @@ def test_unknown_functions_are_named_once_and_counted_as_nothing() -> None:
 
     model = Running(run, pair=nn.Bilinear(C, C, C), layer=nn.Linear(C, C)).double()
     names = ("aten._trilinear in pair (Bilinear)", "aten._fft_r2c in Running", "aten.mv in Running")
-    with pytest.warns(UserWarning, match=r"do not count aten\._trilinear in pair \(Bilinear\), aten\._fft_r2c in Run"):
+    with pytest.warns(UserWarning, match=r"aten\._trilinear in pair \(Bilinear\), aten\._fft_r2c"):
         price = model_cost(model, SEQUENCE)
     assert price.flops == N * LENGTH * C * C and set(count(model, SEQUENCE).not_counted) == set(names)
 

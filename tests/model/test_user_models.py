@@ -62,13 +62,13 @@ def test_layers_are_chosen_by_the_name_of_a_rule() -> None:
     assert replaced(both) == ["stem.1", "body.first", "body.second.0"]
     with pytest.raises(SpecError, match=r'Mine has no layer "stme".*Did you mean "stem"'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
-    with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
+    with pytest.raises(SpecError, match=r'"head.\*" .*: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; name them, such as body.first, or all: body\.\*'):
+    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; .*body\.\*'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
-    with pytest.raises(SpecError, match=r'the pattern "blocks\.\*\.conv" takes no layer of Mine; its layers: stem, '):
+    with pytest.raises(SpecError, match=r'"blocks\.\*\.conv" .*: stem, '):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="blocks.*.conv")
-    with pytest.raises(UnknownNameError, match='"spatal" is no rule for layers, and Mine has no layer of .*mean "spatial"'):
+    with pytest.raises(UnknownNameError, match='"spatal" .*"spatial"'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatal")
 
 
@@ -77,7 +77,7 @@ def test_layers_are_chosen_by_a_function() -> None:
         return None if layer.module.kernel_size == (1, 1) else "not 1x1"
 
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where=pointwise)) == ["body.second.0"]
-    with pytest.raises(SpecError, match=r"stem: it is the first convolution; body\.first: its kernel is 3x3; body\.second:"):
+    with pytest.raises(SpecError, match=r"stem: .*body\.first: .*3x3; body\.second:"):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where=Convolutions(kernels=(5,)))
 
 
@@ -85,7 +85,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     class Ours(Mine):
         layer_rules = {"paper": Convolutions(kernels=(1, 3), least_size=9)}  # noqa: RUF012
 
-    with pytest.raises(SpecError, match=r"body\.first and 1 more: its C_in is 8, below 9.*takes 1 "):
+    with pytest.raises(SpecError, match=r"body\.first and 1 more: .*8, below 9"):
         syno.substitute(Ours(), SEPARABLE, PICTURES, where="paper")
 
 
@@ -124,7 +124,7 @@ def test_a_model_takes_several_inputs(example: Any) -> None:
         lambda: syno.model_cost(Mine(), example),
         lambda: syno.layer_latency(Mine(), SEPARABLE, example),
     ):
-        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor, whose first axis is the batch"):
+        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor"):
             call()
 
 

@@ -214,9 +214,9 @@ def test_drawing_again_gives_the_same_files(names: Sequence[str], small: Path) -
 
 
 def test_drawing_needs_an_import(tmp_path: Path, small: Path) -> None:
-    with pytest.raises(SpecError, match=r"measurements.parquet is not there; `syno artifact import` makes it"):
+    with pytest.raises(SpecError, match=r"measurements.parquet .*`syno artifact import`"):
         draw_paper(tmp_path)
-    with pytest.raises(UnknownNameError, match=r'unknown figure of the paper "figure-7"; there are: figure-5'):
+    with pytest.raises(UnknownNameError, match=r'"figure-7"; .*figure-5'):
         draw_paper(small, ["figure-7"])
 
 

@@ -300,7 +300,7 @@ def test_lengths_as_numbers_are_for_one_size_of_samples_and_any_batch() -> None:
     again = made_of(network, torch.zeros(SHAPE))
     for batch in (1, 3):
         check_both_modes(network, again, torch.randn(batch, *SHAPE[1:]))
-    with pytest.raises(ValueError, match=r"for inputs of \[N, 3, 8, 8\] only, and got \[1, 3, 9, 8\]"):
+    with pytest.raises(ValueError, match=r"\[N, 3, 8, 8\].*\[1, 3, 9, 8\]"):
         again(torch.zeros(1, 3, 9, 8))
 
 

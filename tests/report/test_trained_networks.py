@@ -90,12 +90,12 @@ def test_a_training_with_a_seed_that_the_experiment_has_no_more_is_taken(trained
     later = trained.model_copy(update={"train": trained.train.model_copy(update={"seeds": (7,)})})
     (line,) = take_network(later, OPERATOR, tmp_path / "taken")
     assert "taken" in line
-    with pytest.raises(SpecError, match=r"was not trained with seed 7 in .*; it was with the seeds 1, 2; `syno train`"):
+    with pytest.raises(SpecError, match=r"seed 7 .*seeds 1, 2"):
         take_network(later, OPERATOR, tmp_path / "other", seed=7)
 
 
 def test_networks_that_were_not_trained_are_errors_with_the_reason(trained: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"original was not trained in .*; `syno train` and the workflow train it"):
+    with pytest.raises(SpecError, match=r"original was not trained .*`syno train`"):
         take_network(trained, "original", tmp_path)
     (tmp_path / "own.txt").write_text("the user's")
     with pytest.raises(SpecError, match="has files that Syno did not write"):
@@ -104,7 +104,7 @@ def test_networks_that_were_not_trained_are_errors_with_the_reason(trained: Expe
         syno.load(tmp_path)
     (trained.folder / "train" / OPERATOR / "seed1.safetensors").rename(tmp_path / "kept")
     try:
-        with pytest.raises(SpecError, match="has kept its weights; with train: weights: all in the config"):
+        with pytest.raises(SpecError, match="weights: all"):
             take_network(trained, OPERATOR, tmp_path / "taken", seed=1)
     finally:
         (tmp_path / "kept").rename(trained.folder / "train" / OPERATOR / "seed1.safetensors")

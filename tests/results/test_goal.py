@@ -141,7 +141,7 @@ class TestScreening:
             return [made(OPERATOR).kind for _ in records]
 
         broken = measured(1, 1, "compile_failed")
-        with pytest.raises(DeviceError, match="none of 5 operators could be measured .* the last: compile_failed: no kernel"):
+        with pytest.raises(DeviceError, match="none of 5 operators .*compile_failed: no kernel"):
             screen(*[broken] * 5)
         assert screen(measured(2, 2), *[broken] * 6) == ["", *["not measured"] * 6]
 

@@ -63,7 +63,7 @@ def test_a_file_of_measurements_is_read_as_it_was_written(tmp_path: Path) -> Non
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "many.json").write_text('{"measurements": [{"operator": "x"}]}', encoding="utf-8")
-    with pytest.raises(SpecError, match=r"many.json holds no file of measurements: measurements.0.metric"):
+    with pytest.raises(SpecError, match=r"many.json .*measurements.0.metric"):
         Measurements.read(tmp_path / "many.json")
 
 

@@ -48,9 +48,7 @@ def test_what_reads_ahead_is_left_out_and_nothing_else() -> None:
 def test_the_error_names_the_position_that_is_read_ahead() -> None:
     space = Space(spec(causal=["seq_len"]))
     assert space.path(window("j"))[-1].kind == "Finalize"
-    with pytest.raises(
-        UnreachableError, match=r"it reads ahead \(causal\): output position 0 along seq_len depends on input pos"
-    ):
+    with pytest.raises(UnreachableError, match=r"causal.*position 0 along seq_len"):
         space.path(window("k"))
     assert Space(spec()).path(window("k"))
 

