@@ -147,7 +147,7 @@ class TestErrors:
         found = leak(conv2d, (2, 2), values)
         assert found is not None and found.axis == "axis 2"
 
-    def test_values(self) -> None:
+    def test_missing_values_are_an_error(self) -> None:
         with pytest.raises(ValuationError, match="no value for"):
             leak(syno.OPERATORS["gpt2_projection"](), "seq_len")
 

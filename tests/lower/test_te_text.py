@@ -16,7 +16,7 @@ from syno.lower.tvm.source import LINE_LENGTH
 
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "operator_2", "shift_rows_conv1x1"])
-def test_golden(name: str) -> None:
+def test_the_text_is_that_of_the_golden_file(name: str) -> None:
     golden_files.check(f"{name}.te.py", to_te_source(OPERATORS[name]()))
 
 

@@ -179,10 +179,7 @@ class TestCausality:
 
     def test_operators_that_look_ahead_are_refused(self) -> None:
         expected = (
-            r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96, H_out=288\): "
-            r"it reads ahead, and would see the token that the model is to predict: "
-            r"output position 0 along axis 1 depends on input position 1, "
-            r"which is read at i1 \+ r\d - k_1//2\. Take an operator"
+            r"^window_3 .* layer transformer\.h\.0\.attn\.c_attn .*position 0 along axis 1 .*position 1, .* i1 \+ r\d - k_1//2"
         )
         with pytest.raises(SpecError, match=expected):
             substitute(tiny(), window(3), TOKENS, where="paper")

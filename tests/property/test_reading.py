@@ -81,5 +81,5 @@ def test_positions_that_many_random_operators_read(graph: PGraph) -> None:
     assert in_words(graph).count("\n") > len(graph.input)
 
 
-def test_the_example() -> None:
+def test_the_examples_of_the_module_run() -> None:
     assert doctest.testmod(module).failed == 0

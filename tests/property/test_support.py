@@ -161,5 +161,5 @@ def test_errors() -> None:
         support(conv2d, values, applied=2)
 
 
-def test_the_example() -> None:
+def test_the_examples_of_the_module_run() -> None:
     assert doctest.testmod(module).failed == 0

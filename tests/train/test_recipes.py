@@ -71,8 +71,14 @@ class TestSettings:
         with pytest.raises(ValidationError, match=r'"paper-cfiar"; .*"paper-'):
             TrainingSettings(recipe="paper-cfiar")
 
-    @pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}])
-    def test_settings_are_checked(self, wrong: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            *({"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}),
+            *({"epochs": 0}, {"momentum": 1.0}, {"clip": 0}, {"lr": 0.1}),
+        ],
+    )
+    def test_a_wrong_setting_is_named(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             TrainingSettings(**wrong)
 
