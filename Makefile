@@ -38,6 +38,7 @@ ffcv: $(INSTALLED)
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,6 +1,6 @@
 """How many operators a space holds, by number of primitives, and what finding all of them takes.
 
-python benchmarks/enumeration.py --limits 4 5 6 7 8 9 --output docs/measured/enumeration.md
+python benchmarks/enumeration.py --limits 4 5 6 7 8 9 --counts --output docs/measured/enumeration.md
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def explore(spec: OperatorSpec, limit: int) -> Found:
     return Found(limit, dict(found), distinct, states, seconds, time.process_time() - start)
 
 
-def report(name: str, results: Sequence[Found]) -> list[str]:
+def report(name: str, results: Sequence[Found], is_timed: bool) -> list[str]:
     """A table, one limit per row."""
     sizes = sorted({size for result in results for size, count in result.operators.items() if count})
-    columns = ["limit", "operators", "distinct", "equal to others", "states", "CPU-seconds", "CPU-seconds, distinct"]
+    columns = ["limit", "operators", "distinct", "equal to others", "states"]
+    columns += ["CPU-seconds", "CPU-seconds, distinct"] if is_timed else []
     columns += [f"of {size}" for size in sizes]
-    columns += ["published: operators", "published: CPU-seconds"]
+    columns += ["published: operators", "published: CPU-seconds"][: 1 + is_timed]
     rows = []
     for result in results:
         counts = [str(result.operators.get(size, 0)) for size in sizes]
@@ -79,8 +80,9 @@ def report(name: str, results: Sequence[Found]) -> list[str]:
         known = ["–", "–"] if published is None else [str(published[0]), f"{published[1]:g}"]
         total = sum(result.operators.values())
         equal = f"{100 * (1 - result.distinct / max(total, 1)):.1f} %"
-        seconds = [f"{result.seconds:.1f}", f"{result.distinct_seconds:.1f}"]
-        rows.append([str(result.limit), str(total), str(result.distinct), equal, str(result.states), *seconds, *counts, *known])
+        seconds = [f"{result.seconds:.1f}", f"{result.distinct_seconds:.1f}"] if is_timed else []
+        row = [str(result.limit), str(total), str(result.distinct), equal, str(result.states)]
+        rows.append([*row, *seconds, *counts, *known[: 1 + is_timed]])
     return ["", f"## {name}", "", *reports.table(columns, rows)]
 
 
@@ -89,9 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spec", nargs="+", default=["resnet18", "two_axes"], help=f"two_axes, or of {', '.join(PRESETS)}")
     parser.add_argument("--limits", nargs="+", type=int, default=[4, 5, 6, 7])
+    parser.add_argument("--counts", action="store_true", help="no times, as on a machine that has other work")
     options = reports.parse(parser, arguments)
     command = f"benchmarks/enumeration.py --spec {' '.join(options.spec)} --limits {' '.join(map(str, options.limits))}"
-    lines = reports.heading("Exhaustive enumeration", command)
+    lines = reports.heading("Exhaustive enumeration", command + (" --counts" if options.counts else ""))
     lines += [
         "- `limit`: the most primitives of an operator (a contraction is one). `operators`: complete ones within the budget, "
         "as the published system counts them. `distinct`: those that mean different things, by fingerprint, which is what "
@@ -99,9 +102,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "out. `states`: partial operators gone through. `of n`: operators of n primitives.",
         "- `published`: the authors' implementation (C++), measured on another machine. It loses operators near the limit, "
         "because its distance is no lower bound.",
-        "- One process, one thread; each limit starts anew, the start included; `CPU-seconds, distinct` with telling equal "
-        "operators apart.",
     ]
+    if not options.counts:
+        lines += [
+            "- One process, one thread; each limit starts anew, the start included; `CPU-seconds, distinct` with telling equal "
+            "operators apart.",
+        ]
     for name in options.spec:
         spec = two_axes() if name == "two_axes" else preset(name)
         results = []
@@ -110,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(
                 f"{name}, limit {limit}: {sum(results[-1].operators.values())} in {results[-1].seconds:.1f} s", file=sys.stderr
             )
-        lines += report(name, results)
+        lines += report(name, results, not options.counts)
     reports.deliver(lines, options.output)
     return 0
 

@@ -1,6 +1,6 @@
 """Literal against fused PyTorch code, with and without torch.compile, and against the layers that operators replace.
 
-    python benchmarks/lowering.py --output docs/lowering-cpu.md
+    python benchmarks/lowering.py --output docs/measured/lowering-known-operators.md
     python benchmarks/lowering.py --operators operator_1,conv2d --shapes 64,64,56 --compile
 
 The report goes to standard output, and to the file `--output`; progress goes to standard error. The published

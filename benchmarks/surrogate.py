@@ -3,14 +3,13 @@
     python benchmarks/surrogate.py --splits 10
 
 For each part of the table and number of operators that a model learns from: Spearman's rank correlation and the median
-log-likelihood of the other operators' rewards, and CPU-seconds to fit and predict; means over splits with 95 % intervals.
+log-likelihood of the other operators' rewards; means over splits with 95 % intervals.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,18 +78,16 @@ def rows_of(table: OperatorTable, part: Subset, splits: int) -> list[list[str]]:
     found = []
     for count in (count for count in LEARNT if count <= 0.7 * len(entries)):
         for model in MODELS:
-            ranks, likelihoods, seconds = list[float](), list[float](), list[float]()
+            ranks, likelihoods = list[float](), list[float]()
             for split in range(splits):
                 order = np.random.default_rng(split).permutation(len(entries))
                 learnt, others = order[:count], order[count:]
-                began = time.process_time()
                 means, deviations = model(numbers[learnt], rewards[learnt], numbers[others])
-                seconds.append(time.process_time() - began)
                 rank = spearmanr(means, rewards[others]).statistic
                 ranks.append(0.0 if np.isnan(rank) else float(rank))
                 likelihoods.append(float(np.median(norm.logpdf(rewards[others], means, deviations))))
-            measured = [interval(ranks), interval(likelihoods), f"{fmean(seconds):.3f}"]
-            found.append([f"{part} ({len(entries)})", str(count), model.__name__.replace("_", " "), *measured])
+            row = [f"{part} ({len(entries)})", str(count), model.__name__.replace("_", " ")]
+            found.append([*row, interval(ranks), interval(likelihoods)])
     return found
 
 
@@ -103,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore")  # constant predictions, and kernels at the bounds of their parameters
     table = OperatorTable.read(options.table)
     lines = reports.heading("Models of what is good", f"benchmarks/surrogate.py --splits {options.splits}")
-    columns = ["operators", "learnt", "model", "rank correlation", "log-likelihood", "CPU-seconds"]
+    columns = ["operators", "learnt", "model", "rank correlation", "log-likelihood"]
     lines += ["", *reports.table(columns, [row for part in Subset for row in rows_of(table, part, options.splits)])]
     reports.deliver(lines, options.output)
     return 0

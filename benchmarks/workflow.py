@@ -1,6 +1,6 @@
 """The quickstart again and again, each time from nothing: does it end, how long does it take, and is what it finds the same?
 
-    python benchmarks/workflow.py --runs 10 --output docs/measured/quickstart.md
+    python benchmarks/workflow.py --runs 10 --output quickstart.md
 
 Each run is what `make demo` does once everything is installed, in a folder of its own.
 """

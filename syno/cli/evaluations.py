@@ -26,7 +26,7 @@ RecordFile = Annotated[Path, typer.Option("--output", metavar="FILE.json", help=
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
 TimeLimit = Annotated[float, typer.Option(help="Seconds for compiling and measuring.")]
 MemoryLimit = Annotated[float | None, typer.Option(help="MiB for the process that compiles and measures.")]
-Compiler = Annotated[str, typer.Option(help="eager, inductor, inductor-max-autotune, inductor-int8, tvm or tvm-int8.")]
+Compiler = Annotated[str, typer.Option(help="A compiler, such as eager, inductor or tvm: docs/evaluation.md lists all.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a remote device of the experiment.")]
 
 

@@ -111,7 +111,7 @@ class TuneSettings(Section):
     """The measurement of the network's latency: compilers, devices, limits."""
 
     compilers: tuple[str, ...] = ("eager", "inductor")
-    """compilers: eager, inductor, inductor-max-autotune, inductor-int8, tvm, tvm-int8; [] measures nothing"""
+    """compilers, such as eager, inductor or tvm (docs/evaluation.md lists all); [] measures nothing"""
     original_compilers: tuple[str, ...] = ()
     """compilers that only the original network is measured with, such as inductor-int8 for a baseline in 8-bit integers"""
     devices: tuple[str, ...] = ("cpu",)

@@ -88,7 +88,7 @@ class Results:
         reward_at_goal: The reward of an operator that just meets the goal; None where that is not defined.
         breakdown: A row for each part of a network's time, if that was measured
             (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
-        network: A row for each kind of layer of the network (`syno.model.layer_table.as_table`).
+        network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: What can be taken home, and the experiment's file.
         majority: The most frequent label of the test data, and its share of the labels; None where that is not known.
         learning: A row for each network, seed and round of its training (`LEARNING_COLUMNS`).

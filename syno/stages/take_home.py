@@ -48,7 +48,7 @@ def take_network(
         experiment: has trained the network.
         given: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
-        formats: names in `syno.report.take_home.NETWORK_FORMATS`.
+        formats: names in `syno.report.take_home.network_formats.NETWORK_FORMATS`.
         seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
         seed: of the training; None: the one with the best score.
         run_code: whether code of one's own may run wherever it lies; if not, only the user's: in the folder where the command

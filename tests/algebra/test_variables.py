@@ -75,7 +75,7 @@ class TestTable:
 
 
 class TestValuationOfATable:
-    def test_what_is_given_goes_before_defaults(self) -> None:
+    def test_given_values_go_before_defaults(self) -> None:
         assert dict(TABLE.valuation({"N": 2, "C_in": 6, "H": 5, "g": 2})) == {"N": 2, "C_in": 6, "H": 5, "g": 2, "k": 3}
         assert TABLE.valuation({"N": 2, "C_in": 6, "H": 5, "g": 2}, k=5)["k"] == 5
         assert TABLE.valuation(N=2, C_in=6, H=5, g=2, k=1)["k"] == 1
@@ -161,7 +161,7 @@ class TestValuations:
         mixed = Valuations([{"g": 1}, {"g": 2}]).values(TABLE.size("g"))
         assert not mixed.is_one and mixed.lowest == 1
 
-    def test_they_are_remembered(self) -> None:
+    def test_sizes_are_remembered(self) -> None:
         size = TABLE.size("k^2*C_in")
         assert self.ROWS.values(size) is self.ROWS.values(size)
 
@@ -171,7 +171,7 @@ class TestValuations:
 
     @settings(deadline=None, derandomize=True, max_examples=40)
     @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=4), st.integers(-2, 2))
-    def test_they_agree_with_each_row(self, rows: list[tuple[int, int]], exponent: int) -> None:
+    def test_values_agree_with_each_row(self, rows: list[tuple[int, int]], exponent: int) -> None:
         size = TABLE.size(f"H*g^{exponent}")
         values = Valuations([{"H": h, "g": g} for h, g in rows]).values(size)
         exact = [Fraction(h) * Fraction(g) ** exponent for h, g in rows]

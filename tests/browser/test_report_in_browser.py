@@ -55,7 +55,7 @@ def unfolded(document: str) -> set[str]:
     return {name for name, tag in cards(document).items() if 'class="card open"' in tag}
 
 
-def test_it_opens_without_an_error(html: str, tmp_path: Path) -> None:
+def test_the_report_opens_without_an_error(html: str, tmp_path: Path) -> None:
     document, complaints = opened(html, tmp_path)
     assert complaints == []
     assert set(cards(document)) == set(NAMES)

@@ -67,16 +67,16 @@ class TestRulesAndSpec:
 
 
 class TestErrors:
-    def test_are_one_line(self, run: Run) -> None:
+    def test_errors_are_one_line(self, run: Run) -> None:
         assert "presets are: resnet18" in one_line(run("sample", "resnet1", code=2))
 
-    def test_debug_shows_where(self, folder: Path) -> None:
+    def test_debug_shows_the_traceback(self, folder: Path) -> None:
         result = CliRunner().invoke(app, ["--debug", "sample", "resnet1"])
         assert isinstance(result.exception, SpecError)
 
-    def test_a_place_that_cannot_be_written(self, run: Run, folder: Path) -> None:
+    def test_a_file_that_cannot_be_written_is_an_error(self, run: Run, folder: Path) -> None:
         (folder / "taken").write_text("", encoding="utf-8")
         assert "cannot be written" in one_line_at_end(run("sample", "small.yaml", "-n", "1", "--output", "taken/here", code=2))
 
-    def test_an_option_that_is_none(self, run: Run) -> None:
+    def test_an_unknown_choice_of_an_option_is_an_error(self, run: Run) -> None:
         assert "neither kind nor all" in run("sample", "small.yaml", "--by", "size", code=2).stderr

@@ -62,7 +62,7 @@ def last_line(run: Run, *arguments: str, code: int = 2) -> str:
         ("worker", "buggy", "and none has succeeded; the last: KeyError: 'acuracy' (own.py, line 5)"),
     ],
 )
-def test_it_stops_with_the_reason_and_goes_on_when_it_is_mended(
+def test_a_broken_search_stops_with_the_reason_and_goes_on_when_mended(
     run: Run, folder: Path, own: None, command: str, evaluate: str, message: str
 ) -> None:
     experiment = config(folder, **COUNTING, evaluate=f"own:{evaluate}")
@@ -73,7 +73,9 @@ def test_it_stops_with_the_reason_and_goes_on_when_it_is_mended(
     assert (study_table(experiment).outcome == "complete").sum() == 3
 
 
-def test_several_workers(run: Run, folder: Path, own: None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_search_of_several_workers_ends_in_one_line(
+    run: Run, folder: Path, own: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     config(folder, **{**COUNTING, "study": {"n_trials": 3}}, evaluate="own:buggy")  # in SQLite
     last_line(run, "search", "mine.yaml", "--workers", "2")
     assert "Traceback" not in capfd.readouterr().err

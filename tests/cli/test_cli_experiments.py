@@ -25,26 +25,26 @@ def config(folder: Path) -> str:
 
 
 class TestSpaceOfAnExperiment:
-    def test_spec_prints_it(self, run: Run, config: str, folder: Path) -> None:
+    def test_spec_prints_the_space_of_an_experiment(self, run: Run, config: str, folder: Path) -> None:
         text = run("spec", config).stdout
         assert text.startswith("name: mine\n") and "rest_flops" in text and "depth: 4" in text
         (folder / "again.yaml").write_text(text, encoding="utf-8")
         assert run("spec", "again.yaml").stdout == text
 
-    def test_one_of_several(self, run: Run, config: str) -> None:
+    def test_one_of_several_experiments_is_chosen_by_name(self, run: Run, config: str) -> None:
         text = run("spec", "several.yaml:one").stdout
         assert text.startswith("name: one\n") and "depth: 3" in text
         assert "several.yaml has several experiments; name one" in one_line(run("spec", "several.yaml", code=2))
         assert "is of published data, so it has no space" in one_line(run("spec", "several.yaml:other", code=2))
 
-    def test_explain(self, run: Run, config: str) -> None:
+    def test_explain_takes_the_space_of_an_experiment(self, run: Run, config: str) -> None:
         text = run("explain", "conv1x1", "--spec", config).stdout
         assert "conv1x1 is in the space mine: 2 primitives, at most 4" in text
 
-    def test_sample(self, run: Run, config: str) -> None:
+    def test_sample_takes_the_space_of_an_experiment(self, run: Run, config: str) -> None:
         assert "1 operators in results/samples/mine" in run("sample", config, "-n", "1").stdout
 
-    def test_what_is_neither(self, run: Run, config: str) -> None:
+    def test_an_absent_file_is_named_as_neither_file_nor_preset(self, run: Run, config: str) -> None:
         assert "neither a file (of a spec or an experiment) nor a preset" in one_line(run("spec", "absent.yaml", code=2))
 
 

@@ -77,11 +77,11 @@ class TestShow:
         line = one_line(run("show", "op.txt", code=2))
         assert "op.txt, line" in line and 'unknown primitive "Shear"' in line
 
-    def test_a_published_folder(self, run: Run, artifact: Path) -> None:
+    def test_a_folder_of_the_published_data_is_an_operator(self, run: Run, artifact: Path) -> None:
         found = next(artifact.rglob("graph.dot")).parent
         assert "operator published_" in run("show", str(found)).stdout
 
-    def test_names_that_mean_nothing(self, run: Run) -> None:
+    def test_unknown_names_variables_and_values_are_errors(self, run: Run) -> None:
         assert 'Did you mean "conv2d"?' in one_line(run("show", "conv2b", code=2))
         assert "no variable" in one_line(run("show", "conv2d", "--rename", "j=k_1", code=2))
         assert "is not NAME=VALUE" in run("show", "conv2d", "--set", "H", code=2).stderr
@@ -89,7 +89,7 @@ class TestShow:
 
 
 class TestExplain:
-    def test_the_way_to_an_operator(self, run: Run) -> None:
+    def test_explain_lists_the_steps_to_an_operator(self, run: Run) -> None:
         text = run("explain", "operator_1", "--spec", "resnet18").stdout
         assert "operator_1 is in the space resnet18: 10 primitives, at most 12" in text
         for line in (
@@ -100,7 +100,7 @@ class TestExplain:
         ):
             assert line in text
 
-    def test_what_excludes_it(self, run: Run) -> None:
+    def test_explain_names_what_excludes_an_operator(self, run: Run) -> None:
         text = run("explain", "conv2d", "--spec", "resnet18", "--rename", "k=k_1", code=1).stdout
         assert "conv2d is not in the space resnet18" in text and "budget" in text
         assert "rename" in run("explain", "conv2d", "--spec", "resnet18", code=1).stdout

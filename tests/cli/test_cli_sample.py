@@ -28,7 +28,7 @@ class TestSample:
             assert primitives(operator) == int(row["primitives"]) <= 5
             assert round(space.completion.cost(operator).flops) == int(row["flops"])
 
-    def test_the_seed_decides(self, run: Run, folder: Path) -> None:
+    def test_equal_seeds_draw_equal_operators(self, run: Run, folder: Path) -> None:
         for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
             run("sample", "small.yaml", "-n", "5", "--seed", seed, "--output", name)
         names = [sorted(file.name for file in (folder / name).iterdir()) for name in "abc"]

@@ -48,7 +48,7 @@ class TestSearch:
         page = Path(run("report", "empty.yaml").stdout.strip()).read_text(encoding="utf-8")
         assert "No operator is selected, since the search of" in page
 
-    def test_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_search_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         count, left = CountedCost.__call__, [4]
 
@@ -63,11 +63,11 @@ class TestSearch:
             assert "the same command goes on" in run("search", "quick.yaml", code=130).stderr
         assert "9 trials (8 complete, 1 interrupted)" in run("search", "quick.yaml").stdout
 
-    def test_two_workers_share_it(self, run: Run, folder: Path) -> None:
+    def test_two_workers_share_a_search(self, run: Run, folder: Path) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         assert "8 complete" in run("search", "quick.yaml", "--workers", "2").stdout
 
-    def test_an_empty_space(self, run: Run, folder: Path) -> None:
+    def test_an_empty_space_is_an_error_before_the_search(self, run: Run, folder: Path) -> None:
         (folder / "quick.yaml").write_text(
             SEARCH.replace("spec: small.yaml", "spec: {preset: small.yaml, depth: 1}"), encoding="utf-8"
         )
@@ -75,7 +75,7 @@ class TestSearch:
 
 
 class TestAblate:
-    def test_canonical(self, run: Run, folder: Path) -> None:
+    def test_canonical_writes_tables_and_figures(self, run: Run, folder: Path) -> None:
         arguments = ("--samples", "30", "--complete", "3", "--depth", "4", "--output", "out")
         text = run("ablate", "canonical", "small.yaml", *arguments).stdout
         assert "| primitives |" in text and "measured on" in text
@@ -83,7 +83,7 @@ class TestAblate:
         for name in ("canonical.svg", "canonical.png", "canonical-complete.csv"):
             assert (folder / "out" / name).stat().st_size > 100
 
-    def test_distance(self, run: Run, folder: Path) -> None:
+    def test_distance_writes_tables_and_figures(self, run: Run, folder: Path) -> None:
         arguments = ("--trials", "30", "--seconds", "0.5", "--depth", "4")
         text = run("ablate", "distance", "small.yaml", *arguments).stdout
         assert "| exact     |" in text and "| published |" in text

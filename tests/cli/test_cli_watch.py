@@ -42,7 +42,7 @@ def go_on(config: Path) -> None:
 
 
 class TestWatch:
-    def test_once_by_config_folder_or_name(self, run: Run, begun: Path) -> None:
+    def test_once_shows_a_search_by_config_folder_or_name(self, run: Run, begun: Path) -> None:
         before = JOURNAL.read_bytes()
         text = run("watch", "quick.yaml", "--once").stdout
         assert "quick: 5 of 8 trials finished (5 complete), 0 running" in text and "best: quick_" in text
@@ -51,7 +51,7 @@ class TestWatch:
         texts = [run("watch", given, "--once").stdout for given in ("quick.yaml", "results/quick", "quick")]
         assert all("8 of 8" in one and "The search is finished." in one for one in texts)
 
-    def test_until_the_end_with_a_page(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_watches_until_the_end_and_writes_a_page(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pages: list[str] = []
 
         def work(seconds: float) -> None:
@@ -69,7 +69,9 @@ class TestWatch:
         assert f'data-name="quick_{best.number}"' in last and "Search over time" in last and "Rewards of the search" in last
         assert len(re.findall(r'data-name="quick_\d+"', last)) == 6 and f"found in trial {best.number}, reward" in last
 
-    def test_a_storage_that_is_away_for_a_while(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_waits_for_a_storage_that_is_away_for_a_while(
+        self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         aside, steps = JOURNAL.with_name("aside"), iter(("away", "back"))
 
         def pause(seconds: float) -> None:
@@ -83,19 +85,19 @@ class TestWatch:
         text = run("watch", "quick.yaml").stdout
         assert "the storage cannot be read now: " in text and text.index("cannot be read") < text.index("finished (8 complete)")
 
-    def test_on_a_terminal_it_is_drawn_in_place(self, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_on_a_terminal_the_display_is_drawn_in_place(self, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
         go_on(begun)
         watching._on_terminal(Watch("quick.yaml"), 1, None)
         assert "quick: 8 of 8 trials finished" in capsys.readouterr().out
 
-    def test_interrupted(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_interruption_ends_it_with_its_exit_code(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupt(seconds: float) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(watching.time, "sleep", interrupt)
         assert "5 of 8" in run("watch", "quick.yaml", code=130).stdout
 
-    def test_errors(self, run: Run, folder: Path) -> None:
+    def test_searches_that_cannot_be_watched_are_one_line(self, run: Run, folder: Path) -> None:
         assert "neither a config nor a folder of results" in one_line(run("watch", "nothing", "--once", code=2))
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         line = one_line(run("watch", "quick.yaml", code=2))

@@ -18,7 +18,7 @@ from syno.measure import speedups
 STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 
 
-def test_speedups_are_told_once_measured_and_then_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speedups_are_measured_once_and_then_read_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speedups, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
     monkeypatch.setattr(speedups, "PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))

@@ -53,7 +53,7 @@ def by_hand(image: NDArray[np.uint8], draw: NDArray[np.int64], made: Augmentatio
     flip=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_it_does_what_the_slow_reference_does(
+def test_augmentation_agrees_with_a_slow_reference(
     height: int, width: int, channels: int, pad: int, cutout: int, flip: bool, seed: int
 ) -> None:
     images = pictures(7, (channels, height, width), seed)
@@ -132,7 +132,7 @@ def test_a_recipe_that_does_not_fit_is_an_error(wrong: dict[str, int]) -> None:
 def test_recipes_and_options_that_there_are_not() -> None:
     with pytest.raises(UnknownNameError, match="there are: paper, paper-small, none"):
         Cifar100Settings(recipe="papper").augmented  # noqa: B018
-    with pytest.raises(SpecError, match="crop: there is no such option; there are: pad, flip, cutout, size"):
+    with pytest.raises(SpecError, match="crop: .*pad, flip, cutout, size"):
         Cifar100Settings(augmentation={"crop": 2}).augmented  # noqa: B018
 
 
@@ -169,7 +169,7 @@ class TestBatches:
         assert not torch.equal(one[0], next(first.epoch(4))[0])
 
     @pytest.mark.parametrize(("epoch", "batch"), [(1, 0), (1, 4), (3, 2), (2, 6)])
-    def test_it_goes_on_anywhere(self, data: DataSet, epoch: int, batch: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch(self, data: DataSet, epoch: int, batch: int) -> None:
         whole = data.train_batches(8, seed=5)
         passed = [list(whole.epoch(number)) for number in (1, 2, 3)][epoch - 1][batch:]
         resumed = list(data.train_batches(8, seed=5).epoch(epoch, batch))

@@ -18,7 +18,7 @@ def digits() -> DataSet:
 
 
 class TestDigits:
-    def test_they_are_real_pictures_of_ten_classes(self, digits: DataSet) -> None:
+    def test_digits_are_real_pictures_of_ten_classes(self, digits: DataSet) -> None:
         assert (digits.train_count, digits.test_count, digits.image_shape) == (1437, 360, (1, 8, 8))
         assert digits.train_images.dtype == torch.uint8 and digits.train_images.max() == 255
         assert set(digits.train_labels.tolist()) == set(digits.test_labels.tolist()) == set(range(10))
@@ -29,7 +29,7 @@ class TestDigits:
         with pytest.raises(SpecError, match="there are 1797 pictures in all"):
             DATASETS["digits"](test=1797)
 
-    def test_a_network_learns_them(self, digits: DataSet) -> None:
+    def test_a_network_learns_the_digits(self, digits: DataSet) -> None:
         from syno.model.backbones import BACKBONES
         from syno.train.settings import TrainingSettings
         from syno.train.training import train

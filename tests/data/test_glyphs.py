@@ -45,7 +45,7 @@ def test_settings_count_pictures_and_pixels() -> None:
     assert len(labels) == 30 and len(answers) == 13 and set(labels.tolist()) == {0, 1, 2}
 
 
-def test_the_same_in_every_process(micro: DataSet) -> None:
+def test_glyphs_are_the_same_in_every_process(micro: DataSet) -> None:
     code = "from syno.data import DATASETS; print(DATASETS['glyphs'](preset='micro').hash)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == micro.hash == DATASETS["glyphs"](preset="micro").hash
@@ -107,9 +107,7 @@ def test_any_two_glyphs_differ_in_several_cells(classes: int, cells: int) -> Non
 
 
 def test_too_many_classes_for_the_cells_are_an_error() -> None:
-    with pytest.raises(
-        SpecError, match=r"classes is 50, but only \d+ glyphs of 3x3 cells .*; give fewer classes or more cells"
-    ):
+    with pytest.raises(SpecError, match=r"classes is 50, but only \d+ glyphs"):
         make_glyphs(GlyphSettings(classes=50, cells=3))
 
 
@@ -120,7 +118,7 @@ def test_settings_are_checked(wrong: dict[str, object]) -> None:
 
 
 def test_unknown_names_are_errors_that_list_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match=r'unknown preset of glyphs "quik"; there are: micro, quick, glyph100'):
+    with pytest.raises(UnknownNameError, match=r'"quik"; .*micro, quick, glyph100'):
         DATASETS["glyphs"](preset="quik")
     with pytest.raises(UnknownNameError, match='unknown data set "mnist"; there are: .*glyphs'):
         DATASETS["mnist"]()

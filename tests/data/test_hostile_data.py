@@ -36,7 +36,7 @@ class TestPreparedPictures:
     def read(self, folder: Path) -> Any:
         return DATASETS["cifar100"](folder=folder / "none", prepared=folder / "cifar100.npz")
 
-    def test_one_that_is_whole_is_read(self, arrays: dict[str, Any], tmp_path: Path) -> None:
+    def test_an_undamaged_file_is_read(self, arrays: dict[str, Any], tmp_path: Path) -> None:
         np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **arrays)
         assert self.read(tmp_path).train_count == 4
 
@@ -52,9 +52,11 @@ class TestPreparedPictures:
             {"format": np.array("one")},
         ],
     )
-    def test_other_arrays(self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path) -> None:
+    def test_arrays_of_other_shapes_or_types_are_errors(
+        self, arrays: dict[str, Any], change: dict[str, Any], tmp_path: Path
+    ) -> None:
         np.savez(tmp_path / "cifar100.npz", allow_pickle=False, **(arrays | change))
-        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged"):
             self.read(tmp_path)
 
     def test_a_few_bytes_that_become_very_many(self, arrays: dict[str, Any], tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ class TestPreparedPictures:
         with zipfile.ZipFile(tmp_path / "cifar100.npz", "w") as opened:
             for name, content in (parts | {"train_images.npy": stream.getvalue()}).items():
                 opened.writestr(name, content)
-        with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it, and it is made again"):
+        with pytest.raises(DataError, match=r"cifar100\.npz is damaged"):
             self.read(tmp_path)
 
 
@@ -87,17 +89,17 @@ class TestTokens:
         content = file.read_bytes()
         for place in range(4096, len(content), 9):
             file.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
-            with pytest.raises(DataError, match=r"train\.tokens is damaged: .*; delete it, and it is made again"):
+            with pytest.raises(DataError, match=r"train\.tokens is damaged"):
                 map_tokens(file)
 
     @pytest.mark.parametrize(
         "change", [(b'"vocabulary": 100', b'"vocabulary": 101'), (b'"bytes"', b'"gpt-2"'), (b'"ab"', b'"ac"')]
     )
-    def test_a_header_that_was_changed(self, file: Path, change: tuple[bytes, bytes]) -> None:
+    def test_a_changed_header_is_an_error(self, file: Path, change: tuple[bytes, bytes]) -> None:
         content = file.read_bytes()
         assert change[0] in content and len(change[0]) == len(change[1])
         file.write_bytes(content.replace(*change))
-        with pytest.raises(DataError, match=r"tokens is no file of tokens: it does not agree with its checksum.*made again"):
+        with pytest.raises(DataError, match=r"tokens is no file of tokens: .*checksum"):
             map_tokens(file)
 
     def test_a_file_of_an_earlier_version_is_read(self, file: Path) -> None:
@@ -106,7 +108,7 @@ class TestTokens:
         assert map_tokens(file)[0] == header
 
     @pytest.mark.parametrize("change", [('"count":50', '"count":-9'), ('"vocabulary":100', '"vocabulary":0')])
-    def test_headers_that_cannot_be(self, file: Path, change: tuple[str, str]) -> None:
+    def test_impossible_headers_are_errors(self, file: Path, change: tuple[str, str]) -> None:
         header, content = read_header(file).model_dump_json().replace(*change), file.read_bytes()
         assert change[1] in header  # without a checksum
         file.write_bytes(header.encode().ljust(4096) + content[4096:])
@@ -122,7 +124,7 @@ class TestFolders:
         return tmp_path
 
     @pytest.mark.parametrize("target", ["nowhere.JPEG", "itself.JPEG", "/dev/zero", "pipe"])
-    def test_what_is_no_file(self, folder: Path, target: str) -> None:
+    def test_pipes_and_links_in_circles_are_errors(self, folder: Path, target: str) -> None:
         file = folder / "train" / "n02" / "itself.JPEG"
         if target == "pipe":
             os.mkfifo(file)
@@ -131,12 +133,12 @@ class TestFolders:
         with pytest.raises(DataError, match=r"itself\.JPEG (is no file|cannot be read)"):
             find_pictures(folder / "train")
 
-    def test_a_link_to_a_picture_is_one(self, folder: Path) -> None:
+    def test_a_link_to_a_picture_is_read_as_a_picture(self, folder: Path) -> None:
         (folder / "train" / "n02" / "more.JPEG").symlink_to(folder / "val" / "n02" / "n02_0.JPEG")
         assert len(find_pictures(folder / "train").entries) == 7
 
     @pytest.mark.parametrize("name", ["a\nb 5\nc.JPEG", "a\x1b[2Jb.JPEG"])
-    def test_names_that_forge_lines(self, folder: Path, name: str) -> None:
+    def test_names_with_line_breaks_are_errors(self, folder: Path, name: str) -> None:
         (folder / "train" / "n01" / name).write_bytes(b"")
         with pytest.raises(DataError, match="has characters that cannot be printed") as error:
             find_pictures(folder / "train")
@@ -146,9 +148,7 @@ class TestFolders:
         file = tmp_path / "bomb.png"
         Image.new("1", (11_000, 11_000)).save(file)
         assert file.stat().st_size < 100_000
-        with pytest.raises(
-            DataError, match=r"bomb\.png: the picture is damaged: it has 11000 x 11000 pixels, of which 100,000,000"
-        ):
+        with pytest.raises(DataError, match=r"bomb\.png: .*11000 x 11000 pixels.*100,000,000"):
             read_picture(str(file))
 
     def test_a_picture_in_a_format_that_starts_programs(self, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ class TestFolders:
         with pytest.raises(DataError, match=r"page\.JPEG: the picture is damaged: cannot identify"):
             read_picture(str(file))
 
-    def test_the_rest_is_read(self, folder: Path) -> None:
+    def test_an_undamaged_folder_is_read(self, folder: Path) -> None:
         assert load(folder).train_count == 6
 
 
@@ -167,7 +167,7 @@ class TestParquet:
         texts = pyarrow.array(["a" * 2**20] * 65)
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), file, compression="zstd", use_dictionary=False)
         assert file.stat().st_size < 200_000
-        with pytest.raises(DataError, match=r"00001\.parquet cannot be read as Parquet: text has .* bytes, compressed to"):
+        with pytest.raises(DataError, match=r"00001\.parquet .*text has .* bytes"):
             list(rows_of_files([file], ["text"]))
 
     def test_any_damage_is_one_clear_error(self, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ HOSTILE = {
 }
 
 
-def test_each_is_one_clear_error(tmp_path: Path) -> None:
+def test_each_hostile_pickle_is_one_clear_error(tmp_path: Path) -> None:
     for name, content in HOSTILE.items():
         (tmp_path / name).write_bytes(content)
     command = [sys.executable, "-c", READS_ALL, str(tmp_path)]
@@ -88,7 +88,7 @@ CIFAR = {
 
 
 @pytest.mark.parametrize("protocol", range(5))  # as CIFAR-100 is found; the fifth is for arrays outside of the file
-def test_what_is_no_attack_is_read(protocol: int, tmp_path: Path) -> None:
+def test_harmless_pickles_of_every_protocol_are_read(protocol: int, tmp_path: Path) -> None:
     file = tmp_path / "train"
     file.write_bytes(pickle.dumps(CIFAR, protocol=protocol))
     found: dict[bytes, Any] = read_pickle(file)
@@ -121,7 +121,7 @@ def test_arrays_of_plain_numbers_come_back(array: np.ndarray[Any, Any], tmp_path
 
 
 @pytest.mark.parametrize("value", [np.array([{}]), np.array(["text"]), np.zeros(2, [("a", "u1")]), OrderedDict(a=1), 1 + 2j])
-def test_anything_else_is_refused(value: Any, tmp_path: Path) -> None:
+def test_other_values_are_refused(value: Any, tmp_path: Path) -> None:
     file = tmp_path / "train"
     file.write_bytes(pickle.dumps({b"data": value}, protocol=2))
     with pytest.raises(DataError, match="train cannot be read as a pickle of arrays: it "):

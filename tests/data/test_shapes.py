@@ -42,7 +42,7 @@ def test_shapes_need_not_be_square(size: object, shape: tuple[int, ...]) -> None
 
 
 @pytest.mark.parametrize("size", [[], [0, 8], True, [1, 2, 3, 4]])
-def test_sizes_of_no_shape(size: object) -> None:
+def test_sizes_that_are_no_shape_are_errors(size: object) -> None:
     with pytest.raises(SpecError, match="size"):
         DATASETS["shapes"](size=size)
 
@@ -57,7 +57,7 @@ def test_with_a_goal_it_says_how_fast_the_network_can_become(speedup: float, adv
     assert "would be 2 times as fast" in text
 
 
-def test_it_says_what_the_flops_do_not_count() -> None:
+def test_the_data_command_names_what_the_flops_do_not_count() -> None:
     experiment = taking("conv2d")
     record = look(experiment)
     assert "do not count" not in data_text(experiment, record)
@@ -72,7 +72,7 @@ def test_other_shapes_have_another_hash_and_there_is_nothing_to_train_on() -> No
     for batches in (data.test_batches, lambda batch: data.train_batches(batch, seed=0)):
         with pytest.raises(DataError, match='"shapes" has no pictures to'):
             batches(1)
-    with pytest.raises(SpecError, match="sizes: there is no such option; there are: classes, size, channels"):
+    with pytest.raises(SpecError, match="sizes: .*classes, size, channels"):
         DATASETS["shapes"](sizes=3)
 
 
@@ -81,5 +81,5 @@ def test_named_operators_are_selected_in_their_order_with_their_variables_rename
     chosen = select(experiment)
     assert [(one.name, one.metrics, one.trial) for one in chosen] == [("operator_1", {}, None), ("conv2d", {}, None)]
     assert "k" in OperatorStore(experiment.folder).get(chosen[0].key).variables
-    with pytest.raises(SpecError, match="conv2d is the same operator as conv2d; leave one of them out"):
+    with pytest.raises(SpecError, match="conv2d is the same operator"):
         select(taking("conv2d", "conv2d"))

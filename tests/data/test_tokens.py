@@ -63,7 +63,7 @@ class TestBytes:
             assert isinstance(tokens, np.memmap) and tokens.dtype == np.uint16
         assert data.vocabulary == data.classes == 256
 
-    def test_it_is_made_once_and_outlives_its_source(self, load: Load, folder: Path, tmp_path: Path) -> None:
+    def test_the_token_file_is_made_once_and_outlives_its_source(self, load: Load, folder: Path, tmp_path: Path) -> None:
         first = load()
         times = {file: file.stat().st_mtime_ns for file in (tmp_path / "tokens").iterdir()}
         assert len(times) == 2
@@ -74,7 +74,7 @@ class TestBytes:
         with pytest.raises(DataError, match="there is no text"):
             load(most_train_tokens=50)  # that would be another file
 
-    def test_it_is_made_again_when_text_or_settings_change(self, load: Load, folder: Path, tmp_path: Path) -> None:
+    def test_the_token_file_is_made_again_when_text_or_settings_change(self, load: Load, folder: Path, tmp_path: Path) -> None:
         first = load()
         few = load(most_train_tokens=333)
         assert len(few.train_tokens) == 333 and np.array_equal(few.train_tokens, first.train_tokens[:333])
@@ -91,7 +91,9 @@ class TestBytes:
         for part in (str(tmp_path / "nothing"), "train-*.parquet", "hf download dvruette/lm1b", "{download: true}"):
             assert part in str(error.value)
 
-    def test_the_hub_gives_the_same(self, load: Load, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_hub_gives_the_same_tokens_as_a_folder(
+        self, load: Load, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         datasets = pytest.importorskip("datasets", reason="datasets is not installed")
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         fetched = load(folder=tmp_path / "empty", repository=str(folder), download=True, prepared=tmp_path / "other")
@@ -99,19 +101,17 @@ class TestBytes:
 
 
 class TestDamage:
-    def test_parquet_without_a_column(self, load: Load, folder: Path) -> None:
+    def test_parquet_without_the_column_text_is_an_error(self, load: Load, folder: Path) -> None:
         file = folder / "test-00001-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"]}), file)
-        with pytest.raises(DataError, match=r'test-00001-of-00002\.parquet has no column "text"; it has: sentence'):
+        with pytest.raises(DataError, match=r'test-00001-of-00002\.parquet .*"text".*sentence'):
             load()
 
     @pytest.mark.parametrize("column", [[1, 2], ["a", None]])
-    def test_a_column_of_something_else(self, load: Load, folder: Path, column: list[Any]) -> None:
+    def test_a_column_that_holds_no_text_is_an_error(self, load: Load, folder: Path, column: list[Any]) -> None:
         file = folder / "train-00000-of-00002.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": column}), file)
-        with pytest.raises(
-            DataError, match=r'train-00000-of-00002\.parquet: the column "text" holds something that is no text'
-        ):
+        with pytest.raises(DataError, match=r'train-00000-of-00002\.parquet: .*"text"'):
             load()
 
     def test_parquet_that_was_cut_off_leaves_no_tokens(self, load: Load, folder: Path, tmp_path: Path) -> None:
@@ -121,19 +121,19 @@ class TestDamage:
             load()
         assert list((tmp_path / "tokens").iterdir()) == []
 
-    def test_tokens_that_were_cut_off(self, load: Load, tmp_path: Path) -> None:
+    def test_truncated_tokens_are_an_error(self, load: Load, tmp_path: Path) -> None:
         load()
         file = tmp_path / "tokens" / "train.tokens"
         whole = file.read_bytes()
         file.write_bytes(whole[:-3])
-        with pytest.raises(DataError, match=r"train\.tokens has \d+ bytes; with \d+ tokens it must have \d+; delete it"):
+        with pytest.raises(DataError, match=r"train\.tokens has \d+ bytes; .*delete it"):
             load()
         for content in (b"", b"tokens" * 1000, whole[:100]):
             file.write_bytes(content)
             with pytest.raises(DataError, match=r"train\.tokens is no file of tokens"):
                 load()
 
-    def test_no_text_at_all(self, load: Load, tmp_path: Path) -> None:
+    def test_a_file_without_text_is_an_error(self, load: Load, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"train\.tokens: there is no text"):
             load(folder=write_text(tmp_path / "empty", {"train": [], "test": []}))
 
@@ -156,7 +156,7 @@ class TestFiles:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(("count", "sizes"), [(None, [3, 3]), (6, [3, 3]), (4, [3, 1]), (3, [3]), (9, [3, 3])])
-    def test_no_more_than_asked_for(self, count: int | None, sizes: list[int]) -> None:
+    def test_no_more_tokens_are_taken_than_asked_for(self, count: int | None, sizes: list[int]) -> None:
         parts = iter([np.zeros(3, np.uint16), np.zeros(3, np.uint16)])
         assert [len(part) for part in at_most(count, parts)] == sizes
 
@@ -197,13 +197,11 @@ class TestTokenizer:
         assert load().hash != load(tokenizer=tokenizer, vocabulary=300).hash != load().hash
 
     def test_an_empty_tokenizer_is_not_taken_for_gpt2s(self, load: Load, tokenizer: Path) -> None:
-        with pytest.raises(DataError, match=r"has 300 tokens, and the setting vocabulary is 50257 \(GPT-2's has 50257\)"):
+        with pytest.raises(DataError, match=r"300 tokens, .*vocabulary is 50257"):
             load(tokenizer=tokenizer)
 
     def test_files_that_are_missing_or_damaged(self, load: Load, tokenizer: Path, tmp_path: Path) -> None:
-        with pytest.raises(
-            DataError, match=r"neither tokenizer\.json, nor vocab\.json and merges\.txt; get GPT-2's with `hf down"
-        ):
+        with pytest.raises(DataError, match=r"tokenizer\.json.*merges\.txt.*`hf download"):
             load(tokenizer=tmp_path / "nothing")
         (tokenizer / "tokenizer.json").write_text("{", encoding="utf-8")
         with pytest.raises(DataError, match=r"tokenizer\.json cannot be read as a tokenizer"):
@@ -232,7 +230,7 @@ class TestBatches:
         assert torch.cat(batches)[:, 0].tolist() == list(range(0, 90, 10))
 
     @pytest.mark.parametrize(("epoch", "place"), [(1, 0), (2, 5), (3, 11), (1, 12)])
-    def test_it_goes_on_anywhere(self, counted: TokenSet, epoch: int, place: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch(self, counted: TokenSet, epoch: int, place: int) -> None:
         whole = counted.train_batches(8, seed=3)
         passed = [list(whole.epoch(number)) for number in (1, 2, 3)][epoch - 1][place:]
         resumed = list(counted.train_batches(8, seed=3).epoch(epoch, place))
@@ -243,7 +241,7 @@ class TestBatches:
         first = [next(counted.train_batches(8, seed=seed).epoch(epoch)) for seed, epoch in ((0, 1), (1, 1), (0, 2))]
         assert not any(torch.equal(first[0], other) for other in first[1:])
 
-    def test_what_is_too_long_or_too_large(self, counted: TokenSet) -> None:
+    def test_sequences_and_batches_that_are_too_large_are_errors(self, counted: TokenSet) -> None:
         with pytest.raises(ShapeError, match="batch is 101, but counted has 100 sequences"):
             counted.train_batches(101, seed=0)
         with pytest.raises(ShapeError, match="length is 95, but counted has 95 tokens for testing"):
@@ -251,19 +249,19 @@ class TestBatches:
 
 
 class TestPydoc:
-    def test_it_is_english_and_the_same_every_time(self) -> None:
+    def test_the_text_is_english_and_the_same_every_time(self) -> None:
         data = DATASETS["pydoc"]()
         assert data == DATASETS["pydoc"]() and data.vocabulary == 256
         assert len(data.train_tokens) > 200_000 and len(data.test_tokens) > 5_000  # 3.11: 414 kB and 25 kB
         assert "statement" in text_of(data.train_tokens) and "the" in text_of(data.test_tokens)
 
-    def test_what_is_tested_on_is_not_trained_on(self) -> None:
+    def test_test_text_is_not_trained_on(self) -> None:
         data = DATASETS["pydoc"]()
         known = set(text_of(data.train_tokens).split("\n\n"))
         tested = [part for part in text_of(data.test_tokens).split("\n\n") if part.strip()]
         assert len(tested) > 50 and not any(part in known for part in tested)
 
-    def test_the_data_stage_records_it(self, tmp_path: Path) -> None:
+    def test_the_data_stage_records_the_tokens(self, tmp_path: Path) -> None:
         sizes = {"data": "pydoc", "data_settings": {"length": 32}, "training": {"batch": 2}}
         made = Experiment(
             name="small", workload={**sizes, "model": "gpt_tiny", "layers": "paper"}, reward={"name": "loss"}, output=tmp_path

@@ -57,12 +57,12 @@ def test_elements_of_weights_count():
     assert agreement(by_row, by_column, {"H": 4}) == 1 / 4
 
 
-def test_large_sizes_are_no_work():
+def test_large_sizes_take_no_time():
     conv2d = OPERATORS["conv2d"]()
     assert agreement(conv2d, conv2d, {"N": 128, "C_in": 512, "C_out": 512, "H": 56}) == 1
 
 
-def test_what_cannot_be_compared():
+def test_operators_that_cannot_be_compared_are_errors():
     summed = op("output i:H; r:C = Reduce(); input i:H, r:C")
     with pytest.raises(GraphError, match="the reductions of .* must be the same"):
         agreement(summed, op("output i:H; r:N = Reduce(); input i:H, r:N"), {"H": 4, "C": 2, "N": 2})
@@ -121,7 +121,7 @@ def check_one_by_one(graph: PGraph) -> None:
 
 @given(pgraphs())
 @settings(max_examples=8, deadline=None, derandomize=True)
-def test_as_counted_one_by_one(graph):
+def test_the_ratio_is_that_of_counting_one_by_one(graph):
     check_one_by_one(graph)
 
 

@@ -92,11 +92,13 @@ class TestLeak:
             (repeated, {}, (0, 1)),
         ],
     )
-    def test_of_positions(self, positions: Positions, values: dict[str, int], expected: tuple[int, int] | None) -> None:
+    def test_positions_that_are_read_ahead(
+        self, positions: Positions, values: dict[str, int], expected: tuple[int, int] | None
+    ) -> None:
         found = leak(made(positions, **values), "L")
         assert (found and (found.output, found.input)) == expected
 
-    def test_of_a_group_that_is_moved(self) -> None:
+    def test_a_moved_group_reads_ahead(self) -> None:
         found = leak(syno.OPERATORS["shift_conv1x1"](), (2, 2), {"N": 1, "C_in": 4, "C_out": 4, "H": 6})
         assert found is not None and (found.output, found.input) == (0, 1)
 
@@ -111,7 +113,7 @@ class TestKnownOperators:
         assert leak(syno.OPERATORS["gpt2_projection"](), "seq_len", GPT2) is None
         assert leak(syno.OPERATORS["mqa_projection"](), "seq_len", GPT2) is None
 
-    def test_the_published_one(self, artifact: Path) -> None:
+    def test_the_published_operator_is_causal(self, artifact: Path) -> None:
         (operator,) = read_artifact(artifact / "gpt2")
         assert leak(operator.graph, "seq_len", operator.valuations[0]) is None
 
@@ -134,7 +136,7 @@ class TestKnownOperators:
 class TestErrors:
     def test_axes(self) -> None:
         conv2d, values = syno.OPERATORS["conv2d"](), {"N": 1, "C_in": 4, "C_out": 4, "H": 6}
-        with pytest.raises(SpecError, match=r"its output has 2 axes of size H; give the numbers of two axes"):
+        with pytest.raises(SpecError, match=r"2 axes of size H"):
             leak(conv2d, "H", values)
         with pytest.raises(SpecError, match=r"its output has no axis of size seq_len"):
             leak(conv2d, "seq_len", values)
@@ -145,12 +147,12 @@ class TestErrors:
         found = leak(conv2d, (2, 2), values)
         assert found is not None and found.axis == "axis 2"
 
-    def test_values(self) -> None:
+    def test_missing_values_are_an_error(self) -> None:
         with pytest.raises(ValuationError, match="no value for"):
             leak(syno.OPERATORS["gpt2_projection"](), "seq_len")
 
-    def test_too_many_coordinates(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_too_many_coordinates_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(support, "MOST_ROWS", 30)
         assert leak(made(window, k=2), "L") is None  # 24 combinations
-        with pytest.raises(LoweringError, match="36 combinations of coordinates would be followed, more than 30; give"):
+        with pytest.raises(LoweringError, match="36 combinations .*30"):
             leak(made(window), "L")

@@ -69,7 +69,7 @@ class TestDims:
         assert pickle.loads(pickle.dumps(operation)) is operation
         assert copy.deepcopy(operation) is operation
 
-    def test_what_a_dim_is(self) -> None:
+    def test_a_dim_says_what_it_is(self) -> None:
         i, j = output(H, K)
         data, weight = dims.share(i, 1)
         assert i.is_output and not i.is_reduce and i.primitive is None

@@ -51,7 +51,7 @@ for name in sorted(graphs):
 
 class TestIds:
     @pytest.mark.parametrize("name", GOLDEN_IDS)
-    def test_golden(self, name: str) -> None:
+    def test_ids_are_those_stored(self, name: str) -> None:
         assert OPERATORS[name]().id == GOLDEN_IDS[name]
 
     def test_two_processes_give_the_same_ids_labels_and_texts(self) -> None:
@@ -173,7 +173,7 @@ class TestStructure:
 
 class TestPickling:
     @pytest.mark.parametrize("name", OPERATORS)
-    def test_library(self, name: str) -> None:
+    def test_known_operators_are_pickled_and_copied(self, name: str) -> None:
         graph = OPERATORS[name]()
         for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
             assert again == graph and again.id == graph.id
@@ -186,7 +186,7 @@ class TestPickling:
 
     @deterministic
     @given(pgraphs())
-    def test_random_operators(self, graph: PGraph) -> None:
+    def test_random_operators_are_pickled(self, graph: PGraph) -> None:
         again = pickle.loads(pickle.dumps(graph))
         assert again == graph and again.name == graph.name
 

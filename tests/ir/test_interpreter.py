@@ -187,11 +187,11 @@ class TestErrors:
         assert shapes(self.CONV, self.CONV.variables.valuation(self.VALUES)) == ((2, 3, 5, 5), [(4, 3, 3, 3)], (2, 4, 5, 5))
         assert interpret(self.CONV, self.VALUES, self.X, self.W).shape == (2, 4, 5, 5)
 
-    def test_a_missing_weight(self) -> None:
-        with pytest.raises(ShapeError, match=r"<pGraph conv2d .*> takes an input and 1 weights; given: 1 tensors"):
+    def test_a_missing_weight_is_an_error(self) -> None:
+        with pytest.raises(ShapeError, match=r"conv2d .*1 weights; given: 1 tensors"):
             interpret(self.CONV, self.VALUES, self.X)
 
-    def test_a_weight_too_many(self) -> None:
+    def test_a_weight_too_many_is_an_error(self) -> None:
         with pytest.raises(ShapeError, match="takes an input and 1 weights; given: 3 tensors"):
             interpret(self.CONV, self.VALUES, self.X, self.W, self.W)
 
@@ -205,7 +205,7 @@ class TestErrors:
             interpret(self.CONV, self.VALUES, self.X[:, :1], self.W)
 
     def test_a_weight_of_another_shape(self) -> None:
-        with pytest.raises(ShapeError, match=r"weight w1 has shape \[3, 4, 3, 3\]; .* takes \[4, 3, 3, 3\]"):
+        with pytest.raises(ShapeError, match=r"w1 .*\[3, 4, 3, 3\]; .*\[4, 3, 3, 3\]"):
             interpret(self.CONV, self.VALUES, self.X, self.W.swapaxes(0, 1))
 
     def test_the_second_weight_is_named(self) -> None:
@@ -215,7 +215,7 @@ class TestErrors:
 
     def test_sizes_that_do_not_divide(self) -> None:
         graph = OPERATORS["grouped_conv2d"]()
-        with pytest.raises(SizeError, match=r"size g\^-1\*C_in is 3/2 for .*C_in=3.*: it must be a whole number"):
+        with pytest.raises(SizeError, match=r"g\^-1\*C_in is 3/2 for .*C_in=3"):
             interpret(graph, self.VALUES, self.X, self.W)
 
     def test_a_size_that_is_no_axis_must_divide_too(self) -> None:
@@ -230,7 +230,7 @@ class TestErrors:
             interpret(graph, {"H": 5}, np.zeros(5))
         assert interpret(graph, {"H": 4}, counted(4)).tolist() == [1, 2, 3, 4]
 
-    def test_a_missing_value(self) -> None:
+    def test_a_missing_value_is_an_error(self) -> None:
         with pytest.raises(ValuationError, match="no value for H; given: k=3, N=2, C_in=3, C_out=4"):
             interpret(self.CONV, {"N": 2, "C_in": 3, "C_out": 4}, self.X, self.W)
 

@@ -37,7 +37,7 @@ class TestRulesOfPrimitives:
             (lambda: dims.expand(dims.share(I, 1)[1]), "Expand above weight of Share:H: a weight's axis is final"),
         ],
     )
-    def test_broken_ones_are_errors(self, make: Callable[[], object], message: str) -> None:
+    def test_operators_that_break_a_rule_are_errors(self, make: Callable[[], object], message: str) -> None:
         for _ in range(2):  # a wrong operation is not remembered as if it were right
             with pytest.raises(GraphError) as error:
                 make()
@@ -173,18 +173,18 @@ class TestStrideIsPairedWithAWindow:
             "a Stride must lead to the window of an Unfold (or be expanded), as in a dilated convolution"
         )
 
-    def test_a_window_takes_it_up(self) -> None:
+    def test_a_window_takes_up_a_stride(self) -> None:
         axis = dims.unfold(I, dims.stride(J, S))
         assert not axis.discards
         assert PGraph((I, J), (axis,)).input == (axis,)
 
-    def test_a_position_does_not(self) -> None:
+    def test_a_position_takes_up_no_stride(self) -> None:
         axis = dims.unfold(dims.stride(I, S), J)
         assert axis.discards
         with pytest.raises(GraphError, match="through a Stride"):
             PGraph((I, J), (axis,))
 
-    def test_views_pass_it_on(self) -> None:
+    def test_views_pass_a_stride_on(self) -> None:
         strided = dims.stride(J, S)
         for dim in (dims.shift(strided, 1), *dims.merge(strided, K), dims.split(I, strided), dims.split(strided, I)):
             assert dim.discards
@@ -194,7 +194,7 @@ class TestStrideIsPairedWithAWindow:
         assert not dims.unfold(I, dims.shift(dims.stride(J, S), 1)).discards
         assert not dims.unfold(I, dims.split(dims.stride(J, S), dims.reduce(C))).discards
 
-    def test_it_may_be_expanded(self) -> None:
+    def test_a_strided_axis_may_be_expanded(self) -> None:
         assert PGraph((I, J), (I,), (), (dims.stride(J, S),)).expansions[0].discards
 
     def test_a_weight_is_not_skipped_over(self) -> None:

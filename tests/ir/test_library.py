@@ -218,7 +218,7 @@ def show(case: object) -> str | None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=show)
-def test_it_computes_what_the_reference_does(case: Case) -> None:
+def test_known_operators_compute_as_their_references(case: Case) -> None:
     graph = OPERATORS[case.name]()
     tensors = random_tensors(graph, case.values)
     values = dict(graph.variables.valuation(case.values))
@@ -284,5 +284,5 @@ def test_operator_1_is_no_stack_of_two_convolutions() -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r'unknown operator "conv2"; there are: .*Did you mean "conv2d"\?'):
+    with pytest.raises(UnknownNameError, match=r'"conv2"; .*"conv2d"\?'):
         OPERATORS["conv2"]

@@ -73,7 +73,7 @@ def test_large_operators_within_the_limits_are_shown_and_taken_home(
         ("operator e\nvariables H\noutput a:H^40\ninput a:H^40\n", "too large to be compared with its meaning"),
     ],
 )
-def test_what_is_too_large_to_take_home_is_one_line(
+def test_operators_too_large_to_take_home_are_one_line(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -40,7 +40,7 @@ def values(graph: PGraph) -> np.ndarray:
 
 @given(pgraphs(), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_random_operators(graph, chance):
+def test_rewritten_random_operators_have_one_normal_form(graph, chance):
     form = normal_form(graph)
     for other in (graph, form, rewritten(graph, chance)):
         assert normal_form(other).id == form.id
@@ -52,7 +52,7 @@ def test_random_operators(graph, chance):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_known_operators(name):
+def test_rewritten_known_operators_have_one_normal_form(name):
     graph = OPERATORS[name]()
     ids = {normal_form(rewritten(graph, random.Random(seed))).id for seed in range(8)}
     assert ids == {normal_form(graph).id}

@@ -140,7 +140,7 @@ class TestPattern:
         found = read_pattern(syno.OPERATORS["shift_conv1x1"]())
         assert found.position_counts == (2, 2) and found.axes[2].most == found.axes[3].most == 2 and not found.is_full
 
-    def test_what_is_not_used(self) -> None:
+    def test_unused_elements_of_inputs_and_weights_are_counted(self) -> None:
         before = sequence(strided, k=1)  # a window of the position before: the last one is never read
         assert read_pattern(before, {"L": 8}).used == Fraction(7, 8)
         assert "Only 87.5 % of the input's elements are read." in dependence(before, {"L": 8}).splitlines()
@@ -191,7 +191,7 @@ SHUFFLED = "one position: rows at no fixed distance, columns at no fixed distanc
     ],
     ids=["point", "square", "exchange", "blocks", "causal", "nothing", "shuffle", "depthwise"],
 )
-def test_words(operator: PGraph, lines: list[str]) -> None:
+def test_the_pattern_in_words(operator: PGraph, lines: list[str]) -> None:
     heading, *found = dependence(operator).splitlines()
     assert heading.startswith("What an output element depends on")
     assert [line.removeprefix("  applied once   ").removeprefix("  applied twice  ") for line in found] == lines
@@ -210,5 +210,5 @@ def test_words_where_given_sizes_are_too_large_or_differ() -> None:
 
 
 @pytest.mark.parametrize("module", [patterns, words])
-def test_the_examples(module: object) -> None:
+def test_the_examples_of_the_module_run(module: object) -> None:
     assert doctest.testmod(module).failed == 0

@@ -19,7 +19,7 @@ from syno.ir.text import parse
 
 class TestWriting:
     @pytest.mark.parametrize("name", ["conv2d", "operator_1"])
-    def test_golden(self, name: str) -> None:
+    def test_the_text_is_that_of_the_golden_file(self, name: str) -> None:
         golden_files.check(f"{name}.txt", str(OPERATORS[name]()))
 
     def test_a_text_is_as_documented(self) -> None:
@@ -53,7 +53,7 @@ class TestWriting:
 
 class TestRoundTrip:
     @pytest.mark.parametrize("name", OPERATORS)
-    def test_library(self, name: str) -> None:
+    def test_known_operators_are_parsed_back(self, name: str) -> None:
         graph = OPERATORS[name]()
         again = parse(str(graph))
         assert again.id == graph.id and again == graph
@@ -62,7 +62,7 @@ class TestRoundTrip:
 
     @settings(deadline=None, derandomize=True, max_examples=150)
     @given(pgraphs())
-    def test_random_operators(self, graph: PGraph) -> None:
+    def test_random_operators_are_parsed_back(self, graph: PGraph) -> None:
         again = parse(str(graph))
         assert again.id == graph.id and again == graph
         assert str(again) == str(graph)

@@ -176,7 +176,7 @@ class TestErrors:
             ("Expand(d0)", "Expand(d0)\nd4:W = Shift(d3, +1)", 'line 11 "d4:W = Shift(d3, +1)": "d4"'),
         ],
     )
-    def test_what_is_defined_is_used(self, line: str, broken: str, where: str) -> None:
+    def test_unused_definitions_are_errors(self, line: str, broken: str, where: str) -> None:
         """Also a reduction or a view that leads nowhere: to leave it out would give another operator than is written."""
         with pytest.raises(ParseError) as error:
             parse(CONV1D.replace(line, broken), source="my.txt")

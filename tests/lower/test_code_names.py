@@ -155,7 +155,7 @@ def test_a_constructor_keeps_the_names_that_it_can(tmp_path: Path) -> None:
     module = load_class(source, graph)(tuple=6, self_size=3, train=2)
     assert repr(module) == "Named(self=3, tuple=6, train=2)"
     assert module(torch.ones(4, 3, 2, 3, 5)).shape == (4, 6, 5)
-    with pytest.raises(ValueError, match=r"tuple must be a multiple of train; given: tuple = 6, train = 4"):
+    with pytest.raises(ValueError, match=r"multiple of train; .*tuple = 6, train = 4"):
         load_class(source, graph)(tuple=6, self_size=3, train=4)
 
 

@@ -80,13 +80,13 @@ ONCE_WRONG = [
 
 
 @pytest.mark.parametrize("make", ONCE_WRONG, ids=lambda make: make.__name__)
-def test_it_is_right_now(make) -> None:
+def test_operators_that_were_once_lowered_wrongly_agree_with_the_interpreter(make) -> None:
     graph = make()
     check_every_form(graph, graph.valuation())
     check_compositions(graph, graph.valuation())
 
 
-def test_of_two_windows_on_one_axis_the_data_is_windowed_not_the_result() -> None:
+def test_two_windows_on_one_axis_are_taken_of_the_data() -> None:
     graph = two_windows_on_one_axis_are_summed_with_a_weight_that_widens()
     source = build(graph).source
     assert "functional.conv1d(" in source

@@ -16,12 +16,12 @@ from syno.lower.tvm.source import LINE_LENGTH
 
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "operator_2", "shift_rows_conv1x1"])
-def test_golden(name: str) -> None:
+def test_the_text_is_that_of_the_golden_file(name: str) -> None:
     golden_files.check(f"{name}.te.py", to_te_source(OPERATORS[name]()))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_it_is_python_in_short_lines(name: str) -> None:
+def test_the_text_is_python_in_short_lines(name: str) -> None:
     text = to_te_source(OPERATORS[name]())
     compile(text, name, "exec")
     assert max(len(line) for line in text.splitlines()) <= LINE_LENGTH
@@ -52,7 +52,7 @@ def test_axes_come_as_those_of_the_output_that_read_them() -> None:
     assert '"""t1[N, g, C_out/(g*s), k_1, H, H]: ' in first.source
 
 
-def test_what_is_only_summed_over_comes_last_in_products_of_matrices() -> None:
+def test_summed_axes_come_last_in_products_of_matrices() -> None:
     build = Builder("M, K, R, N", name="two_matrices")
     m, n = build.output("M, N")
     (r,) = build.contract(outer=[n], inner=build.reduce("R"))

@@ -106,16 +106,16 @@ class TestModels:
         assert first.transformer.h[0].mlp.c_fc.weight.std().item() == pytest.approx(0.02, rel=0.05)
         assert first.transformer.h[0].mlp.c_proj.weight.std().item() == pytest.approx(0.01, rel=0.05)  # / sqrt(2 * 2 blocks)
         assert tiny(width=1 / 2)(TOKENS).shape == (3, LENGTH, 256)
-        with pytest.raises(SpecError, match=r"width is 0\.3, which makes 7\.2 features of 24; give a multiple of 1/24"):
+        with pytest.raises(SpecError, match=r"width is 0\.3.*1/24"):
             tiny(width=0.3)
 
     def test_any_length_up_to_the_context(self) -> None:
         assert tiny()(TOKENS[:, :5]).shape == (3, 5, 256)
-        with pytest.raises(ShapeError, match="the input has 17 positions; the model was made for 16 at most"):
+        with pytest.raises(ShapeError, match="17 positions; .*16"):
             tiny()(torch.zeros(1, 17, dtype=torch.long))
 
-    def test_names(self) -> None:
-        with pytest.raises(UnknownNameError, match='unknown backbone of sequences "gpt3"; there are: gpt2, gpt_tiny'):
+    def test_an_unknown_backbone_of_sequences_is_an_error(self) -> None:
+        with pytest.raises(UnknownNameError, match='"gpt3"; .*gpt2, gpt_tiny'):
             SEQUENCE_BACKBONES["gpt3"](vocabulary=2, context=2)
 
 
@@ -126,7 +126,7 @@ class TestLayers:
         assert all(dict(layer.values) == {"N": 1, "seq_len": 2048, "H_in": 768, "H_out": 2304} for layer in layers)
         assert {(layer.input, layer.output) for layer in layers} == {((1, 2048, 768), (1, 2048, 2304))}
 
-    def test_other_rules(self) -> None:
+    def test_rules_and_names_choose_other_layers(self) -> None:
         assert len(replaceable(tiny(), TOKENS, "projections")) == 2
         assert len(replaceable(tiny(), TOKENS, ["transformer.h.1.mlp.c_fc"])) == 1
         with pytest.raises(SpecError, match=r"GPT has no layer to replace \(it runs no convolution\)"):
@@ -166,9 +166,7 @@ class TestSubstitute:
         expected = r"its output is \[N, seq_len, t\*H_in\] = \[3, 16, 192\], where the layer has \[3, 16, 288\]"
         with pytest.raises(SpecError, match=expected):
             substitute(tiny(), dense().renamed("dense", t=2), TOKENS, where="paper")
-        with pytest.raises(
-            SpecError, match=r"it has the variable \w+, but a layer has values for N, seq_len, H_in, H_out only"
-        ):
+        with pytest.raises(SpecError, match=r"variable \w+, .*N, seq_len, H_in, H_out"):
             substitute(tiny(), syno.OPERATORS["conv2d"](), TOKENS, where="paper")
 
 
@@ -176,15 +174,12 @@ class TestCausality:
     @pytest.mark.parametrize(
         "operator", [dense(), window(2), syno.OPERATORS["gpt2_projection"]()], ids=lambda graph: graph.name
     )
-    def test_what_is_let_in_does_not_look_ahead(self, operator: syno.PGraph) -> None:
+    def test_accepted_operators_do_not_look_ahead(self, operator: syno.PGraph) -> None:
         assert not later_tokens_matter(substitute(tiny(), operator, TOKENS, where="paper").eval())
 
-    def test_what_looks_ahead_is_refused(self) -> None:
+    def test_operators_that_look_ahead_are_refused(self) -> None:
         expected = (
-            r"^window_3 does not fit layer transformer\.h\.0\.attn\.c_attn \(N=3, seq_len=16, H_in=96, H_out=288\): "
-            r"it reads ahead, and would see the token that the model is to predict: "
-            r"output position 0 along axis 1 depends on input position 1, "
-            r"which is read at i1 \+ r\d - k_1//2\. Take an operator"
+            r"^window_3 .* layer transformer\.h\.0\.attn\.c_attn .*position 0 along axis 1 .*position 1, .* i1 \+ r\d - k_1//2"
         )
         with pytest.raises(SpecError, match=expected):
             substitute(tiny(), window(3), TOKENS, where="paper")
@@ -193,19 +188,17 @@ class TestCausality:
     def test_other_models_may_look_ahead_unless_they_say_otherwise(self) -> None:
         layer, x = nn.Linear(4, 12, bias=False), torch.zeros(2, 8, 4)
         assert substitute(layer, window(3), x, where="projections")(x).shape == (2, 8, 12)
-        with pytest.raises(
-            SpecError, match=r"window_3 does not fit layer Linear \(N=2, seq_len=8, H_in=4, H_out=12\): it reads ahead"
-        ):
+        with pytest.raises(SpecError, match=r"window_3 does not fit layer Linear .*reads ahead"):
             substitute(layer, window(3), x, where="projections", causal=True)
 
     def test_pictures_have_no_later_positions(self) -> None:
         layer, x = nn.Conv2d(4, 4, 3, padding=1, bias=False), torch.zeros(2, 4, 8, 8)
-        with pytest.raises(SpecError, match="which of a picture's positions come later is not known; give causal=False"):
+        with pytest.raises(SpecError, match="picture.*causal=False"):
             substitute(layer, syno.OPERATORS["conv2d"](), x, keep_stem=False, causal=True)
 
 
 class TestSpec:
-    def test_of_the_tiny_model(self) -> None:
+    def test_the_spec_of_the_tiny_model(self) -> None:
         model = tiny()
         spec = spec_for(model, TOKENS, where="paper")
         assert [(dict(row.values), row.count) for row in spec.layers] == [({"N": 3, "seq_len": 16, "H_in": 96}, 2)]
@@ -230,5 +223,5 @@ class TestSpec:
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.linear(self.conv(x)[:, 0])
 
-        with pytest.raises(SpecError, match="Both: conv is a Conv2d and linear a Linear, and no operator is for both"):
+        with pytest.raises(SpecError, match="Both: conv is a Conv2d and linear a Linear"):
             spec_for(Both(), torch.zeros(1, 4, 8, 8), where=["conv", "linear"])

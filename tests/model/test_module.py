@@ -46,11 +46,11 @@ def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-4) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "pixel_shuffle", "shift_rows_conv1x1", "gpt2_projection"])
-def test_the_source_is_what_it_was(name: str, mode: str) -> None:
+def test_the_source_is_that_of_the_golden_file(name: str, mode: str) -> None:
     golden_files.check(f"{name}.{mode}.py", to_source(OPERATORS[name](), mode=mode))
 
 
-def test_the_source_with_composed_weights_is_what_it_was() -> None:
+def test_the_source_with_composed_weights_is_that_of_the_golden_file() -> None:
     graph = OPERATORS["operator_1"]()
     composed = [one for one in candidates(graph, {**SIZES, "N": 1}, inference=True) if one.composition is not None]
     golden_files.check("operator_1.composed.py", to_source(graph, plan=composed[0]))
@@ -91,7 +91,7 @@ def test_any_batch_size_is_taken(x: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 64, 8, 7), (2, 32, 8, 8), (64, 8, 8), (2, 64, 8, 8, 1)])
 def test_a_wrong_input_is_refused_with_both_shapes(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"the input has shape .* it must be \[N, 64, H, H\]") as error:
+    with pytest.raises(ValueError, match=r"input has shape .*\[N, 64, H, H\]") as error:
         operator_1()(torch.randn(shape))
     assert str(list(shape)) in str(error.value)
 
@@ -159,7 +159,7 @@ def test_an_unknown_initialization_names_those_there_are() -> None:
 
 @pytest.mark.parametrize("name", ["operator_1", "depthwise_conv2d", "dilated_conv2d", "gpt2_projection", "shift_conv1x1"])
 @pytest.mark.parametrize("mode", MODES)
-def test_gradcheck(name: str, mode: str) -> None:
+def test_gradients_agree_with_finite_differences(name: str, mode: str) -> None:
     graph = OPERATORS[name]()
     small = {"N": 1, "seq_len": 2, "k_1": 2, "t": 2} if name == "gpt2_projection" else {"N": 1, "H": 4}
     values = small_values(graph, **small)
@@ -246,7 +246,7 @@ def test_a_state_dict_holds_tensors_only() -> None:
 def test_weights_of_another_operator_are_refused() -> None:
     net = torch.nn.Sequential(operator_1())
     other = torch.nn.Sequential(build(OPERATORS["conv2d"](), SIZES))
-    with pytest.raises(ShapeError, match="weights for 0 are those of another operator: saved is <pGraph operator_1"):
+    with pytest.raises(ShapeError, match="weights for 0 .*<pGraph operator_1"):
         other.load_state_dict(net.state_dict())
 
 

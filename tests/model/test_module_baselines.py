@@ -74,7 +74,7 @@ def test_a_sequence_is_the_convolutions_it_says_and_costs_what_the_original_does
     assert all(torch.equal(one, other) for one, other in zip(module.parameters(), again.parameters(), strict=True))
 
 
-def test_it_stands_in_a_network_after_the_pooling_by_a_stride() -> None:
+def test_a_baseline_follows_the_pooling_for_a_stride() -> None:
     model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1, stride=2, bias=False), nn.Conv2d(64, 64, 3, padding=1, bias=False))
     changed = substitute(model, MODULE_BASELINES["nas_pte_3"], torch.zeros(1, 32, 14, 14), where="paper", keep_stem=False)
     assert [type(part).__name__ for part in changed[0]] == ["AvgPool2d", "Sequence3"] and type(
@@ -93,7 +93,7 @@ def test_it_stands_in_a_network_after_the_pooling_by_a_stride() -> None:
         (f"{__name__}:own_nothing", 16, False, "returned int; it must return an nn.Module"),
     ],
 )
-def test_where_it_does_not_fit(name: str, channels: int, causal: bool, said: str) -> None:
+def test_a_baseline_that_does_not_fit_a_layer_is_an_error(name: str, channels: int, causal: bool, said: str) -> None:
     model = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
     with pytest.raises(SpecError, match=said) as raised:
         example = torch.zeros(1, channels, 8, 8)
@@ -105,18 +105,18 @@ def test_texts_and_names() -> None:
     for named in ("nas_pte_2", f"{__name__}:own_blocks"):
         baseline = module_baseline(named)
         assert str(read_replacement(str(baseline))) == f"module {named}\n" and read_replacement(str(baseline)).id == baseline.id
-    with pytest.raises(UnknownNameError, match='unknown module baseline "nas_pte_4"; there are: nas_pte_1'):
+    with pytest.raises(UnknownNameError, match='"nas_pte_4"; .*nas_pte_1'):
         read_replacement("module nas_pte_4\n")
     own = {"operator": f"{__name__}:own_blocks"}
     experiment = Experiment(name="x", workload={}, train={"baselines": ["nas_pte_1", "operator_1", own]})
     assert list(experiment.baselines) == ["nas_pte_1", "operator_1", f"{__name__}.own_blocks"]
     found = operator_of(experiment, f"{__name__}.own_blocks")
     assert str(found) == f"module {__name__}:own_blocks\n" and key_of(experiment, "nas_pte_3") == "nas_pte_3"
-    with pytest.raises(SpecError, match="nas_pte_1 is a PyTorch module and has no variables; leave out rename"):
+    with pytest.raises(SpecError, match="nas_pte_1 .*no variables"):
         OperatorChoice(operator="nas_pte_1", rename={"k": "l"}).replacement()
 
 
-def test_it_is_measured_as_an_operator_is(tmp_path: Path) -> None:
+def test_a_baseline_is_measured_as_an_operator_is(tmp_path: Path) -> None:
     subject = OperatorSubject.of(MODULE_BASELINES["nas_pte_1"], {"C_in": 16, "C_out": 16, "H": 7})
     material = subject.make("cpu", 2)
     (x,) = material.make_inputs()

@@ -59,7 +59,7 @@ class TestRule:
             pytest.param("efficientnet_v2_s", "paper", LINE, marks=pytest.mark.slow),
         ],
     )
-    def test_networks_of_the_paper(self, name: str, where: str, expected: Reads) -> None:
+    def test_requirements_of_the_papers_networks(self, name: str, where: str, expected: Reads) -> None:
         """As the published operators do it: squares in ResNets, lines in the others."""
         with torch.device("meta"):
             assert asked(BACKBONES[name](classes=10), where, size=128) == expected
@@ -113,7 +113,7 @@ class TestOption:
         assert made.operator_spec.reads == SQUARE
         assert "replaced layers have" in made.network.requirement.reason
 
-    def test_none_is_the_space_without_it(self) -> None:
+    def test_reads_none_is_the_space_without_a_requirement(self) -> None:
         made = Experiment(**{**FIELDS, "spec": {"depth": 6, "reads": "none"}})
         assert made.operator_spec.reads is None
         assert made.operator_spec.id == made.network.spec({"depth": 6}).id

@@ -89,7 +89,7 @@ def test_a_layer_that_is_reached_without_its_name_stays(keep: Callable[[Any], No
     assert not found and "does not reach" in refused["conv"]
 
 
-def test_the_others_are_still_replaced() -> None:
+def test_layers_beside_a_refused_one_are_replaced() -> None:
     model = FunctionModule(lambda self, x: self.other(self.way(x)), conv=conv(), other=conv())
     in_function(model)
     found, refused = found_in(model)
@@ -159,7 +159,7 @@ def test_a_function_that_keeps_the_weight_is_seen(use: Callable[[torch.Tensor, t
     assert found_in(model) == ([], {"conv": "forward calls a function with its weight"})
 
 
-def test_what_is_read_on_a_layer_is_there() -> None:
+def test_attributes_that_are_read_on_a_layer_exist() -> None:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
         weight = self.conv.weight
         y = self.conv(x.to(weight.dtype).to(weight.device).to(weight))

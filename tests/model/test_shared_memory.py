@@ -137,7 +137,7 @@ def test_copies_share_memory_among_themselves_only(kind: Callable[[], nn.Module]
     assert all(torch.equal(one, other) for one, other in zip(network.parameters(), copied.parameters(), strict=True))
 
 
-def test_what_shares_memory_is_named() -> None:
+def test_weights_that_share_memory_are_named() -> None:
     assert shared_tensors(made(Partly, None)) == [["table", "other.weight"]]
     assert shared_tensors(made(TiedConvolutions, None)) == []  # one object
     workload = {"model": f"{__name__}:Partly", "data": "shapes", "data_settings": {"size": 8, "classes": 4}}
@@ -172,8 +172,8 @@ class ExtraState(Base):
         """Is not called."""
 
 
-def test_what_no_file_holds_is_said() -> None:
-    with pytest.raises(SpecError, match=r"its state has _extra_state, a dict, .*; change the network, or .* weights: none"):
+def test_state_that_no_file_can_hold_is_an_error() -> None:
+    with pytest.raises(SpecError, match=r"_extra_state, a dict, .*weights: none"):
         content_of(ExtraState())
     sparse = Base()
     sparse.register_buffer("table", torch.eye(3).to_sparse())

@@ -60,10 +60,10 @@ class TestBackbone:
         assert first(EXAMPLE).shape == (BATCH, 5)
         assert torch.equal(first.stem.weight, again.stem.weight) and not torch.equal(first.stem.weight, other.stem.weight)
 
-    def test_sizes_that_make_no_sense(self) -> None:
-        with pytest.raises(SpecError, match=r"width is 0\.3, which makes 4\.8 features of 16; give a multiple of 1/16"):
+    def test_impossible_widths_and_unknown_backbones_are_errors(self) -> None:
+        with pytest.raises(SpecError, match=r"width is 0\.3.*1/16"):
             resnet8(width=0.3)
-        with pytest.raises(UnknownNameError, match=r'unknown backbone "resnet9"; there are: densenet121, .*, resnet8\.'):
+        with pytest.raises(UnknownNameError, match=r'"resnet9"; .*resnet8'):
             BACKBONES["resnet9"](classes=2)
 
     def test_the_examples_in_the_modules_run(self) -> None:
@@ -77,10 +77,10 @@ class TestReplaceable:
         sizes = [tuple(layer.values[name] for name in ("N", "C_in", "C_out", "H")) for layer in layers]
         assert sizes == [(4, 8, 8, 16), (4, 8, 8, 16), (4, 8, 16, 8), (4, 16, 16, 8), (4, 16, 32, 4), (4, 32, 32, 4)]
 
-    def test_the_stem_may_go_too(self) -> None:
+    def test_the_stem_is_replaced_on_request(self) -> None:
         assert replaceable(resnet8(), EXAMPLE, keep_stem=False)[0].name == "stem"
 
-    def test_a_rule_of_ones_own(self) -> None:
+    def test_a_function_chooses_the_layers(self) -> None:
         rule = lambda layer: None if layer.module.kernel_size == (1, 1) else "not 1x1"  # noqa: E731
         layers = replaceable(resnet8(), EXAMPLE, rule)
         assert [layer.name for layer in layers] == ["blocks.1.shortcut.0", "blocks.2.shortcut.0"]
@@ -104,21 +104,20 @@ class TestReplaceable:
             (nn.Conv2d(4, 4, 3, padding="same", bias=False), None),
         ],
     )
-    def test_which_convolutions_count(self, layer: nn.Conv2d, reason: str | None) -> None:
+    def test_convolutions_of_every_shape_are_counted(self, layer: nn.Conv2d, reason: str | None) -> None:
         assert LAYER_RULES["spatial"](Layer("conv", layer, (1, 4, 8, 8), layer(torch.zeros(1, 4, 8, 8)).shape)) == reason
 
     def test_no_layer_to_replace_is_one_clear_error(self) -> None:
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1))
         expected = (
-            r"^Sequential has no layer to replace \(0: it is the first convolution; 2: its kernel is 1x1\); add `layers: "
-            r"pointwise` \(in Python: where=\"pointwise\"\), which takes 1 of its layers; other rules: paper 1$"
+            r"^Sequential has no layer to replace \(0: .*; 2: .* 1x1\); .*`layers: pointwise` .* 1 of its layers; .*paper 1$"
         )
         with pytest.raises(SpecError, match=expected):
             substitute(model, syno.OPERATORS["conv2d"](), EXAMPLE)
-        with pytest.raises(SpecError, match=r"Linear has no layer to replace \(it runs no convolution\)"):
+        with pytest.raises(SpecError, match=r"Linear has no layer to replace"):
             spec_for(nn.Linear(16, 4), EXAMPLE)
 
-    def test_layers_that_run_twice_stay(self) -> None:
+    def test_layers_that_run_twice_are_not_replaced(self) -> None:
         with pytest.raises(SpecError, match="shared: it runs 2 times"):
             replaceable(Twice(), EXAMPLE)
 
@@ -143,7 +142,7 @@ class TestSubstitute:
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         assert torch.equal(copied.head.weight, model.head.weight)
 
-    def test_seeds(self) -> None:
+    def test_equal_seeds_give_equal_weights(self) -> None:
         first, again, other = (substitute(resnet8(), syno.OPERATORS["conv2d"](), EXAMPLE, seed=seed) for seed in (0, 0, 1))
         weights = [model.blocks[0].conv1.w1 for model in (first, again, other)]
         assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
@@ -159,7 +158,7 @@ class TestSubstitute:
         replaced = substitute(model, syno.OPERATORS["conv2d"](), EXAMPLE.double()).blocks[0].conv1
         assert replaced.w1.dtype == torch.float64 and not replaced.training
 
-    def test_a_bias_stays(self) -> None:
+    def test_a_bias_is_kept_and_added(self) -> None:
         layer = nn.Conv2d(3, 4, 3, padding=1).double()
         replaced = substitute(layer, syno.OPERATORS["conv2d"](), EXAMPLE.double(), keep_stem=False)
         with torch.no_grad():
@@ -167,7 +166,7 @@ class TestSubstitute:
         assert torch.allclose(replaced(EXAMPLE.double()), layer(EXAMPLE.double()), rtol=1e-12)
         assert model_cost(replaced, EXAMPLE.double()).parameters == model_cost(layer, EXAMPLE.double()).parameters
 
-    def test_a_model_that_is_one_layer(self) -> None:
+    def test_a_model_of_one_layer_is_replaced(self) -> None:
         layer = nn.Conv2d(3, 4, 3, padding=1, bias=False)
         replaced = substitute(layer, syno.OPERATORS["conv2d"](), EXAMPLE, keep_stem=False)
         assert replaced(EXAMPLE).shape == (BATCH, 4, 16, 16)
@@ -199,14 +198,14 @@ class TestSubstitute:
 
 
 class TestCosts:
-    def test_of_a_small_network_by_hand(self) -> None:
+    def test_costs_of_a_small_network_agree_with_those_by_hand(self) -> None:
         model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(1024, 5))
         price = model_cost(model, EXAMPLE)
         assert price.flops == BATCH * (3 * 9 * 4 * 256 + 1024 * 5)
         assert price.parameters == parameters(model) == 3 * 9 * 4 + 4 + 8 + 1024 * 5 + 5
         assert price.memory_bytes == 4 * (BATCH * 1024 + 1024 * 5 + BATCH * 5)
 
-    def test_what_is_not_replaced_is_the_rest(self) -> None:
+    def test_layers_that_are_not_replaced_are_the_rest(self) -> None:
         spec = spec_for(resnet8(), EXAMPLE)
         stem, shortcuts, head = 3 * 9 * 8 * 256, 8 * 16 * 64 + 16 * 32 * 16, 32 * 5
         assert spec.budget.rest_flops == BATCH * (stem + shortcuts + head)
@@ -242,7 +241,7 @@ class TestCosts:
         found = model_cost(nn.Sequential(nn.PReLU(3), Scaled(), Scaled()), EXAMPLE)
         assert found.flops == 2 * positions * (3 * 3 * 9 + 3 * 3)
 
-    def test_every_use_counts(self) -> None:
+    def test_a_shared_layer_costs_for_every_use(self) -> None:
         assert [call.name for call in trace(Twice(), EXAMPLE)] == ["stem", "shared", "shared"]
         assert model_cost(Twice(), EXAMPLE).flops == BATCH * 256 * 9 * (3 * 4 + 2 * 4 * 4)
 
@@ -256,10 +255,10 @@ class TestSpec:
         assert (spec.name, spec.depth, spec.budget.most_flops) == ("small", 4, 9e9)
         assert spec.budget.rest_flops > 0
         for options in ({"layers": []}, {"budget": {"rest_flops": 1}}):
-            with pytest.raises(SpecError, match=r"options give \w+, which is found from the model; leave it out"):
+            with pytest.raises(SpecError, match=r"options give \w+"):
                 spec_for(resnet8(), EXAMPLE, options=options)
 
-    def test_reads_back_from_its_text(self, tmp_path: pytest.TempPathFactory) -> None:
+    def test_a_spec_is_read_back_from_its_text(self, tmp_path: pytest.TempPathFactory) -> None:
         spec = spec_for(resnet8(), EXAMPLE)
         file = tmp_path / "resnet8.yaml"  # type: ignore[operator]
         file.write_text(spec.dump(), encoding="utf-8")

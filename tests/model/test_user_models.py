@@ -44,7 +44,7 @@ def replaced(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if hasattr(module, "graph")]
 
 
-def test_the_names_of_layers() -> None:
+def test_layers_are_chosen_by_name() -> None:
     model = Mine()
     changed = syno.substitute(model, SEPARABLE, PICTURES, where=["stem", "body.second"])
     # The stem's stride is a pooling ahead of the operator, and the biases come after it.
@@ -54,7 +54,7 @@ def test_the_names_of_layers() -> None:
     assert changed(PICTURES).shape == model(PICTURES).shape == (2, 5)
 
 
-def test_the_name_of_a_rule() -> None:
+def test_layers_are_chosen_by_the_name_of_a_rule() -> None:
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES)) == ["body.first"]
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="paper")) == ["body.first", "body.second.0"]
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, body.f*")) == ["stem.1", "body.first"]
@@ -62,22 +62,22 @@ def test_the_name_of_a_rule() -> None:
     assert replaced(both) == ["stem.1", "body.first", "body.second.0"]
     with pytest.raises(SpecError, match=r'Mine has no layer "stme".*Did you mean "stem"'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatial, stme")
-    with pytest.raises(SpecError, match=r'the pattern "head.\*" takes no layer of Mine; its layers: stem, body.first'):
+    with pytest.raises(SpecError, match=r'"head.\*" .*: stem, body.first'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="stem, head.*")
-    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; name them, such as body.first, or all: body\.\*'):
+    with pytest.raises(SpecError, match=r'"body" is a ModuleDict of 2 layers; .*body\.\*'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="body")
-    with pytest.raises(SpecError, match=r'the pattern "blocks\.\*\.conv" takes no layer of Mine; its layers: stem, '):
+    with pytest.raises(SpecError, match=r'"blocks\.\*\.conv" .*: stem, '):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="blocks.*.conv")
-    with pytest.raises(UnknownNameError, match='"spatal" is no rule for layers, and Mine has no layer of .*mean "spatial"'):
+    with pytest.raises(UnknownNameError, match='"spatal" .*"spatial"'):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where="spatal")
 
 
-def test_a_rule() -> None:
+def test_layers_are_chosen_by_a_function() -> None:
     def pointwise(layer: Layer) -> str | None:
         return None if layer.module.kernel_size == (1, 1) else "not 1x1"
 
     assert replaced(syno.substitute(Mine(), SEPARABLE, PICTURES, where=pointwise)) == ["body.second.0"]
-    with pytest.raises(SpecError, match=r"stem: it is the first convolution; body\.first: its kernel is 3x3; body\.second:"):
+    with pytest.raises(SpecError, match=r"stem: .*body\.first: .*3x3; body\.second:"):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where=Convolutions(kernels=(5,)))
 
 
@@ -85,7 +85,7 @@ def test_a_model_s_own_rules_go_first() -> None:
     class Ours(Mine):
         layer_rules = {"paper": Convolutions(kernels=(1, 3), least_size=9)}  # noqa: RUF012
 
-    with pytest.raises(SpecError, match=r"body\.first and 1 more: its C_in is 8, below 9.*takes 1 "):
+    with pytest.raises(SpecError, match=r"body\.first and 1 more: .*8, below 9"):
         syno.substitute(Ours(), SEPARABLE, PICTURES, where="paper")
 
 
@@ -98,12 +98,12 @@ def test_a_model_s_own_rules_go_first() -> None:
         ("head", r"separable_conv2d does not fit layer head \(N=2, seq_len=1, H_in=12, H_out=5\): it has the variable C_in"),
     ],
 )
-def test_names_that_mean_no_layer(name: str, message: str) -> None:
+def test_names_without_a_layer_are_errors(name: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         syno.substitute(Mine(), SEPARABLE, PICTURES, where=["body.first", name])
 
 
-def test_seeds_and_modes() -> None:
+def test_seed_and_mode_are_handed_on() -> None:
     first, again, literal = (
         syno.substitute(Mine(), SEPARABLE, PICTURES, seed=seed, mode=mode).body["first"]
         for seed, mode in ((1, "fused"), (1, "fused"), (2, "literal"))
@@ -117,14 +117,14 @@ def test_the_example_in_the_module_runs() -> None:
 
 
 @pytest.mark.parametrize("example", [(PICTURES, PICTURES), [PICTURES], {"x": PICTURES}, torch.tensor(1.0)])
-def test_an_example_of_several_inputs(example: Any) -> None:
+def test_a_model_takes_several_inputs(example: Any) -> None:
     for call in (
         lambda: syno.substitute(Mine(), SEPARABLE, example),
         lambda: syno.spec_for(Mine(), example),
         lambda: syno.model_cost(Mine(), example),
         lambda: syno.layer_latency(Mine(), SEPARABLE, example),
     ):
-        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor, whose first axis is the batch"):
+        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor"):
             call()
 
 

@@ -159,7 +159,7 @@ def test_by_hand_what_is_there_is_joined(group: dict[str, Experiment]) -> None:
     assert "missing: chosen: results/group/chosen is not there\n" in result.stdout
     assert "measurements of published, paper in results/group/figures" in result.stdout.replace("\n", " ")
     shutil.rmtree(group["published"].folder)
-    with pytest.raises(SpecError, match='no experiment that "figures" joins has results yet: .*published is not there'):
+    with pytest.raises(SpecError, match='"figures" .*published is not there'):
         join(group["figures"])
 
 
@@ -202,7 +202,7 @@ def test_only_the_original_is_measured_in_8_bit_integers(group: dict[str, Experi
     compilers = make_tables(again).latency.groupby("operator")["compiler"].agg(set)
     assert dict(compilers) == {"original": {"eager", "inductor", "inductor-int8"}, "operator_1": {"eager", "inductor"}}
     record(again, "original", "inductor-int8", settings=tune.latency.model_copy(update={"tolerance": 0.2}))
-    with pytest.raises(SpecError, match="of other settings than the experiment: latency.tolerance is 0.2 there, 0.1 here"):
+    with pytest.raises(SpecError, match="latency.tolerance is 0.2 there, 0.1 here"):
         make_tables(again)
 
 
@@ -213,7 +213,7 @@ def test_only_the_original_is_measured_in_8_bit_integers(group: dict[str, Experi
         ("two.yaml", "2 experiments join results: figures, m"),
     ],
 )
-def test_what_is_no_join_is_one_error(given: str, message: str, group: dict[str, Experiment]) -> None:
+def test_wrong_joins_are_one_error(given: str, message: str, group: dict[str, Experiment]) -> None:
     more = {**CONFIG["experiments"], "more": {"join": {"of": ["figures"]}}}  # type: ignore[dict-item]
     Path("two.yaml").write_text(yaml.safe_dump({**CONFIG, "experiments": more}), encoding="utf-8")
     with pytest.raises(SpecError, match=message):

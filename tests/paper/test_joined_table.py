@@ -78,10 +78,10 @@ class TestNames:
 
 
 class TestRows:
-    def test_it_has_the_columns_of_measurements_and_two_more(self) -> None:
+    def test_the_joined_table_has_the_columns_of_measurements_and_two_more(self) -> None:
         assert list(table(part("a", row("x", ONE))).columns) == list(JOINED_COLUMNS)
 
-    def test_a_row_is_in_it_once(self) -> None:
+    def test_a_row_is_in_the_joined_table_once(self) -> None:
         """Also when an experiment is joined twice, under another name, or through another join."""
         first = part("a", row("x", ONE), row("original"))
         once = table(first)
@@ -130,7 +130,7 @@ class TestRoles:
     @pytest.mark.parametrize(
         ("data", "role"), [("cifar100", "proxy"), ("lm1b", "proxy"), ("imagenet", "final"), ("glyphs", None), ("shapes", None)]
     )
-    def test_they_follow_from_the_data_set_also_for_latencies(self, data: str, role: str | None) -> None:
+    def test_roles_follow_from_the_data_set_also_for_latencies(self, data: str, role: str | None) -> None:
         rows = [row("x", ONE, data=data), row("x", ONE, "latency", 3.0, data=None)]
         found = table(part("a", *rows, data=data))["data_role"]
         assert [None if pandas.isna(one) else one for one in found] == [role, role]

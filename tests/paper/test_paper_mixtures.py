@@ -181,7 +181,7 @@ def test_the_speed_of_training_is_a_ratio() -> None:
 # ---- what figures and the page say ----------------------------------------------------------------------------------
 
 
-def test_what_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Numbers) -> None:
+def test_data_that_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Numbers) -> None:
     told = {name: " ".join(lines(figure.left_out(numbers))) for name, figure in PAPER_FIGURES.items()}
     assert f"Operator 1 in ResNet-18, TVM (failed: {FAILED})" in told["figure-5"]
     assert f"ResNet-18, TVM, {DEVICE} (no operator with an accuracy and a latency there)" in told["figure-6"]

@@ -72,7 +72,7 @@ def test_bars_and_points_say_what_they_are(name: str, html: str) -> None:
     assert told and all(operator and network for operator, network in told)
 
 
-def test_it_stands_alone(html: str) -> None:
+def test_the_page_needs_no_other_file(html: str) -> None:
     assert not re.search(r'(?:src|href)="(?!#|data:)', html)
     assert not re.search(r"url\((?!#)", html)
 
@@ -92,7 +92,7 @@ def test_operators_have_cards_with_the_authors_numbers(folder: Path, html: str) 
     assert {row["checked"] for (compiler, _), row in times.items() if compiler == "inductor"} == {True}
 
 
-def test_what_is_missing_is_told(tmp_path: Path) -> None:
+def test_the_page_names_missing_data(tmp_path: Path) -> None:
     data = write_artifact(tmp_path / "data")
     (data / "vision/mdev/baseline-latency/llvm/qresnet18/benchmark_results.csv").unlink()
     import_artifact(data, tmp_path / "out")

@@ -56,7 +56,7 @@ def test_the_fewest_flops_of_those_that_are_accurate_enough(rows: pandas.DataFra
     assert found.loc["ResNet-34", ["operator", "data"]].tolist() == ["operator_1", "imagenet"]  # the other loses too much there
 
 
-def test_what_is_too_inaccurate_saves_nothing(rows: pandas.DataFrame) -> None:
+def test_inaccurate_operators_save_nothing(rows: pandas.DataFrame) -> None:
     assert ours(savings(rows, most_lost=-0.05)).empty  # a network would have to gain five points
 
 
@@ -69,7 +69,7 @@ def test_beside_it_is_what_the_other_paper_tells(rows: pandas.DataFrame) -> None
 
 
 @pytest.mark.slow
-def test_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
+def test_savings_of_the_published_data(artifact: Path, tmp_path: Path) -> None:
     table = savings(measurements(artifact, tmp_path))
     found, finally_enough = ours(table), table[table["within"] == ON_FINAL].set_index("model")
     assert found["operator"].tolist() == [

@@ -55,7 +55,7 @@ def test_patterns_do_not_depend_on_names_and_sizes() -> None:
     assert list(map(patterns, operators)) == list(map(patterns, renamed))
 
 
-def test_lifts() -> None:
+def test_lifts_are_ratios_of_shares() -> None:
     has, best = [True, True, False, False], [True, False, False, False]
     lift, low, high = lift_of_best(has * 25, best * 25, seed=0)
     assert lift == 2.0 and low is not None and high is not None and 1.5 < low < 2 < high < 2.7

@@ -28,7 +28,7 @@ def test_the_example_of_the_paper(formula: Formula) -> None:
     assert cost(formula, {"C_in": FREE, "s^-1*H": FREE, "s*W": FREE, "k": FREE}, "C_in, H, W") == 3
 
 
-def test_what_is_too_much_costs_two_in_the_program_and_one_in_the_formula() -> None:
+def test_surplus_sizes_cost_two_in_the_program_and_one_in_the_formula() -> None:
     assert cost("published", {"k*H": FREE}, "H") == 2
     assert cost("paper", {"k*H": FREE}, "H") == 1
     assert cost("published", {"H": FREE, "k": FREE, "s": FREE}, "H") == 2

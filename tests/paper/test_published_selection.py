@@ -52,7 +52,7 @@ def test_the_best_come_first_and_are_in_the_store_then(source: Path) -> None:
     assert [store.get(one.key).id for one in chosen] == [OPERATORS[one.name]().id for one in chosen]
 
 
-def test_no_more_than_are_wanted(source: Path) -> None:
+def test_no_more_operators_are_selected_than_wanted(source: Path) -> None:
     assert [one.name for one in select(taking("resnet18", count=1))] == ["operator_1"]
 
 
@@ -79,7 +79,7 @@ def test_where_there_is_none_it_says_so(model: str, settings: dict[str, Any], me
         select(taking(model, **settings))
 
 
-def test_that_none_is_good_enough_is_a_result(source: Path) -> None:
+def test_a_selection_of_no_operator_is_a_result(source: Path) -> None:
     experiment = taking("densenet121", within=0.0)
     assert select(experiment) == []
     reason = str(why_none(experiment.folder / "selected.json"))
@@ -105,11 +105,11 @@ class TestConfig:
             experiment.storage  # noqa: B018
 
     @pytest.mark.parametrize("more", [{"workload": {"model": "resnet8"}}, {"study": {"n_trials": 3}}, {"evaluate": "cost"}])
-    def test_it_has_nothing_else(self, more: dict[str, Any]) -> None:
+    def test_an_import_has_no_other_settings(self, more: dict[str, Any]) -> None:
         with pytest.raises(SpecError, match=rf"has no {next(iter(more))}; .* select: {{source: published}}"):
             Experiment(name="published", artifact="data", **more)
 
-    def test_what_is_common_is_not_for_it(self) -> None:
+    def test_common_settings_are_not_for_an_import(self) -> None:
         found = load_experiments({
             "name": "group", "common": {"workload": {"model": "resnet18"}},
             "experiments": {"published": {"artifact": "data"}, "again": {"select": {"source": "published"}}},

@@ -57,7 +57,7 @@ def test_a_layer_imports_only_from_the_layers_below_it() -> None:
         "syno.measure.tuning",
     ],
 )
-def test_importing_it_loads_no_framework(module: str) -> None:
+def test_importing_a_light_module_loads_no_framework(module: str) -> None:
     loaded = run(f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))")
     assert loaded.split() == []
 

@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+): ", 
 
 
 @pytest.mark.slow
-def test_the_table_of_backbones() -> None:
+def test_the_table_of_backbones_has_the_counted_costs() -> None:
     shown = {name: [int(number.replace(",", "")) for number in numbers] for name, *numbers in ROW.findall(PAGE.read_text())}
     counted = {}
     for name in (*BACKBONES, *SEQUENCE_BACKBONES):

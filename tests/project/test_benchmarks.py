@@ -53,7 +53,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("title", ["Forward", "Forward and backward"])
-def test_times_of_every_form_and_their_ratios(report: str, title: str) -> None:
+def test_the_report_has_times_of_every_form_and_their_ratios(report: str, title: str) -> None:
     columns, _, convolution, shuffle = (cells(line) for line in section(report, title))
     assert columns == ["operator", "shape", "literal, ms", "fused, ms", "layer, ms", "literal / fused", "layer / fused"]
     assert convolution[:2] == ["conv1x1", "8->8 7x7"]
@@ -63,7 +63,7 @@ def test_times_of_every_form_and_their_ratios(report: str, title: str) -> None:
     assert [shuffle[4], shuffle[6]] == ["–", "–"]  # no layer to replace
 
 
-def test_costs_and_peak_memory(report: str) -> None:
+def test_the_report_has_costs_and_peak_memory(report: str) -> None:
     columns, _, convolution, _ = (cells(line) for line in section(report, "Costs and peak memory"))
     row = dict(zip(columns, convolution, strict=True))
     output = 8 * 8 * 7 * 7 * 4 / 2**20  # MiB
@@ -71,7 +71,7 @@ def test_costs_and_peak_memory(report: str) -> None:
     assert output - 1e-3 < float(row["fused, forward, MiB"]) <= float(row["fused, forward and backward, MiB"])
 
 
-def test_it_says_what_is_left_out_and_what_is_asked(report: str) -> None:
+def test_the_report_names_what_is_left_out_and_what_is_required(report: str) -> None:
     assert "- Published operators: skipped, as SYNO_ARTIFACT is not set" in report
     assert section(report, "Not measured: sizes that do not fit")[0].startswith("- operator_1 8->8 7x7: size g^-1*C_in is 1/4")
     assert section(report, "Required") == ["- Operator 1 64->64 56x56 at batch 8: not measured in this run"]
@@ -86,7 +86,7 @@ def test_it_says_what_is_left_out_and_what_is_asked(report: str) -> None:
         (["--rounds", "0"], '"0" is no positive number'),
     ],
 )
-def test_wrong_arguments(
+def test_wrong_arguments_end_with_code_2_and_a_message(
     arguments: list[str], message: str, modules: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -102,7 +102,7 @@ def test_forms_that_disagree_are_found(modules: SimpleNamespace) -> None:
         modules.measuring.require_agreement(first, second, x, torch.ones(4, 2))
 
 
-def test_what_is_slower_and_what_is_required_follow_from_the_times(modules: SimpleNamespace) -> None:
+def test_slower_forms_and_requirements_follow_from_the_times(modules: SimpleNamespace) -> None:
     layer = modules.cases.STAGES[0]
     (operator,) = modules.cases.operators(None, ["operator_1"])
     (case,) = modules.cases.cases(operator, [layer], batch=8, own_layer=True)

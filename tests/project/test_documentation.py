@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import documents
 import pytest
@@ -22,6 +23,12 @@ from syno_site import commands, docstrings, files, flow_chart, gallery, names, n
 
 COMMANDS = ROOT / "docs" / "commands.md"
 HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
+SOURCES = sorted(path for room in ("syno", "benchmarks", "workflow") for path in (ROOT / room).rglob("*.py"))
+NO_MODULES = {"syno.extensions"}  # the group of entry points
+PLACES = re.compile(r"`((?:syno|tests|benchmarks|workflow|config|docs|envs|examples)/[\w./-]*)`")
+PARTS = re.compile(r"`([\w/]+(?:\.py|/))`")  # of paths, from some folder of `syno` on
+PLACEHOLDER = re.compile(r"[A-Z]{2}")  # as in syno/data/NAME.py
+ON_MODULES = [ROOT / "docs" / name for name in ("architecture.md", "language.md")]  # pages that shorten paths
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -37,6 +44,31 @@ def test_the_page_of_commands_is_up_to_date() -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         COMMANDS.write_text(text, encoding="utf-8")
     assert COMMANDS.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=documents.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    named = PLACES.findall(page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists() and not PLACEHOLDER.search(path)] == []
+
+
+@pytest.mark.parametrize("page", ON_MODULES, ids=documents.name)
+def test_parts_of_paths_that_a_page_names_exist(page: Path) -> None:
+    paths = [path.as_posix() for path in (ROOT / "syno").rglob("*")]
+    named = {part.rstrip("/") for part in PARTS.findall(page.read_text(encoding="utf-8")) if not PLACEHOLDER.search(part)}
+    missing = {part for part in named if not any(path.endswith(f"/{part}") for path in paths)}
+    assert [part for part in sorted(missing) if not (ROOT / part).exists()] == []
+
+
+def test_modules_and_functions_that_pages_and_docstrings_name_exist() -> None:
+    missing = []
+    for file in (*PAGES, *SOURCES):
+        for name in sorted({*re.findall(r"`(syno(?:\.\w+)+)[`(]", file.read_text(encoding="utf-8"))} - NO_MODULES):
+            try:
+                resolve_name(name)
+            except (ImportError, AttributeError):
+                missing.append(f"{documents.name(file)}: {name}")
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=documents.name)
@@ -61,6 +93,14 @@ def test_names_in_prose_are_links_and_those_in_headings_and_code_are_not() -> No
     text = "# `syno.plan`\n`syno.plan` `syno.nothing` [`syno.plan`](x)\n```\n`syno.plan`\n```\n"
     linked = "# `syno.plan`\n{py:obj}`syno.plan <syno.plan>` `syno.nothing` [`syno.plan`](x)\n```\n`syno.plan`\n```\n"
     assert names.linked(text, "docs/page") == linked
+
+
+def test_the_table_of_compilers_has_every_compiler() -> None:
+    from syno.measure.compilers import COMPILERS
+
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    table = page[page.index("### Compilers") : page.index("### A compiler of your own")]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(COMPILERS)
 
 
 def test_a_flow_chart_has_a_box_for_each_name_and_a_line_for_each_arrow() -> None:

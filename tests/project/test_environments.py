@@ -105,7 +105,7 @@ def test_the_container_has_a_python_that_is_allowed_and_extras_that_there_are() 
     assert [place for place in copied if not (ROOT / place).exists()] == []
 
 
-def test_what_draws_needs_none_of_what_it_does_without() -> None:
+def test_plots_are_drawn_without_other_extras() -> None:
     """The modules of its stages, each with all that it imports at once, load where these packages are absent."""
     import subprocess
     import sys

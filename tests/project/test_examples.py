@@ -22,12 +22,12 @@ WITH_WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 REPLACED = {"keyword_spotting": 5, "mixer": 13, "mobilenet": 11, "own_cnn": 8, "resnet_biases": 8, "segmentation": 8}
 
 
-def test_there_are_six() -> None:
+def test_there_are_six_examples() -> None:
     assert list(REPLACED) == EXAMPLES
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_table_of_its_layers(name: str) -> None:
+def test_the_layer_table_of_an_example_is_that_of_its_page(name: str) -> None:
     network = small_example(name).network
     model = network.model()
     rows = layer_rows(model, network.example, network.settings.layers)
@@ -54,7 +54,7 @@ def test_own_cnn_has_eleven_layers_with_weights() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_its_experiment_has_operators(name: str) -> None:
+def test_the_space_of_an_example_has_operators(name: str) -> None:
     experiment = load_experiment(FOLDER / name / "experiment.yaml")
     assert experiment.name == name and experiment.searches and experiment.trains
     assert experiment.goal is not None or experiment.relative_budget is not None
@@ -63,7 +63,7 @@ def test_its_experiment_has_operators(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_its_data_is_the_same_each_time(name: str) -> None:
+def test_the_data_of_an_example_is_the_same_each_time(name: str) -> None:
     one, same = small_example(name).network.data, small_example(name).network.data
     assert one is not same and one.hash == same.hash and (one.train_count, one.test_count) == (64, 32)
 
@@ -72,7 +72,9 @@ OWN_DATA = [("keyword_spotting", (1, 2048), ()), ("segmentation", (3, 20, 28), (
 
 
 @pytest.mark.parametrize(("name", "shape", "positions"), OWN_DATA)
-def test_own_data(name: str, shape: tuple[int, ...], positions: tuple[int, ...]) -> None:
+def test_the_data_of_an_example_has_its_shapes_and_all_classes(
+    name: str, shape: tuple[int, ...], positions: tuple[int, ...]
+) -> None:
     data = small_example(name).network.data
     assert data.image_shape == shape and data.label_shape == positions
     assert set(data.test_labels.unique().tolist()) == set(range(data.classes))
@@ -80,7 +82,7 @@ def test_own_data(name: str, shape: tuple[int, ...], positions: tuple[int, ...])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_its_network_is_plain_pytorch(name: str) -> None:
+def test_the_network_of_an_example_is_plain_pytorch(name: str) -> None:
     tree = ast.parse((FOLDER / name / "network.py").read_text(encoding="utf-8"))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -88,7 +90,7 @@ def test_its_network_is_plain_pytorch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_its_page_shows_its_own_commands_and_results(name: str) -> None:
+def test_the_page_of_an_example_shows_its_commands_and_results(name: str) -> None:
     page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
     assert f"syno run examples/{name}/experiment.yaml --cores 2" in page
     layers = small_example(name).network

@@ -49,7 +49,7 @@ def test_on_a_bare_machine_it_says_that_there_is_no_gpu(tmp_path: Path) -> None:
     assert problem.startswith("there is no GPU: ") and problem.endswith("make gpu GPU_OPTIONS=--pretend")
 
 
-def test_what_a_python_lacks_is_one_line(modules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_in_one_line(modules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = modules("gpu")
     ast.parse(Path(gpu.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))  # older ones read it, too
     assert gpu.lacking() is None
@@ -107,7 +107,7 @@ def run(modules: Any, folder: Path) -> tuple[int, str, dict[str, Any]]:
     return code, (folder / "pretended-gpu.md").read_text(encoding="utf-8"), kept
 
 
-def test_a_report_and_another_run(modules: Any, doubles: Doubles, tmp_path: Path) -> None:
+def test_another_run_adds_rows_to_the_report(modules: Any, doubles: Doubles, tmp_path: Path) -> None:
     code, report, kept = run(modules, tmp_path)
     assert (code, doubles.measured) == (0, list(kept))
     assert "**Pretended: " in report and "1 passed, 0 failed, 0 skipped." in report
@@ -162,7 +162,7 @@ def test_results_of_another_version_are_measured_again(
     assert len(doubles.measured) == 8 and f"(torch {torch.__version__}): they are measured again" in capsys.readouterr().err
 
 
-def test_the_runner_of_the_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runner_prints_one_line_for_each_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each test, and all in the file."""
     specification = importlib.util.spec_from_file_location("runner_of_gpu_tests", ROOT / "tests" / "gpu" / "__main__.py")
     assert specification is not None and specification.loader is not None

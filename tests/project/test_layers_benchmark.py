@@ -84,7 +84,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| L")]
 
 
-def test_a_page_with_the_papers_speedups(layers: ModuleType, measured: Path, artifact: Path, tmp_path: Path) -> None:
+def test_the_page_has_the_papers_speedups(layers: ModuleType, measured: Path, artifact: Path, tmp_path: Path) -> None:
     arguments = [str(measured), "--artifact", str(artifact), "--output", str(tmp_path / "page.md")]
     assert layers.main(arguments) == 1  # one could not be measured
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def test_speedups_in_either_format(layers: ModuleType, artifact: Path) -> None:
         assert nothing is None
 
 
-def test_the_material_of_a_layer() -> None:
+def test_a_layer_by_itself_has_its_picture_and_pooling() -> None:
     """The layer by itself, with the pooling that stands for its stride, on the picture that it gets in the network."""
     material = record(str(OPERATORS["operator_1"]()), "layer4.0.downsample.0").subject.make("cpu", 1)
     (x,) = material.make_inputs()

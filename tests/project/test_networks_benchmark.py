@@ -52,7 +52,9 @@ def measured(networks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]
     return subjects
 
 
-def test_a_report(networks: ModuleType, measured: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_latencies_and_speedups_of_each_compiler(
+    networks: ModuleType, measured: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--sizes", "32", "--compilers", "eager,tvm", "--trials", "4", "--records", str(tmp_path)]
     assert networks.main(arguments) == 0
     assert measured == [(32, name, compiler) for name in ("original", "operator_1") for compiler in ("eager", "tvm")]

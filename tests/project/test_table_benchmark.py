@@ -35,7 +35,7 @@ def test_a_rank_correlation_and_its_part_beyond_others(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("name", "once", "meets"), [("conv2d", (3, 3, 9), True), ("conv1x1", (1, 1, 1), False)])
-def test_what_an_operator_reads(name, once, meets) -> None:
+def test_positions_and_channels_that_an_operator_reads_are_counted(name, once, meets) -> None:
     table_draw = importlib.import_module("table_draw")
     operator = syno.OPERATORS[name]()
     rows, columns, positions, channels, _ = table_draw.reading(operator, 1)

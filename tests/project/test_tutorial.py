@@ -18,19 +18,21 @@ CODE = [cell for cell in json.loads(FILE.read_text(encoding="utf-8"))["cells"] i
 CELLS = ["".join(cell["source"]) for cell in CODE]
 
 
-def test_it_imports_torch_matplotlib_and_syno_alone() -> None:
+def test_the_tutorial_imports_torch_matplotlib_and_syno_alone() -> None:
     nodes = [node for cell in CELLS for node in ast.walk(ast.parse(cell))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names == {"torch", "matplotlib.pyplot", "syno"}
 
 
-def test_it_holds_no_outputs() -> None:
+def test_the_tutorial_holds_no_outputs() -> None:
     assert [(cell["outputs"], cell["execution_count"]) for cell in CODE] == [([], None)] * len(CODE)
 
 
 @pytest.mark.slow
-def test_its_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cells_of_the_tutorial_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     names: dict[str, Any] = {}

@@ -219,7 +219,7 @@ class TestRecords:
 
 class TestStudies:
     @pytest.mark.parametrize("url", ["journal:{}/trials.log", "sqlite:///{}/trials.db"])
-    def test_what_is_stored_comes_back_as_plain_values(self, url: str, tmp_path: Path) -> None:
+    def test_stored_attributes_come_back_as_plain_values(self, url: str, tmp_path: Path) -> None:
         storage = url.format(tmp_path)
         store = TrialStore(*open_storage(storage), "study")
         store.create({"path": [["Share", "x"]], "attempt": 0})

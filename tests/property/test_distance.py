@@ -36,12 +36,12 @@ def test_the_distance_is_never_above_the_truth(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_it_loses_no_operator(make: Make) -> None:
+def test_the_distance_loses_no_operator(make: Make) -> None:
     assert {operator.id for _, operator in Space(make()).enumerate()} == truth(make).operators
 
 
 @pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_it_is_the_truth_in_nearly_every_state(make: Make) -> None:
+def test_the_distance_is_the_truth_in_nearly_every_state(make: Make) -> None:
     space, equal = Space(make()), 0
     for state, steps in truth(make).steps.items():
         beyond = space.spec.depth - state.steps + 1
@@ -51,7 +51,7 @@ def test_it_is_the_truth_in_nearly_every_state(make: Make) -> None:
 
 
 @pytest.mark.parametrize("rule", [name if name in RELIED_ON else pytest.param(name, marks=pytest.mark.slow) for name in ON])
-def test_it_loses_no_operator_with_one_rule_off(rule: str) -> None:
+def test_the_distance_loses_no_operator_with_one_rule_off(rule: str) -> None:
     spec = small_specs.convolution(depth=3, rules_off=[rule])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
 
@@ -80,20 +80,20 @@ def test_no_step_is_offered_on_a_blocked_axis(make: Make) -> None:
     assert blocked
 
 
-def test_it_loses_no_operator_with_all_rules_off() -> None:
+def test_the_distance_loses_no_operator_with_all_rules_off() -> None:
     spec = small_specs.convolution(depth=3, rules_off=["all"])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RELIED_ON)
-def test_it_loses_no_operator_deeper_with_one_rule_off(rule: str) -> None:
+def test_the_distance_loses_no_operator_deeper_with_one_rule_off(rule: str) -> None:
     spec = small_specs.convolution(depth=4, rules_off=[rule])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_it_loses_no_operator_one_primitive_deeper(make: Make) -> None:
+def test_the_distance_loses_no_operator_one_primitive_deeper(make: Make) -> None:
     spec = make(depth=make().depth + 1)
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators

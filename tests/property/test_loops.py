@@ -208,7 +208,7 @@ class TestRounding:
 
 
 class TestText:
-    def test_golden(self) -> None:
+    def test_the_code_is_that_of_the_golden_file(self) -> None:
         graph = OPERATORS["conv2d"]()
         golden_files.check("conv2d.loops.c", to_c(plan(graph, {"N": 2, "C_in": 3, "C_out": 4, "H": 5})))
 

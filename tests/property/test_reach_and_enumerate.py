@@ -68,14 +68,14 @@ def agrees(name: str, off: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("off", OFF, ids=lambda off: "+".join(off) or "none")
-def test_what_is_reached_is_what_is_enumerated(off: tuple[str, ...]) -> None:
+def test_reachable_operators_are_those_enumerated(off: tuple[str, ...]) -> None:
     agrees("some_of_each", off)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "some_of_each"])
 @pytest.mark.parametrize("off", OFF, ids=lambda off: "+".join(off) or "none")
-def test_what_is_reached_is_what_is_enumerated_in_larger_spaces(name: str, off: tuple[str, ...]) -> None:
+def test_reachable_operators_are_those_enumerated_in_larger_spaces(name: str, off: tuple[str, ...]) -> None:
     agrees(name, off)
 
 
@@ -89,7 +89,7 @@ def test_an_operator_without_a_weight_is_neither_reached_nor_enumerated() -> Non
     assert lone not in {operator for _, operator in space.enumerate()}
 
 
-def test_of_more_ways_to_name_the_axes_than_are_kept_the_others_are_not_reached() -> None:
+def test_namings_of_axes_beyond_the_limit_are_not_reached() -> None:
     spec = OperatorSpec(
         input="C, H, H, H",
         output="D, H, H, H",

@@ -59,7 +59,7 @@ def check(graph: PGraph, values: dict[str, int]) -> int:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_of_known_operators(name: str) -> None:
+def test_positions_that_known_operators_read(name: str) -> None:
     graph = OPERATORS[name]()
     values = {variable: value for variable, value in SIZES.items() if variable in graph.variables}
     assert check(graph, values) > 0
@@ -68,7 +68,7 @@ def test_of_known_operators(name: str) -> None:
 
 @given(pgraphs())
 @settings(deadline=None, derandomize=True, max_examples=60)
-def test_of_random_operators(graph: PGraph) -> None:
+def test_positions_that_random_operators_read(graph: PGraph) -> None:
     check(graph, {})
     assert in_words(graph).count("\n") > len(graph.input)
 
@@ -76,10 +76,10 @@ def test_of_random_operators(graph: PGraph) -> None:
 @pytest.mark.slow
 @given(pgraphs())
 @settings(deadline=None, derandomize=True, max_examples=2000)
-def test_of_many_random_operators(graph: PGraph) -> None:
+def test_positions_that_many_random_operators_read(graph: PGraph) -> None:
     check(graph, {})
     assert in_words(graph).count("\n") > len(graph.input)
 
 
-def test_the_example() -> None:
+def test_the_examples_of_the_module_run() -> None:
     assert doctest.testmod(module).failed == 0

@@ -103,20 +103,20 @@ def check_pattern(graph: PGraph, values: Mapping[str, int], found: Array, applie
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_of_known_operators(name: str) -> None:
+def test_the_support_of_known_operators(name: str) -> None:
     graph = OPERATORS[name]()
     check(graph, {variable: value for variable, value in SIZES.items() if variable in graph.variables})
 
 
 @given(pgraphs())
 @settings(deadline=None, derandomize=True, max_examples=15)
-def test_of_random_operators(graph: PGraph) -> None:
+def test_the_support_of_random_operators(graph: PGraph) -> None:
     check(graph, {})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("chosen", "operators"), [("resnet18", 6), ("gpt2", 2)])
-def test_of_the_paper_s_spaces_by_gradients_of_modules(chosen: str, operators: int) -> None:
+def test_the_support_in_the_papers_spaces_by_gradients_of_modules(chosen: str, operators: int) -> None:
     torch = pytest.importorskip("torch")
     from syno.model.module import build
 
@@ -161,5 +161,5 @@ def test_errors() -> None:
         support(conv2d, values, applied=2)
 
 
-def test_the_example() -> None:
+def test_the_examples_of_the_module_run() -> None:
     assert doctest.testmod(module).failed == 0

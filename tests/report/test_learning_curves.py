@@ -36,6 +36,6 @@ def test_a_loss_that_is_infinite_is_left_out() -> None:
     assert axes.get_ylabel() == "loss (nats per token) on the test data"
 
 
-def test_without_trainings_it_says_so() -> None:
+def test_without_trainings_the_figure_says_so() -> None:
     (axes,) = learning_figure(table({})).axes
     assert axes.texts[0].get_text() == "No network was trained with other seeds."

@@ -236,7 +236,7 @@ def check_both_modes(network: nn.Module, again: nn.Module, x: torch.Tensor) -> N
 
 
 @pytest.mark.parametrize("make", KEPT, ids=lambda make: make.__name__)
-def test_both_modes_are_the_networks(make: Callable[[], nn.Module]) -> None:
+def test_both_modes_of_the_source_compute_as_the_network(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     network = make().train()
     states = deepcopy(network.state_dict())
@@ -278,7 +278,7 @@ def test_flags_alone_need_one_forward_and_other_differences_two() -> None:
     assert "if self.training:\n            return self.forward_in_training(x)" in network_source(Branch()).network
 
 
-def test_any_name_of_a_layer() -> None:
+def test_layers_of_any_name_are_written() -> None:
     network = Keywords()
     again = made_of(network)
     x = torch.randn(2, 8)
@@ -300,7 +300,7 @@ def test_lengths_as_numbers_are_for_one_size_of_samples_and_any_batch() -> None:
     again = made_of(network, torch.zeros(SHAPE))
     for batch in (1, 3):
         check_both_modes(network, again, torch.randn(batch, *SHAPE[1:]))
-    with pytest.raises(ValueError, match=r"for inputs of \[N, 3, 8, 8\] only, and got \[1, 3, 9, 8\]"):
+    with pytest.raises(ValueError, match=r"\[N, 3, 8, 8\].*\[1, 3, 9, 8\]"):
         again(torch.zeros(1, 3, 9, 8))
 
 
@@ -354,7 +354,7 @@ class Branches(nn.Module):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("make", "said"), [(Hooked, "conv has hooks"), (Branches, "forward depends on values")])
-def test_what_cannot_be_source_is_said(make: Callable[[], nn.Module], said: str) -> None:
+def test_networks_that_cannot_be_source_are_errors_with_the_reason(make: Callable[[], nn.Module], said: str) -> None:
     with pytest.raises(LoweringError, match=said):
         network_source(make(), torch.zeros(SHAPE))
 

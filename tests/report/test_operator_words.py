@@ -50,7 +50,7 @@ def picture(*, exchange: bool = False, rows: int = 0, column: bool = False, row:
     ],
     ids=["nothing", "exchange", "column", "row", "window", "shift", "back", "column, exchange", "all"],
 )
-def test_of_pictures(operator: PGraph, words: str) -> None:
+def test_operators_on_pictures_in_words(operator: PGraph, words: str) -> None:
     assert in_words(operator).splitlines()[-1] == f"In words: {words}."
 
 
@@ -91,13 +91,13 @@ def test_of_pictures(operator: PGraph, words: str) -> None:
         ),
     ],
 )
-def test_of_known_operators(name: str, lines: list[str]) -> None:
+def test_known_operators_in_words(name: str, lines: list[str]) -> None:
     shown = [line.strip() for line in card(syno.OPERATORS[name]()).splitlines()]
     for line in lines:
         assert line in shown, in_words(syno.OPERATORS[name]())
 
 
-def test_of_a_window_whose_size_is_given_or_not() -> None:
+def test_a_window_in_words_with_and_without_its_size() -> None:
     build = syno.Builder("L; k", name="window")
     (position,) = build.output("L")
     (sum_,) = build.contract(inner=build.reduce("k"))
@@ -107,5 +107,5 @@ def test_of_a_window_whose_size_is_given_or_not() -> None:
     assert in_words(operator, {"k": 5}).endswith("In words: reads 5 positions of L.\n")
 
 
-def test_the_example() -> None:
+def test_the_example_of_the_module_runs() -> None:
     assert doctest.testmod(operator_words).failed == 0

@@ -142,7 +142,7 @@ def test_the_styles_of_a_picture_reach_no_other() -> None:
     assert [style.split(" ")[0] for style in styles] == ["#figure-1", "#figure-2"]
 
 
-def test_what_is_given_is_shown_as_text() -> None:
+def test_given_texts_are_shown_as_text() -> None:
     given = results(names=("conv2d",))
     scores, latency, trials = given.scores, given.latency, given.trials
     for table in (scores, latency):
@@ -162,12 +162,12 @@ def test_what_is_given_is_shown_as_text() -> None:
 
 
 class TestWithLess:
-    def test_without_latencies(self) -> None:
+    def test_a_page_without_latencies_has_no_table_of_them(self) -> None:
         text = Document(page(results(latency=EMPTY), [])).text
         assert text.count("Its latency was not measured.") == len(NAMES)
         assert "Figures" not in text
 
-    def test_without_anything(self) -> None:
+    def test_a_page_without_results_says_so(self) -> None:
         text = Document(page(Results("nothing", EMPTY, EMPTY, EMPTY, {}), [])).text
         for part in (
             "No operator has been trained or measured.",
@@ -177,7 +177,7 @@ class TestWithLess:
         ):
             assert part in text
 
-    def test_operators_alone(self) -> None:
+    def test_a_page_of_operators_alone_is_written(self) -> None:
         assert len(Document(page(results(trials=EMPTY, scores=EMPTY, latency=EMPTY), [])).cards()) == len(NAMES)
 
     def test_an_operator_that_was_only_measured_is_in_the_summary(self) -> None:
@@ -193,14 +193,14 @@ class TestWithLess:
         assert re.search("There is no code for this operator: .* sums 7 reductions in one stage; up to 6 can be planned", text)
 
     def test_a_missing_column_is_named(self) -> None:
-        with pytest.raises(SpecError, match='the scores table has no column "score".*Did you mean "scor"'):
+        with pytest.raises(SpecError, match='no column "score".*"scor"'):
             results(scores=score_table().rename(columns={"score": "scor"}))
 
 
 class TestMetric:
     """The page of networks whose score is a loss."""
 
-    def test_headings_units_and_differences(self) -> None:
+    def test_headings_units_and_differences_go_by_the_metric(self) -> None:
         given = results(metric="loss")
         html = page(given, drawings.pictures(given, ["score-latency", "score-flops"]))
         text = Document(html).text
@@ -260,12 +260,12 @@ class TestInlineSvg:
             "<style>a {fill: url(http://a.b)}</style>",
         ],
     )  # fmt: skip
-    def test_what_does_more_than_draw_is_refused(self, inner: str) -> None:
+    def test_pictures_that_do_more_than_draw_are_refused(self, inner: str) -> None:
         with pytest.raises(SpecError):
             inline_svg(f"<svg xmlns='http://www.w3.org/2000/svg'>{inner}</svg>", "p")
 
     @pytest.mark.parametrize("text", ["", "no picture", "<html></html>", "<svg>"])
-    def test_what_is_no_svg_is_named(self, text: str) -> None:
+    def test_text_that_is_no_svg_is_an_error(self, text: str) -> None:
         with pytest.raises(SpecError, match="SVG document"):
             inline_svg(text, "p")
 

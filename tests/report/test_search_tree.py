@@ -76,14 +76,14 @@ def test_areas_are_visits_and_colours_mean_rewards() -> None:
     assert (colour["Unfold: trial 0: 0.200"], colour["Unfold, Finalize: trial 3: 1.000"]) == ("#440154", "#fde725")
 
 
-def test_what_is_seldom_visited_is_left_out_where_there_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seldom_visited_branches_are_left_out_of_a_large_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "MOST_LEAVES", 2)
     picture = search_tree(trials())
     assert picture is not None and picture.caption.endswith("Branches with fewer than 2 trials are left out.")
     assert len(list(ElementTree.fromstring(picture.svg).iter(f"{SVG}circle"))) == 3
 
 
-def test_it_can_stand_on_a_page() -> None:
+def test_the_picture_can_stand_on_a_page() -> None:
     picture = search_tree(trials([("<b>", "a", 0.5)]))
     assert picture is not None and "<b>" not in inline_svg(picture.svg, "search-tree")
 

@@ -77,19 +77,19 @@ class TestExport:
         values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 48)
         assert "equal to the interpreter" in FORMATS["export"].write(operator, tmp_path / "it.pt2", values)
 
-    def test_what_computes_something_else_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_with_other_outputs_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exports_something_else(monkeypatch)
-        with pytest.raises(WrongOutputError, match="the exported program of conv2d differs from its meaning by 1 of"):
+        with pytest.raises(WrongOutputError, match="exported program of conv2d .*by 1 of"):
             FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "wrong.pt2", SIZES)
         assert not list(tmp_path.iterdir())
 
-    def test_sizes_are_needed(self, tmp_path: Path) -> None:
+    def test_a_program_needs_sizes(self, tmp_path: Path) -> None:
         with pytest.raises(ValuationError, match="no value for C_out"):
             FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "it.pt2", {"C_in": 4, "H": 6})
         with pytest.raises(ValuationError, match='no variable "C"'):
             FORMATS["export"].write(OPERATORS["conv2d"](), tmp_path / "it.pt2", {**SIZES, "C": 4})
 
-    def test_what_pytorch_cannot_export_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_operators_that_pytorch_cannot_export_are_errors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object, **__: object) -> None:
             raise RuntimeError("\nno such thing\nand more")
 
@@ -123,15 +123,15 @@ class TestOnnx:
         assert "equal to the interpreter" in FORMATS["onnx"].write(operator, tmp_path / "it.onnx", values)
 
     @needs_onnx
-    def test_what_computes_something_else_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_with_other_outputs_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exports_something_else(monkeypatch)
         with pytest.raises(WrongOutputError, match="the ONNX file of conv2d differs from its meaning"):
             FORMATS["onnx"].write(OPERATORS["conv2d"](), tmp_path / "wrong.onnx", SIZES)
         assert not list(tmp_path.iterdir())
 
-    def test_without_onnx(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_onnx_package_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(formats, "find_spec", lambda name: None if name.startswith("onnx") else find_spec(name))
-        with pytest.raises(MissingPackageError, match=r"take onnx, onnxscript, onnxruntime, .* pip install 'syno\[onnx\]'"):
+        with pytest.raises(MissingPackageError, match=r"onnxruntime.*'syno\[onnx\]'"):
             FORMATS["onnx"].write(OPERATORS["conv2d"](), tmp_path / "it.onnx", SIZES)
 
 
@@ -141,7 +141,7 @@ def test_no_other_format_is_imported_in_place_of_the_module() -> None:
 
 @needs_tvm
 class TestTvm:
-    def test_a_library(self, tmp_path: Path) -> None:
+    def test_a_library_computes_as_the_operator(self, tmp_path: Path) -> None:
         import tvm
 
         from syno.measure.tvm.compilation import TvmModule
@@ -184,7 +184,7 @@ class TestTvm:
         assert not list(tmp_path.iterdir())
 
 
-def test_a_number_that_is_none_is_a_difference() -> None:
+def test_a_nan_is_a_difference() -> None:
     """In the second set of sizes alone, where a maximum would not show it."""
     rows = []
 
@@ -199,8 +199,8 @@ def test_a_number_that_is_none_is_a_difference() -> None:
     assert len(rows) == 2
 
 
-def test_formats_are_listed() -> None:
-    with pytest.raises(UnknownNameError, match=r'"oonx"; there are: module, export, onnx, tvm, te. Did you mean "onnx"\?'):
+def test_an_unknown_format_is_an_error_that_lists_them() -> None:
+    with pytest.raises(UnknownNameError, match=r'"oonx".*"onnx"\?'):
         FORMATS["oonx"]
 
 

@@ -90,12 +90,12 @@ def test_a_training_with_a_seed_that_the_experiment_has_no_more_is_taken(trained
     later = trained.model_copy(update={"train": trained.train.model_copy(update={"seeds": (7,)})})
     (line,) = take_network(later, OPERATOR, tmp_path / "taken")
     assert "taken" in line
-    with pytest.raises(SpecError, match=r"was not trained with seed 7 in .*; it was with the seeds 1, 2; `syno train`"):
+    with pytest.raises(SpecError, match=r"seed 7 .*seeds 1, 2"):
         take_network(later, OPERATOR, tmp_path / "other", seed=7)
 
 
-def test_what_cannot_be_taken_is_said(trained: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"original was not trained in .*; `syno train` and the workflow train it"):
+def test_networks_that_were_not_trained_are_errors_with_the_reason(trained: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"original was not trained .*`syno train`"):
         take_network(trained, "original", tmp_path)
     (tmp_path / "own.txt").write_text("the user's")
     with pytest.raises(SpecError, match="has files that Syno did not write"):
@@ -104,13 +104,13 @@ def test_what_cannot_be_taken_is_said(trained: Experiment, tmp_path: Path) -> No
         syno.load(tmp_path)
     (trained.folder / "train" / OPERATOR / "seed1.safetensors").rename(tmp_path / "kept")
     try:
-        with pytest.raises(SpecError, match="has kept its weights; with train: weights: all in the config"):
+        with pytest.raises(SpecError, match="weights: all"):
             take_network(trained, OPERATOR, tmp_path / "taken", seed=1)
     finally:
         (tmp_path / "kept").rename(trained.folder / "train" / OPERATOR / "seed1.safetensors")
 
 
-def test_the_command(trained: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_writes_the_folder_of_a_network(trained: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = trained.folder.parent / "small.yaml"
     done = CliRunner().invoke(app, ["get", str(config), OPERATOR])
@@ -121,7 +121,7 @@ def test_the_command(trained: Experiment, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["onnx", "aoti", "tvm"])
-def test_compiled_formats(trained: Experiment, tmp_path: Path, form: str) -> None:
+def test_compiled_formats_are_written_and_checked(trained: Experiment, tmp_path: Path, form: str) -> None:
     (line,) = take_network(trained, OPERATOR, tmp_path / "taken", (form,))
     assert line.partition(" on the test data, ")[2].startswith("as recorded")
 
@@ -245,7 +245,7 @@ def test_the_training_mode_is_kept_or_the_folder_is_for_inference(tmp_path: Path
 
 
 @pytest.mark.parametrize("form", ["module", "export", *COMPILED])
-def test_layers_with_names_that_are_keywords(form: str, tmp_path: Path) -> None:
+def test_layers_named_by_keywords_are_written(form: str, tmp_path: Path) -> None:
     network = Keyword()
     taken(network, tmp_path / "small", form)
     with torch.no_grad():

@@ -56,7 +56,7 @@ class TestSettings:
             ({"select": {"by": "goal"}}, "select: by: goal needs a goal"),
         ],
     )
-    def test_wrong_ones_are_one_clear_error(self, given: dict[str, Any], problem: str) -> None:
+    def test_wrong_settings_are_one_clear_error(self, given: dict[str, Any], problem: str) -> None:
         with pytest.raises(SpecError, match=problem) as error:
             Experiment(**{"name": "e", "workload": {}, **given})
         assert len(str(error.value).splitlines()) == 1
@@ -76,7 +76,7 @@ class TestSettings:
         assert own.reward == {"name": "goal", "find": "front", "power": 2} and own.select.by == "reward"
         assert not Goal(find="most_accurate", most_parameters=0.5).measures
 
-    def test_files_depend_on_it_only_where_there_is_one(self) -> None:
+    def test_ids_of_files_depend_on_a_goal_only_where_there_is_one(self) -> None:
         without, with_one = (Experiment(name="e", workload={}, **goal) for goal in ({}, {"goal": {"speedup": 2}}))
         assert '"goal": null' in without.part("search") and "latency" not in without.part("search")
         assert '"speedup": 2.0' in with_one.part("search") and '"batch"' in with_one.part("search")
@@ -105,7 +105,7 @@ class TestScreening:
         )
         return screen(OPERATOR), asked
 
-    def test_what_costs_least_comes_first(self) -> None:
+    def test_the_cheapest_checks_come_first(self) -> None:
         goal = Goal(speedup=1.5, most_parameters=0.6)
         found, asked = self.screened(goal, measured(1.45, 1.55))
         assert found.unmet is None and asked == ["shares", "predict", "measure"]
@@ -141,7 +141,7 @@ class TestScreening:
             return [made(OPERATOR).kind for _ in records]
 
         broken = measured(1, 1, "compile_failed")
-        with pytest.raises(DeviceError, match="none of 5 operators could be measured .* the last: compile_failed: no kernel"):
+        with pytest.raises(DeviceError, match="none of 5 operators .*compile_failed: no kernel"):
             screen(*[broken] * 5)
         assert screen(measured(2, 2), *[broken] * 6) == ["", *["not measured"] * 6]
 
@@ -154,21 +154,21 @@ class TestReward:
         assert isinstance(found, float)
         return found
 
-    def test_most_accurate(self) -> None:
+    def test_the_reward_of_the_most_accurate_goal(self) -> None:
         def reward(accuracy: float, speedup: float) -> float:
             return self.of(accuracy, speedup, speedup=1.5)
 
         assert reward(0.9, 1.5) == pytest.approx((1 / 1.1) ** 4) == reward(0.9, 3)
         assert reward(0.9, 1.4) < reward(0.9, 1.5) < reward(0.91, 1.5)
 
-    def test_fastest_of_those_that_lose_little(self) -> None:
+    def test_the_reward_of_the_fastest_goal(self) -> None:
         def reward(accuracy: float, speedup: float) -> float:
             return self.of(accuracy, speedup, find="fastest", lose_at_most=0.01)
 
         assert reward(0.89, 2) == pytest.approx((1 + 2 / 3) / 2) == reward(0.95, 2)
         assert reward(0.3, 9) < reward(0.8, 1) < 0.5 < reward(0.89, 1) < reward(0.89, 2)
 
-    def test_front_needs_both(self) -> None:
+    def test_the_reward_of_a_front_needs_speed_and_score(self) -> None:
         assert self.of(0.1, 5, find="front") == 0 < self.of(0.8, 1, find="front") < self.of(0.8, 2, find="front")
 
     def test_without_training_the_fastest_is_the_best(self) -> None:
@@ -211,7 +211,7 @@ class TestVerdicts:
             (Span(2.0), None, "unknown"),
         ],
     )
-    def test_follow_from_both_intervals(self, speedup: Span | None, lost: Span | None, state: str) -> None:
+    def test_verdicts_follow_from_both_intervals(self, speedup: Span | None, lost: Span | None, state: str) -> None:
         assert verdict(BOTH, ACCURACY, speedup, lost).state == state
 
     @given(spans, spans, st.none() | st.integers(1, 3))
@@ -235,7 +235,7 @@ class TestVerdicts:
             (None, "no interval of the accuracy, as with one seed"),
         ],
     )
-    def test_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
+    def test_verdicts_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
         found = verdict(BOTH, ACCURACY, Span(1.6, 1.49, 1.7), Span(0.0), seeds=seeds)
         assert found.text.startswith(f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast")
 
@@ -258,7 +258,7 @@ class TestVerdicts:
             "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         )
 
-    def test_that_none_is_faster_is_said_first(self) -> None:
+    def test_the_first_sentence_says_that_none_is_faster(self) -> None:
         slow = Goal(lose_at_most=0.01)
         found = self.table((-0.002, -0.004, 0.001)).assign(
             speedup=[0.86, 0.8], speedup_low=[0.85, 0.79], speedup_high=[0.87, 0.81]
@@ -269,7 +269,7 @@ class TestVerdicts:
         end = end_of_search(Goal(speedup=1.5), trials(("screened", None, 0.9), ("screened", None, 0.8)), 4)
         assert end is not None and "none is faster than the original; the fastest of 2 is 0.90 times as fast" in end
 
-    def test_say_by_how_much_it_is_missed(self) -> None:
+    def test_verdicts_say_by_how_much_the_goal_is_missed(self) -> None:
         found = verdict(BOTH, ACCURACY, Span(1.2, 1.1, 1.3), Span(0.03, 0.02, 0.04))
         assert found == Verdict(
             "misses",
@@ -300,14 +300,14 @@ class TestVerdicts:
         searched = {"a": {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65}}
         return verdicts(BOTH, scores, latency, searched)
 
-    def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
+    def test_verdicts_of_tables_take_timed_speedups_or_those_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
         assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
         assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
         assert found.lost_high[0] == pytest.approx(0.004)
         assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
 
-    def test_sentences_say_what_meets_it_and_what_would_help(self) -> None:
+    def test_sentences_name_what_meets_the_goal_and_what_would_help(self) -> None:
         met = answer(BOTH, self.table((-0.002, -0.004, 0.001)))
         assert met[0].startswith("Goal: the most accurate network, at least 1.5 times as fast as the original with inductor")
         assert met[1].startswith("one meets: 1.60 times as fast (1.55 to 1.65)") and len(met) == 2
@@ -329,7 +329,7 @@ def trials(*rows: tuple[str, float | None, float | None]) -> pandas.DataFrame:
 
 
 class TestEndOfASearch:
-    def test_says_how_near_the_best_came(self) -> None:
+    def test_the_end_of_a_search_says_how_near_the_best_came(self) -> None:
         found = end_of_search(BOTH, trials(("complete", 0.9, 1.6), ("screened", None, 1.3), ("screened", None, 1.1)), 4)
         assert found is not None and found.startswith(
             "1 of 4 trials were trained when the search ended, since 2 operators cannot meet the goal (2 too slow): the "

@@ -82,11 +82,11 @@ class TestSpeedFigure:
         assert band is not None and band.get_x() == axes.get_xlim()[0]
         assert corner(panels(speed_figure(scored(), SPEEDUPS, Goal(find="front")))["inductor on cpu"]) is None
 
-    def test_without_speedups_it_says_so(self) -> None:
+    def test_a_figure_without_speedups_says_so(self) -> None:
         (axes,) = speed_figure(scored(), SPEEDUPS.iloc[:0], GOAL).axes
         assert "No operator has both a score and a speedup" in axes.texts[0].get_text()
 
-    def test_the_page_has_it(self) -> None:
+    def test_the_page_has_the_figure(self) -> None:
         given = results(speedups=SPEEDUPS, aim=GOAL)
         html = page(given, pictures(given, ["score-speedup", "search-time"]))
         assert "Accuracy against speedup" in html and "Search over time" in html and "in the shaded corner" in html
@@ -101,7 +101,7 @@ class TestSpeedups:
         table = speedup_view(latency, GOAL, judged, breakdown)
         return {(row["key"], row["compiler"]): row for row in table.to_dict("records")}
 
-    def test_of_two_latencies_the_ends_are_ratios_of_opposite_ends(self) -> None:
+    def test_a_speedup_of_two_latencies_has_ratios_of_opposite_ends(self) -> None:
         found, latency = self.view()["operator_1", "eager"], latency_table().set_index(["operator", "compiler"])
         own, original = latency.loc[("operator_1", "eager")], latency.loc[("original", "eager")]
         assert found["timed"] == APART and found["speedup"] == pytest.approx(original["latency_ms"] / own["latency_ms"])
@@ -153,7 +153,7 @@ class TestTime:
         assert list(rings.get_ydata()) == list(met["reward"]) and axes.get_xlabel() == "minutes since the study began"
         assert (np.diff(np.asarray(lines["best so far"].get_ydata())) >= 0).all()
 
-    def test_without_times_it_says_so(self) -> None:
+    def test_a_figure_without_times_says_so(self) -> None:
         (axes,) = time_figure(trial_table(3).assign(ended=pandas.NaT)).axes
         assert "No trial with a known time" in axes.texts[0].get_text()
 

@@ -45,10 +45,10 @@ def test_the_front_is_near_the_front(points: list[Point]) -> None:
         ([(nan, 9), (1, nan), (2, 1), (-inf, 1), (1, inf)], [2]),
     ],
 )
-def test_small_sets(points: list[Point], expected: list[int]) -> None:
+def test_the_front_of_small_sets_by_hand(points: list[Point], expected: list[int]) -> None:
     assert front(points) == expected
 
 
-def test_what_is_almost_on_the_front_is_near_it() -> None:
+def test_points_within_the_margins_are_near_the_front() -> None:
     points = [(1.0, 0.5), (2.0, 0.9), (2.1, 0.89), (3.0, 0.6), (nan, 1.0)]
     assert near_front(points, (0.2, 0.02)) == [0, 1, 2]

@@ -98,7 +98,7 @@ def test_characters_that_hide_text_are_escapes_on_the_page() -> None:
     assert "a\\x00b" in text and "\\u202etxt\\x1b[2J" in text
 
 
-def test_an_interval_beyond_the_margin_is_told() -> None:
+def test_an_interval_beyond_the_margin_is_in_the_sentence() -> None:
     (line, _) = texts(results(scores=lost(0.8), speedups=speedups(FOUND)))
     assert line.endswith("0.8 points lower (95 %: -1.1 to -0.5); the interval of the accuracy reaches beyond 1 point.")
 
@@ -109,7 +109,7 @@ def test_for_a_loss_more_is_worse() -> None:
     assert line.endswith("loss 0.020 nats higher (95 %: +0.017 to +0.023).")
 
 
-def test_that_none_is_near_is_said_once_for_all_compilers() -> None:
+def test_one_sentence_says_for_all_compilers_that_no_operator_is_near() -> None:
     both = pandas.concat([speedups(FOUND), speedups({"operator_1": 1.2}, compiler="eager")])
     first, last = texts(results(scores=lost(1.9), speedups=both))
     assert first.startswith("No operator is within 1 point of the original's accuracy. The nearest: operator_1, accuracy 1.9")
@@ -170,7 +170,7 @@ def test_that_none_is_near_is_said_once_for_all_compilers() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_so_or_not_known_is_said(given: dict[str, Any], expected: str) -> None:
+def test_sentences_where_no_operator_wins_or_scores_are_missing(given: dict[str, Any], expected: str) -> None:
     assert texts(results(**given))[0].startswith(expected)
 
 
@@ -219,7 +219,7 @@ class TestBestAgainstBest:
         )
         assert found[1].startswith("Fastest within 1 point with inductor on cpu: operator_1, 1.60 times as fast")
 
-    def test_that_none_is_faster_then(self) -> None:
+    def test_one_sentence_says_that_no_operator_is_faster(self) -> None:
         given = results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=8.6, inductor=16))
         assert verdict_lines(given)[0].operator == "operator_1" and texts(given)[0].endswith(
             "Best compiler against best compiler, none is faster than the original: operator_1 with inductor is 0.86 times as "
@@ -230,15 +230,15 @@ class TestBestAgainstBest:
     def test_nothing_is_said_where_it_does_not_for_certain(self, eager: float) -> None:
         assert best_against_best(latencies(eager=eager, inductor=16)) == []
 
-    def test_of_all_operators_where_none_is_named(self) -> None:
+    def test_without_a_named_operator_all_are_compared(self) -> None:
         (found,) = best_against_best(latencies(eager=12, inductor=16))
         assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
 
-    def test_that_an_interval_leaves_it_open_whether_one_is_faster(self) -> None:
+    def test_an_interval_around_1_leaves_the_answer_open(self) -> None:
         (line,) = none_is_faster(speedups({"operator_1": 0.9}, half=0.3))
         assert line.endswith("operator_1, is 0.90 times as fast (0.60 to 1.20), an interval that contains 1.")
 
-    def test_that_no_operator_is_faster_by_a_compiler(self) -> None:
+    def test_a_sentence_says_by_compiler_that_no_operator_is_faster(self) -> None:
         table = pandas.concat([speedups({"operator_1": 0.9, "operator_2": 0.8}), speedups(FOUND, "eager")])
         assert none_is_faster(table) == [
             "None is faster than the original with inductor on cpu: the fastest, operator_1, is 0.90 times as fast (0.85 to "
@@ -247,7 +247,7 @@ class TestBestAgainstBest:
 
 
 class TestGoal:
-    def test_that_its_scores_have_no_interval_is_said(self) -> None:
+    def test_scores_without_an_interval_are_named(self) -> None:
         scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet", verdict_reason=None)
         assert texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))[0].endswith(
             "3 of 3 operators may meet it, since there is no interval of the accuracy (one seed: train with more seeds)."
@@ -263,13 +263,13 @@ class TestGoal:
             (("unknown", "unknown", "unknown"), "Whether the goal is met is not known, since something was not measured."),
         ],
     )
-    def test_the_first_line_says_whether_it_is_met(self, states: tuple[str, ...], expected: str) -> None:
+    def test_the_first_line_says_whether_the_goal_is_met(self, states: tuple[str, ...], expected: str) -> None:
         verdicts = dict(zip(FOUND, states, strict=True))
         scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]], verdict_reason=None)
         found = texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
         assert found[0].startswith(expected)
 
-    def test_a_wide_interval_is_told(self) -> None:
+    def test_a_wide_interval_is_named(self) -> None:
         scores = lost(14, 25).assign(seeds=2, verdict_reason=None)
         scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
         found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
@@ -278,14 +278,14 @@ class TestGoal:
             "lost: 2 seeds cannot tell, more would narrow the interval."
         )
 
-    def test_its_margin_counts_and_its_compiler_comes_first(self) -> None:
+    def test_the_margin_of_the_goal_counts_and_its_compiler_comes_first(self) -> None:
         given = pandas.concat([speedups(FOUND, "eager"), speedups(FOUND)])
         found = texts(results(scores=lost(1.5), speedups=given, aim=GOAL))
         assert found[0].startswith("Fastest within 2 points with inductor on cpu: operator_1")
         assert found[1].startswith("Fastest within 2 points with eager on cpu: operator_1")
 
 
-def test_it_is_at_the_top_of_the_page_and_links_to_the_card() -> None:
+def test_the_verdict_is_at_the_top_of_the_page_and_links_to_the_card() -> None:
     html = page(results(scores=lost(0.6), speedups=speedups(FOUND)), [])
     assert html.index('class="verdict"') < html.index("<table")
     assert '<li>Fastest within 1 point with inductor on cpu: <a href="#card=operator_1">operator_1</a>, 1.60' in html

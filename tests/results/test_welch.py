@@ -17,11 +17,11 @@ FIRST = (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)
 SECOND = (1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4)
 
 
-def test_the_examples_are_true() -> None:
+def test_the_examples_of_the_module_run() -> None:
     assert doctest.testmod(metric).failed == 0
 
 
-def test_a_published_interval() -> None:
+def test_the_interval_of_a_published_example() -> None:
     assert difference(FIRST, SECOND) == pytest.approx((-1.58, -3.3654832, 0.2054832), abs=1e-7)
 
 
@@ -62,13 +62,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         ([inf, inf], [inf, 2.0], nan),
     ],
 )
-def test_where_no_interval_is_known(sample: list[float], reference: list[float], value: float) -> None:
+def test_too_few_or_infinite_scores_have_no_interval(sample: list[float], reference: list[float], value: float) -> None:
     found = difference(sample, reference)
     assert found.value == pytest.approx(value, nan_ok=True)
     assert isnan(found.low) and isnan(found.high)
 
 
-def test_spread() -> None:
+def test_the_spread_is_the_standard_deviation() -> None:
     assert spread([0.5, 0.75, 1.0]) == 0.25
     assert all(isnan(spread(sample)) for sample in ([0.5], [inf, 1.0], [inf, inf], [nan, 1.0]))
 
@@ -82,17 +82,17 @@ class TestWords:
             ((-0.0004, -0.0111, 0.0103), "+0.0 points (95 %: -1.1 to +1.0)"),  # no minus before nothing
         ],
     )
-    def test_of_a_difference_of_accuracies(self, given: tuple[float, float, float], expected: str) -> None:
+    def test_a_difference_of_accuracies_in_points(self, given: tuple[float, float, float], expected: str) -> None:
         assert metric.ACCURACY.difference_text(*given) == expected
 
-    def test_of_a_difference_of_losses(self) -> None:
+    def test_a_difference_of_losses_in_words(self) -> None:
         assert metric.LOSS.difference_text(0.0312, 0.0104, 0.052) == "+0.031 nats (95 %: +0.010 to +0.052)"
 
     @pytest.mark.parametrize("given", [(-0.1, nan, nan), (nan, nan, nan), (inf, nan, nan), (0.1, -inf, inf)])
-    def test_without_an_interval_there_are_none(self, given: tuple[float, float, float]) -> None:
+    def test_a_difference_without_an_interval_has_no_words(self, given: tuple[float, float, float]) -> None:
         assert metric.ACCURACY.difference_text(*given) is None
 
-    def test_of_a_score(self) -> None:
+    def test_a_score_in_words(self) -> None:
         assert metric.LOSS.text(2.5) == "2.5000"
         assert metric.LOSS.text(2.5, 0.25) == "2.5000 ± 0.2500"
 

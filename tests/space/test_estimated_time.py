@@ -19,7 +19,7 @@ def layers(operator: PGraph, *sizes: int, **more: int) -> Valuations:
     return Valuations([{name: {**given, "H": size}[name] for name in operator.variables} for size in sizes])
 
 
-def test_it_is_the_sum_over_layers_of_the_cheapest_form() -> None:
+def test_the_time_is_the_sum_over_layers_of_the_cheapest_form() -> None:
     operator = syno.OPERATORS["operator_1"]()
     times = [estimated_time(operator, layers(operator, size)) for size in (8, 16)]
     assert times[1] > 2 * times[0] > 0

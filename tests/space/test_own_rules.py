@@ -51,7 +51,7 @@ def splits(operator: PGraph) -> bool:
     return any(operation.primitive is SPLIT for operation in operator.operations)
 
 
-def test_it_takes_away_what_it_rejects_and_nothing_else() -> None:
+def test_a_users_rule_takes_away_what_it_rejects_and_nothing_else() -> None:
     without, space = [operator for _, operator in Space(spec()).enumerate()], Space(spec(RULE))
     found = [operator.id for _, operator in space.enumerate()]
     assert found == [operator.id for operator in without if not splits(operator)]
@@ -66,16 +66,16 @@ def test_the_distance_prunes_no_operator_that_it_leaves() -> None:
     assert 0 < len(blind) < sum(1 for _ in Space(small_specs.convolution()).enumerate())
 
 
-def test_it_is_listed_and_named_where_it_excludes_an_operator() -> None:
+def test_a_users_rule_is_listed_and_named_where_it_excludes_an_operator() -> None:
     split = next(operator for _, operator in Space(spec()).enumerate() if splits(operator))
     space = Space(spec(RULE))
     assert rows(space.rules.rules)[-1][:3] == ("no-split", "Split", "any Split")
     assert "no-split" in {row.id for row in space.rules.of("Split")}
-    with pytest.raises(UnreachableError, match=r"rule no-split rejects it \(any Split: the study looks at sums alone\)"):
+    with pytest.raises(UnreachableError, match=r"rule no-split .*sums alone"):
         space.path(split)
 
 
-def test_an_explanation_lists_it() -> None:
+def test_an_explanation_lists_the_users_rule() -> None:
     space = Space(spec("rules_of_my_own:one_sum", depth=2))
     _, operator = next(space.enumerate())
     assert "few-sums  a second sum" in explain(space, operator)
@@ -87,7 +87,7 @@ def test_a_spec_with_it_is_written_and_read_back(tmp_path: Path) -> None:
     assert read.rules_on == (RULE,) and read.id == spec(RULE).id != spec().id
 
 
-def test_it_is_switched_like_the_others() -> None:
+def test_a_users_rule_is_switched_like_the_others() -> None:
     assert RuleSet(off=["all"], on=[RULE]).is_on("no-split")
     assert [row.id for row in RuleSet(off=["all"], on=["rules_of_my_own:one_sum", RULE]).exact().rules] == ["few-sums"]
     assert "no-split" not in RuleSet(off=[RULE]).table and "no-split" not in RuleSet().table and "no-split" not in RULES
@@ -110,7 +110,7 @@ def test_a_mistake_is_one_clear_error(rules: list[str], message: str) -> None:
         Space(spec(*rules))
 
 
-def test_it_cannot_be_both_on_and_off() -> None:
+def test_a_rule_cannot_be_both_on_and_off() -> None:
     with pytest.raises(SynoError, match="rule no-split is in rules_off and in rules_on"):
         Space(spec(RULE, off=(RULE,)))
 

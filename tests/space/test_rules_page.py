@@ -83,7 +83,7 @@ def test_shifts_of_whole_axes_are_recognised_where_asked_for(all_of_them: list[P
     assert {space.fingerprint(operator) for operator in all_of_them} == {space.fingerprint(o) for o in without}
 
 
-def test_of_an_operator_and_its_mirror_image_one_is_found_where_asked_for(all_of_them: list[PGraph]) -> None:
+def test_one_of_an_operator_and_its_mirror_image_is_found_where_asked_for(all_of_them: list[PGraph]) -> None:
     space = symmetric("S2")
     found = [operator for _, operator in space.enumerate()]
     assert len(found) < len(all_of_them)

@@ -53,7 +53,7 @@ def test_an_enumeration_of_distinct_operators_has_each_meaning_once() -> None:
     assert list(space.distinct(operator for _, operator in every)) == [operator for _, operator in distinct]
 
 
-def test_what_is_known_is_not_found_again() -> None:
+def test_known_operators_are_not_found_again() -> None:
     space = Space(small_specs.convolution())
     (_, known), *_ = space.enumerate()
     sampler = Sampler(space, Random(0))
@@ -89,7 +89,7 @@ def test_a_walk_ends_in_an_operator_or_says_so() -> None:
         assert path is None or path[-1].operator is not None
 
 
-def test_steps_lead_on() -> None:
+def test_every_step_from_the_root_leads_on() -> None:
     space = Space(small_specs.convolution())
     for step in space.steps(space.root):
         assert space.steps(step.node)
@@ -109,14 +109,14 @@ class TestSample:
         space = Space(small_specs.two_ended())
         assert len(sample(space, 1000)) == len(list(space.enumerate(distinct=True)))
 
-    def test_walks_are_limited(self) -> None:
+    def test_a_limit_of_walks_ends_the_sampler(self) -> None:
         space = Space(small_specs.convolution())
         assert 1 <= len(sample(space, 50, most_walks=5)) <= 5
-        with pytest.raises(SpecError, match='0 random walks in the space "convolution" found no operator; give more walks'):
+        with pytest.raises(SpecError, match='0 random walks .*"convolution"'):
             sample(space, 1, most_walks=0)
 
     def test_what_has_no_operator_is_named(self) -> None:
-        with pytest.raises(SpecError, match='"convolution" holds no operator of at most 1 primitives; raise depth'):
+        with pytest.raises(SpecError, match='"convolution" .*at most 1 primitives'):
             sample(Space(small_specs.convolution(depth=1)), 1)
         with pytest.raises(SpecError, match="count is -1"):
             sample(Space(small_specs.convolution()), -1)

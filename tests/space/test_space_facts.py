@@ -148,7 +148,7 @@ class TestFlopsBound:
     def test_a_sum_that_waits_for_nothing(self) -> None:
         assert self.cheapest("H", ["H"], [], [0]) == 4
 
-    def test_it_is_below_what_operators_need(self) -> None:
+    def test_the_bound_is_below_what_operators_need(self) -> None:
         space = Space(preset("resnet18").with_(depth=5))
         frontier = [space.root]
         for _ in range(6):

@@ -70,7 +70,7 @@ def test_a_bad_spec_is_refused_with_what_to_change(changes: dict[str, Any], mess
 
 def test_a_file_that_is_no_spec_is_named(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- 1")
-    with pytest.raises(SpecError, match=r"list.yaml: holds no mapping; a spec has the fields name, input"):
+    with pytest.raises(SpecError, match=r"list.yaml: .*fields name, input"):
         OperatorSpec.load(tmp_path / "list.yaml")
     with pytest.raises(SpecError, match=r"none.yaml: cannot be read as YAML"):
         OperatorSpec.load(tmp_path / "none.yaml")

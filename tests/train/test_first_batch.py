@@ -49,7 +49,7 @@ def test_a_weight_that_never_gets_a_gradient(workload: Workload) -> None:
     assert found == "its output does not depend on its input on the first batch, in no layer"
 
 
-def test_a_gradient_that_is_not_finite(workload: Workload) -> None:
+def test_an_infinite_gradient_is_an_error(workload: Workload) -> None:
     found = fault(workload, lambda name, weight: weight.fill_(float("inf")), OperatorModule)
     assert found is not None and "is not finite on the first batch" in found
 
@@ -61,7 +61,7 @@ def test_a_network_that_begins_with_zeros_is_not_the_operators_fault(workload: W
 def test_the_operator_fails_before_its_training(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Workload, "fault_on_first_batch", lambda self, operator: "the gradient of weight w1 is zero")
     monkeypatch.setattr(Workload, "train", lambda *_, **__: pytest.fail("it was trained"))
-    with pytest.raises(TrainingError, match="separable_conv2d was not trained: the gradient of weight w1 is zero") as raised:
+    with pytest.raises(TrainingError, match="separable_conv2d .*gradient of weight w1 is zero") as raised:
         ProxyTraining(workload, workload.spec())(OPERATOR, Report())
     assert fault_of(raised.value).kind == "operator"
 

@@ -83,7 +83,7 @@ def test_logits_that_are_not_finite_give_no_score() -> None:
         ((7,), (6,), r"output has the shape \[8, 3, 6\]; for 3 classes at each position it must be \[8, 3, 7\]"),
     ],
 )
-def test_outputs_of_another_shape(positions: tuple[int, ...], made: tuple[int, ...], message: str) -> None:
+def test_outputs_of_another_shape_are_errors(positions: tuple[int, ...], made: tuple[int, ...], message: str) -> None:
     task = task_for(data_of((2, 7), positions))
     with pytest.raises(ShapeError, match=message):
         task.loss(Table(made), next(iter(task.batches.epoch(1))))
@@ -91,7 +91,7 @@ def test_outputs_of_another_shape(positions: tuple[int, ...], made: tuple[int, .
 
 def test_fewer_classes_than_the_data_has() -> None:
     task = task_for(data_of((2, 7), (7,)))
-    with pytest.raises(ShapeError, match=r"shape \[8, 2, 7\]; for 3 classes at each position it must be \[8, 3, 7\]"):
+    with pytest.raises(ShapeError, match=r"\[8, 2, 7\]; .*3 classes .*\[8, 3, 7\]"):
         task.loss(Table((7,), classes=2), next(iter(task.batches.epoch(1))))
 
 
@@ -113,7 +113,7 @@ def test_fewer_classes_than_the_data_has() -> None:
         ),
     ],
 )
-def test_what_a_data_set_refuses(change: dict[str, Any], message: str) -> None:
+def test_labels_of_wrong_shapes_are_errors(change: dict[str, Any], message: str) -> None:
     images, labels = torch.zeros(4, 1, 6), torch.zeros(4, 6, dtype=torch.int64)
     fields = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
     with pytest.raises(DataError, match=message):
@@ -122,13 +122,13 @@ def test_what_a_data_set_refuses(change: dict[str, Any], message: str) -> None:
 
 def test_labels_of_a_stream_that_does_not_say_their_shape() -> None:
     task = task_for(data_of((2, 7), ()))
-    with pytest.raises(DataError, match=r"must be \[8\]: one label for each sample; a data set with labels of positions has"):
+    with pytest.raises(DataError, match=r"must be \[8\]"):
         task.check((torch.zeros(8, 2, 7), torch.zeros(8, 7, dtype=torch.int64)))
 
 
 @pytest.mark.parametrize(("shape", "positions"), [((2, 7), ()), ((3, 4, 6), (4, 6))])
 def test_mirrored_tests_are_for_pictures_with_one_label(shape: tuple[int, ...], positions: tuple[int, ...]) -> None:
-    with pytest.raises(ShapeError, match=r"flip_tests is for pictures with one label each; .*flip_tests: false"):
+    with pytest.raises(ShapeError, match=r"flip_tests: false"):
         task_for(data_of(shape, positions), flip_tests=True)
 
 
@@ -146,7 +146,7 @@ def test_ignored_labels_count_neither_in_the_loss_nor_in_the_accuracy() -> None:
     train, test = whole.train_labels.clone(), whole.test_labels.clone()
     train[:, :2], test[:, 1:3] = 255, 255
     fields = (whole.train_images, train, whole.test_images, test, CLASSES)
-    with pytest.raises(DataError, match=r"train_labels is from 0 to 255; .*DataSet\(\.\.\., ignore_index=255\)"):
+    with pytest.raises(DataError, match=r"from 0 to 255; .*ignore_index=255"):
         DataSet("any", *fields)
     data = DataSet("any", *fields, ignore_index=255)
     task = task_for(data)

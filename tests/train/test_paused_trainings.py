@@ -65,7 +65,9 @@ def paused(workload: Workload, folder: Path, after: float = 1) -> ProxyTraining:
     return evaluate
 
 
-def test_it_ends_as_one_that_ran_through(workload: Workload, through: tuple[Pauses, Any], tmp_path: Path) -> None:
+def test_a_paused_training_ends_as_one_that_ran_through(
+    workload: Workload, through: tuple[Pauses, Any], tmp_path: Path
+) -> None:
     evaluate = paused(workload, tmp_path, after=0.5)
     for after, passed in ((1, 0.5), (1.25, 1)):
         with pytest.raises(Paused):
@@ -133,6 +135,6 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
         ({"stopping": {"keep": {1: 0.5, 2: 0.6}}}, "cannot grow"),
     ],
 )
-def test_settings_that_do_not_fit(study: dict[str, Any], why: str) -> None:
+def test_pausing_with_unfit_settings_is_an_error(study: dict[str, Any], why: str) -> None:
     with pytest.raises(Exception, match=why):
         Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=study)

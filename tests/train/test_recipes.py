@@ -63,18 +63,22 @@ class TestSettings:
         assert {key: getattr(settings, key) for key in RECIPES[name]} == dict(RECIPES[name])
         assert TrainingSettings.model_validate_json(settings.model_dump_json()) == settings
 
-    def test_what_is_given_goes_before_the_recipe(self) -> None:
+    def test_given_settings_go_before_the_recipe(self) -> None:
         settings = TrainingSettings(recipe="paper-cifar", epochs=3)
         assert (settings.epochs, settings.batch, settings.weight_decay, settings.score) == (3, 128, 1e-3, "best")
 
     def test_an_unknown_recipe_is_named_and_those_there_are(self) -> None:
-        with pytest.raises(
-            ValidationError, match=r'unknown recipe of training "paper-cfiar"; there are: quick.*Did you mean "paper-'
-        ):
+        with pytest.raises(ValidationError, match=r'"paper-cfiar"; .*"paper-'):
             TrainingSettings(recipe="paper-cfiar")
 
-    @pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}])
-    def test_settings_are_checked(self, wrong: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            *({"device": "gpu"}, {"precision": "half"}, {"schedule": "step"}, {"most_minutes": 0}),
+            *({"epochs": 0}, {"momentum": 1.0}, {"clip": 0}, {"lr": 0.1}),
+        ],
+    )
+    def test_a_wrong_setting_is_named(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             TrainingSettings(**wrong)
 
@@ -112,7 +116,7 @@ class TestLearningRate:
         found = rates(TrainingSettings(schedule="triangle", learning_rate=1.0, peak_epoch=2), 20, 2)
         assert found[:5] == pytest.approx([0, 0.25, 0.5, 0.75, 1.0]) and found[12] == pytest.approx(0.5)
 
-    def test_constant(self) -> None:
+    def test_a_constant_schedule_stays_at_the_rate(self) -> None:
         assert set(rates(TrainingSettings(schedule="constant", learning_rate=0.3), 5, 2)) == {0.3}
 
 
@@ -152,7 +156,7 @@ class TestWeights:
         )
         assert float(weights.std()) == pytest.approx(0.1, rel=0.05)
 
-    def test_those_for_imagenet_change_operators_only(self) -> None:
+    def test_recipes_for_imagenet_change_operators_only(self) -> None:
         network, before = self.network(), self.network()
         initialize(network, "normal", 0)
         assert torch.equal(network.head.weight, before.head.weight)
@@ -220,7 +224,7 @@ class TestTraining:
 
 
 class TestText:
-    def test_it_is_learnt(self, text: TokenSet) -> None:
+    def test_a_recipe_learns(self, text: TokenSet) -> None:
         settings = TrainingSettings(recipe="quick-text", most_steps=60, round_steps=30, most_tests=64)
         result = train(SEQUENCE_BACKBONES["gpt_tiny"](context=16, width=1 / 3), text, settings)
         assert result.metric == "loss" and math.log(256) > result.scores[0] > result.scores[1] > 1
@@ -278,7 +282,7 @@ class TestFailures:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     def test_a_device_that_is_not_there_is_named(self) -> None:
         with (
-            pytest.raises(SpecError, match='training.device is "cuda", but PyTorch finds no GPU here; take the device cpu'),
+            pytest.raises(SpecError, match='training.device is "cuda", .*cpu'),
             on_device("cuda"),
         ):
             pass

@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from syno.base.errors import ShapeError
@@ -58,7 +57,7 @@ class Poisoned(nn.Module):
 
 
 class TestLearning:
-    def test_what_is_easy_is_learnt(self, easy: DataSet) -> None:
+    def test_an_easy_task_is_learnt(self, easy: DataSet) -> None:
         result = run(easy, TrainingSettings(epochs=4, batch=16))
         assert result.score > 0.9 and result.losses[-1] < result.losses[0]
         assert (len(result.scores), len(result.losses), result.steps, result.stopped) == (4, 4, 32, None)
@@ -123,7 +122,7 @@ class TestStopping:
         result = run(data, report=lambda *epoch: seen.append(epoch))
         assert seen == list(enumerate(result.scores, 1))
 
-    def test_false_stops(self, data: DataSet) -> None:
+    def test_a_report_that_returns_false_stops_the_training(self, data: DataSet) -> None:
         result = run(data, report=lambda epoch, accuracy: False)
         assert len(result.scores) == 1 and result.steps == 5
         assert result.stopped == "stopped by the report after epoch 1"
@@ -175,10 +174,5 @@ class TestBreaking:
         assert result.stopped == "the network's output is not finite after epoch 1"
 
     def test_a_batch_larger_than_the_data_is_an_error(self, data: DataSet) -> None:
-        with pytest.raises(ShapeError, match="batch is 500, but glyphs micro has 160 pictures to train on; give a smaller one"):
+        with pytest.raises(ShapeError, match="batch is 500, .*160 pictures"):
             run(data, TrainingSettings(batch=500))
-
-    @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"momentum": 1.0}, {"clip": 0}, {"lr": 0.1}])
-    def test_settings_are_checked(self, wrong: dict[str, float]) -> None:
-        with pytest.raises(ValidationError, match=next(iter(wrong))):
-            TrainingSettings(**wrong)

@@ -43,7 +43,7 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
     assert original.score == original.scores[-1]
 
 
-def test_it_has_the_loss_curve_which_earlier_versions_lack(original: TrainingRecord, tmp_path: Path) -> None:
+def test_a_record_has_the_loss_curve(original: TrainingRecord, tmp_path: Path) -> None:
     assert original.curve_steps == (1, 2, 3, 4) and len(original.curve_minutes) == 4
     assert sum(original.curve_losses) / 4 == pytest.approx(original.losses[0], abs=1e-5)
     content = json.loads(original.model_dump_json())
@@ -90,7 +90,7 @@ def test_a_broken_record_is_named(content: str, tmp_path: Path) -> None:
 
 
 class TestCommands:
-    def test_train(self, tmp_path: Path) -> None:
+    def test_the_command_train_writes_records(self, tmp_path: Path) -> None:
         config = tmp_path / "small.yaml"
         config.write_text(
             f"workload: {json.dumps(SMALL)}\nreward: {{name: accuracy}}\nspec: {{depth: 4, reads: none}}\n", encoding="utf-8"

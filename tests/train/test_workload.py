@@ -99,7 +99,7 @@ def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path)
 def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
     search(config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}))
     other = config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}, workload={**SMALL, "seed": 1})
-    with pytest.raises(SpecError, match=r"has other settings: workload\.seed is 0 there, 1 here\. Trial 0 has succeeded"):
+    with pytest.raises(SpecError, match=r"workload\.seed is 0 there, 1 here"):
         search(other)
 
 
@@ -115,7 +115,7 @@ def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None
         ({"workload": None, "spec": "resnet18", "evaluate": "training"}, "training needs a workload"),
     ],
 )
-def test_what_is_wrong_is_said(fields: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_errors(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SynoError, match=message):
         config(**fields).operator_spec  # noqa: B018
 

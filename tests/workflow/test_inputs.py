@@ -40,25 +40,25 @@ def errors(folder: Path, changes: Mapping[str, Any], base: Mapping[str, Any] = F
     ],
     ids=["key", "type", "model", "data settings"],
 )
-def test_in_the_config(changes: Mapping[str, Any], message: str, tmp_path: Path) -> None:
+def test_errors_in_the_config_are_one_line(changes: Mapping[str, Any], message: str, tmp_path: Path) -> None:
     (said,) = errors(tmp_path, changes)
     assert re.search(message, said)
 
 
 @pytest.mark.slow  # the command by itself: tests/cli/test_cli_search.py
-def test_a_space_without_operators(tmp_path: Path) -> None:
+def test_a_space_without_operators_is_one_error(tmp_path: Path) -> None:
     (said,) = errors(tmp_path, {"spec": {"depth": 1}}, COUNTED)
     assert "holds no operator of at most 1 primitives; raise depth" in said
 
 
-def test_a_file_where_the_folder_of_results_should_be(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_of_results_is_one_error(tmp_path: Path) -> None:
     (tmp_path / RESULTS).write_text("mine", encoding="utf-8")
     (said,) = errors(tmp_path, {"output": f"{RESULTS}/here"})
     assert f"the results go to the folder {RESULTS}/here, but {RESULTS} is a file" in said
     assert (tmp_path / RESULTS).read_text(encoding="utf-8") == "mine"
 
 
-def test_a_folder_of_results_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_of_results_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     """The first file is in the way of itself: a folder has its name. (For root no folder is read-only.)"""
     (tmp_path / RESULTS / "experiment.yaml").mkdir(parents=True)
     (said,) = errors(tmp_path, {})
@@ -66,7 +66,7 @@ def test_a_folder_of_results_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_study(tmp_path: Path) -> None:
+def test_a_damaged_study_is_one_error(tmp_path: Path) -> None:
     study = tmp_path / RESULTS / "trials.db"
     study.parent.mkdir()
     study.write_bytes(NO_DATABASE)

@@ -36,7 +36,7 @@ def smaller() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_it_has_the_stages_of_the_paper(tmp_path: Path) -> None:
+def test_the_small_paper_has_the_stages_of_the_paper(tmp_path: Path) -> None:
     """The whole of it is planned, with the same stages as config/paper.yaml, and ends in the joined page."""
     found = planned(tmp_path, CONFIG)
     assert found["join"] == found["headlines"] == 1

@@ -79,7 +79,7 @@ def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:
         ("artifact.json", {"artifact": 1, "headlines": 1, "figure": FIGURES, "report": 1}),
     ],
 )
-def test_what_depends_on_a_file_that_is_gone(gone: str, jobs: dict[str, int], run: Path) -> None:
+def test_jobs_that_depend_on_a_deleted_file_run_again(gone: str, jobs: dict[str, int], run: Path) -> None:
     (run / "results" / "group" / "published" / gone).unlink()
     assert planned(run, write(run), "published") == jobs
 

@@ -26,7 +26,7 @@ def test_commands_have_folders_as_one_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_experiment_runs_there(tmp_path: Path) -> None:
+def test_an_experiment_runs_in_a_folder_with_spaces_and_quotes(tmp_path: Path) -> None:
     """All of it, the settings given once more by the file that is kept beside the results."""
     config = write_config(tmp_path / FILE, {"name": "counted", "output": FOLDER}, COUNTED)
     done = snakemake(tmp_path, config)

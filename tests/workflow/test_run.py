@@ -54,7 +54,7 @@ class TestResults:
 
 
 class TestWhatIsRunAgain:
-    def test_nothing_when_nothing_changed(self, done: Done) -> None:
+    def test_nothing_runs_again_when_nothing_changed(self, done: Done) -> None:
         printed = snakemake(done.folder, done.config, "--dry-run").stdout
         assert "Nothing to be done" in printed
 
@@ -69,7 +69,7 @@ class TestWhatIsRunAgain:
         ],
         ids=["batch", "count", "seeds", "baselines"],
     )
-    def test_what_depends_on_a_change(self, changes: dict[str, Any], jobs: dict[str, int], done: Done) -> None:
+    def test_jobs_that_depend_on_a_change_run_again(self, changes: dict[str, Any], jobs: dict[str, int], done: Done) -> None:
         assert planned(done.folder, done.changed(**changes)) == jobs
 
     def test_a_training_whose_record_is_gone(self, done: Done) -> None:
@@ -84,7 +84,7 @@ class TestWhatIsRunAgain:
             ("trials.parquet", {"freeze": 1, "select": 1, **DRAWN}),
         ],
     )
-    def test_what_depends_on_a_file_that_is_gone(self, gone: str, jobs: dict[str, int], done: Done) -> None:
+    def test_jobs_that_depend_on_a_deleted_file_run_again(self, gone: str, jobs: dict[str, int], done: Done) -> None:
         (done.results / gone).unlink()
         assert planned(done.folder, done.config) == jobs
 
@@ -174,7 +174,7 @@ class TestCopied:
         assert "Nothing to be done" in snakemake(copied.folder, copied.config, "--dry-run").stdout
 
     @pytest.mark.slow
-    def test_what_was_taken_away_is_made_there(self, copied: Done) -> None:
+    def test_files_that_a_copy_lacks_are_made_there(self, copied: Done) -> None:
         """A training that nobody did before, on results of others."""
         (copied.results / "train" / "original" / "seed1.json").unlink()
         assert planned(copied.folder, copied.config) == {"train": 1, **DRAWN}

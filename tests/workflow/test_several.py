@@ -35,7 +35,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> Path:
 
 
 @pytest.mark.slow
-def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
+def test_an_experiment_takes_the_operators_of_another(tmp_path: Path) -> None:
     config = write(tmp_path, GROUP)
     results = tmp_path / "results" / "group"
     done = snakemake(tmp_path, config, "taking")
@@ -56,7 +56,7 @@ def test_one_takes_the_operators_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_goes_on_from_another(tmp_path: Path) -> None:
+def test_an_experiment_goes_on_from_another(tmp_path: Path) -> None:
     after = {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}}
     config = write(tmp_path, merged(GROUP, {"experiments": {"next": after}}))
     results = tmp_path / "results" / "group"

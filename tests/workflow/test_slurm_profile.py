@@ -23,7 +23,7 @@ needs_plugin = pytest.mark.skipif(
 )
 
 
-def test_it_is_found_by_its_name_in_a_fresh_clone() -> None:
+def test_the_profile_is_found_by_its_name_in_a_fresh_clone() -> None:
     link = ROOT / "slurm"
     assert link.is_symlink() and link.resolve() == PROFILE
     assert not link.readlink().is_absolute()
@@ -47,7 +47,7 @@ class TestPaper:
             if job.rule != "all":
                 assert int(job.resources["runtime"]) > 0 and int(job.resources["mem_mb"]) > 0, job
 
-    def test_what_trains_on_a_gpu_asks_for_one(self, jobs: list[Job]) -> None:
+    def test_jobs_that_train_on_a_gpu_ask_for_one(self, jobs: list[Job]) -> None:
         assert {job.resources["gpu"] for job in jobs if job.rule in ("data", "worker", "train")} == {"1"}
         assert not any(job.resources.get("gpu", "0") != "0" for job in jobs if job.rule in SHORT)
 
@@ -79,7 +79,7 @@ class TestAttempts:
         return {name: int(tables.resources[name]) for name in ("mem_mb", "runtime")}
 
     @pytest.mark.slow
-    def test_later_ones_have_more_up_to_a_limit(self, tmp_path: Path) -> None:
+    def test_later_attempts_have_more_memory_and_time_up_to_a_limit(self, tmp_path: Path) -> None:
         first, second, tenth = (self.short(tmp_path, attempt) for attempt in (1, 2, 10))
         assert second == {name: 2 * value for name, value in first.items()}
         assert tenth == {name: 8 * value for name, value in first.items()}

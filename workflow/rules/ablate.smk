@@ -4,9 +4,6 @@ rule ablate:
         ablated,
     output:
         written_by("ablate"),
-    params:
-        config=CONFIG,
-        settings=settings_of("ablate"),
     log:
         log_of("ablate"),
     benchmark:
@@ -15,5 +12,8 @@ rule ablate:
         ENVIRONMENTS["search"]
     resources:
         **needs_of("ablate"),
+    params:
+        config=CONFIG,
+        settings=settings_of("ablate"),
     shell:
         "syno ablate run {params.config:q} {wildcards.name:q} 2>&1 | tee -i {log:q}"

@@ -4,22 +4,22 @@ rule breakdown:
         read_by("breakdown"),
     output:
         written_by("breakdown"),
+    log:
+        log_of("breakdown"),
+    benchmark:
+        times_of("breakdown")
+    priority: -10
+    retries: RETRIES
+    conda:
+        ENVIRONMENTS["tune"]
+    threads: tuning_threads
+    resources:
+        **needs_of("breakdown", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     params:
         config=CONFIG,
         settings=settings_of("breakdown"),
         device=tuned_device,
         compiler=tuned_compiler,
-    log:
-        log_of("breakdown"),
-    benchmark:
-        times_of("breakdown")
-    conda:
-        ENVIRONMENTS["tune"]
-    threads: tuning_threads
-    priority: -10
-    retries: RETRIES
-    resources:
-        **needs_of("breakdown", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune breakdown {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"

@@ -19,9 +19,6 @@ rule data:
         before_the_data,
     output:
         written_by("data"),
-    params:
-        config=CONFIG,
-        settings=settings_of("data"),
     log:
         log_of("data"),
     benchmark:
@@ -31,6 +28,9 @@ rule data:
     resources:
         **needs_of("data"),
         **gpus_of(training_device("worker")),  # it runs one step of training
+    params:
+        config=CONFIG,
+        settings=settings_of("data"),
     shell:
         "syno data {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -43,16 +43,16 @@ OF_PUBLISHED = "|".join(map(re.escape, PUBLISHED)) or "(?!)"  # matches no folde
 rule artifact:
     output:
         written_by("artifact"),
-    wildcard_constraints:
-        folder=OF_PUBLISHED,
-    params:
-        artifact=lambda wildcards: str(EXPERIMENTS[wildcards.folder].artifact),
     log:
         log_of("artifact"),
+    wildcard_constraints:
+        folder=OF_PUBLISHED,
     conda:
         ENVIRONMENTS["plot"]
     resources:
         **needs_of("artifact"),
+    params:
+        artifact=lambda wildcards: str(EXPERIMENTS[wildcards.folder].artifact),
     shell:
         "syno artifact import {params.artifact:q} --output {wildcards.folder:q} 2>&1 | tee -i {log:q}"
 

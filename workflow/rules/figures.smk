@@ -7,17 +7,17 @@ rule join:
         joinable,
     output:
         written_by("join"),
-    wildcard_constraints:
-        folder="|".join(map(re.escape, JOINED)) or "(?!)",  # matches no folder
-    params:
-        config=CONFIG,
-        settings=settings_of("join"),
     log:
         log_of("join"),
+    wildcard_constraints:
+        folder="|".join(map(re.escape, JOINED)) or "(?!)",  # matches no folder
     conda:
         ENVIRONMENTS["plot"]
     resources:
         **needs_of("join"),
+    params:
+        config=CONFIG,
+        settings=settings_of("join"),
     shell:
         "syno join {params.config:q} 2>&1 | tee -i {log:q}"
 
@@ -27,14 +27,14 @@ rule tables:
         read_by("tables"),
     output:
         written_by("tables"),
-    params:
-        config=CONFIG,
     log:
         log_of("tables"),
     conda:
         ENVIRONMENTS["plot"]
     resources:
         **needs_of("tables"),
+    params:
+        config=CONFIG,
     shell:
         "syno tables {params.config:q} 2>&1 | tee -i {log:q}"
 
@@ -45,8 +45,6 @@ rule figure:
     output:
         report(written_by("figure")[0], caption="../report/figure.rst", category="Figures", subcategory="{folder}"),
         written_by("figure")[1:],
-    params:
-        config=CONFIG,
     log:
         log_of("figure"),
     conda:
@@ -54,6 +52,8 @@ rule figure:
     resources:
         **needs_of("figure"),
         drawing=1,
+    params:
+        config=CONFIG,
     shell:
         "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
 

@@ -5,21 +5,21 @@ rule worker:
         read_by("worker"),
     output:
         written_by("worker"),
-    params:
-        config=CONFIG,
-        settings=settings_of("worker"),
     log:
         log_of("worker"),
     benchmark:
         times_of("worker")
+    priority: 10
+    retries: RETRIES
     conda:
         ENVIRONMENTS["search"]
     threads: training_threads("worker")
-    priority: 10
-    retries: RETRIES
     resources:
         **needs_of("worker"),
         **gpus_of(training_device("worker")),
+    params:
+        config=CONFIG,
+        settings=settings_of("worker"),
     shell:
         # SIGTERM goes to all processes of a job, and Slurm kills the other processes when the first has ended. Therefore the shell
         # and `tee` wait until the worker has returned its trial to the study.
@@ -33,8 +33,6 @@ rule freeze:
         read_by("freeze"),
     output:
         written_by("freeze"),
-    params:
-        config=CONFIG,
     log:
         log_of("freeze"),
     benchmark:
@@ -43,6 +41,8 @@ rule freeze:
         ENVIRONMENTS["search"]
     resources:
         **needs_of("freeze"),
+    params:
+        config=CONFIG,
     shell:
         "syno freeze {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -53,15 +53,15 @@ checkpoint shortlist:
         selectable,
     output:
         written_by("shortlist"),
-    params:
-        config=CONFIG,
-        settings=settings_of("shortlist"),
     log:
         log_of("shortlist"),
     conda:
         ENVIRONMENTS["search"]
     resources:
         **needs_of("shortlist"),
+    params:
+        config=CONFIG,
+        settings=settings_of("shortlist"),
     shell:
         "syno shortlist {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -71,14 +71,14 @@ checkpoint select:
         selected_from,
     output:
         written_by("select"),
-    params:
-        config=CONFIG,
-        settings=settings_of("select"),
     log:
         log_of("select"),
     conda:
         ENVIRONMENTS["search"]
     resources:
         **needs_of("select"),
+    params:
+        config=CONFIG,
+        settings=settings_of("select"),
     shell:
         "syno select {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"

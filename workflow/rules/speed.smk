@@ -4,21 +4,21 @@ rule speed:
         read_by("speed"),
     output:
         written_by("speed"),
-    params:
-        config=CONFIG,
-        settings=settings_of("speed"),
-        device=tuned_device,
     log:
         log_of("speed"),
     benchmark:
         times_of("speed")
+    priority: -10
+    retries: RETRIES
     conda:
         ENVIRONMENTS["train"]
     threads: speed_threads
-    priority: -10
-    retries: RETRIES
     resources:
         **needs_of("speed", **gpus_of(local_device)),
+    params:
+        config=CONFIG,
+        settings=settings_of("speed"),
+        device=tuned_device,
     shell:
         "syno tune training {params.config:q} {wildcards.key:q} --device {params.device:q} --output {output:q} 2>&1"
         " | tee -i {log:q}"

@@ -4,20 +4,20 @@ rule train:
         read_by("train"),
     output:
         written_by("train"),
-    params:
-        config=CONFIG,
-        settings=training_settings,
     log:
         log_of("train"),
     benchmark:
         times_of("train")
+    retries: RETRIES
     conda:
         ENVIRONMENTS["train"]
     threads: training_threads("train")
-    retries: RETRIES
     resources:
         **needs_of("train"),
         **gpus_of(training_device("train")),
+    params:
+        config=CONFIG,
+        settings=training_settings,
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config:q} {wildcards.key:q} --seed {wildcards.seed:q} --output {output:q}"
         " 2>&1 | tee -i {log:q}"

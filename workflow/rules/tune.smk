@@ -4,23 +4,23 @@ rule tune:
         read_by("tune"),
     output:
         written_by("tune"),
+    log:
+        log_of("tune"),
+    benchmark:
+        times_of("tune")
+    priority: -10
+    retries: RETRIES
+    conda:
+        ENVIRONMENTS["tune"]
+    threads: tuning_threads
+    resources:
+        **needs_of("tune", runtime=tuning_minutes, **gpus_of(local_device), **SHARED),
     params:
         config=CONFIG,
         settings=settings_of("tune"),
         remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
         device=tuned_device,
         compiler=tuned_compiler,
-    log:
-        log_of("tune"),
-    benchmark:
-        times_of("tune")
-    conda:
-        ENVIRONMENTS["tune"]
-    threads: tuning_threads
-    priority: -10
-    retries: RETRIES
-    resources:
-        **needs_of("tune", runtime=tuning_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
         "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
@@ -34,21 +34,21 @@ rule speedup:
         read_by("speedup"),
     output:
         written_by("speedup"),
-    params:
-        config=CONFIG,
-        settings=settings_of("speedup"),
-        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
     log:
         log_of("speedup"),
     benchmark:
         times_of("speedup")
+    priority: 5
+    retries: RETRIES
     conda:
         ENVIRONMENTS["tune"]
     threads: lambda wildcards: EXPERIMENTS[wildcards.folder].tune.latency.threads
-    priority: 5
-    retries: RETRIES
     resources:
         **needs_of("speedup", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
+    params:
+        config=CONFIG,
+        settings=settings_of("speedup"),
+        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
     shell:
         # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune selected {params.config:q}"
@@ -61,23 +61,23 @@ rule layers:
         read_by("layers"),
     output:
         written_by("layers"),
+    log:
+        log_of("layers"),
+    benchmark:
+        times_of("layers")
+    priority: -10
+    retries: RETRIES
+    conda:
+        ENVIRONMENTS["tune"]
+    threads: tuning_threads
+    resources:
+        **needs_of("layers", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     params:
         config=CONFIG,
         settings=settings_of("layers"),
         remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
         device=tuned_device,
         compiler=tuned_compiler,
-    log:
-        log_of("layers"),
-    benchmark:
-        times_of("layers")
-    conda:
-        ENVIRONMENTS["tune"]
-    threads: tuning_threads
-    priority: -10
-    retries: RETRIES
-    resources:
-        **needs_of("layers", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
     shell:
         # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"

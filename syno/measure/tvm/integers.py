@@ -46,7 +46,7 @@ def import_quantized(quantized: fx.GraphModule, *examples: torch.Tensor) -> Any:
     """Return a quantized network as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
 
     Args:
-        quantized: a network that `syno.measure.network_subject.quantized` returned; it is not changed.
+        quantized: a network that `syno.measure.quantization.quantized` returned; it is not changed.
         examples: its inputs. Shapes are fixed to theirs, that of the batch too.
 
     Raises:

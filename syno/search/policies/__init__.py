@@ -1,7 +1,7 @@
 """Search policies. Each of them passes the checks of `syno.search.policies.contract`.
 
->>> list(POLICIES)
-['evolution', 'mcts', 'random', 'surrogate']
+>>> POLICIES["random"]
+<class 'syno.search.policies.random_walk.RandomWalk'>
 """
 
 from syno.search.policies.contract import EXHAUSTED, POLICIES, Candidate, Exhausted, Policy, PolicySettings, Proposal

@@ -43,9 +43,7 @@ class TestSources:
                 )
         assert load(folder).train_labels.tolist() == parts["train"][1]
         (folder / "train-00001-of-00002.parquet").unlink()
-        with pytest.raises(
-            DataError, match=r"has 1 of the 2 files of train; missing is, for one, train-00001-of-00002\.parquet"
-        ):
+        with pytest.raises(DataError, match=r"1 of the 2 files .*train-00001-of-00002\.parquet"):
             load(folder)
 
     @pytest.fixture
@@ -75,14 +73,12 @@ class TestSources:
 
     @pytest.mark.usefixtures("_cache")
     def test_a_repository_that_cannot_be_had_or_has_no_pictures(self, load: Load, parquet: Path, tmp_path: Path) -> None:
-        with pytest.raises(
-            DataError, match=r'nowhere", train cannot be had from the Hub: .*; or copy it to .*: hf download'
-        ) as error:
+        with pytest.raises(DataError, match=r'nowhere", train .*hf download') as error:
             load(tmp_path / "empty", repository=str(tmp_path / "nowhere"), download=True)
         assert "\n" not in str(error.value)
         for file in (parquet / "cifar100").iterdir():
             pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("img"), file)
-        with pytest.raises(DataError, match=r'parquet", train has no column "img"; it has: fine_label, coarse_label'):
+        with pytest.raises(DataError, match=r'parquet", train .*no column "img"'):
             load(tmp_path / "empty", repository=str(parquet), download=True)
 
     @pytest.mark.usefixtures("_cache")
@@ -101,14 +97,14 @@ class TestSources:
 
 
 class TestPrepared:
-    def test_it_is_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
+    def test_arrays_are_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
         first = load(pickles)
         for file in (pickles / "cifar-100-python").iterdir():
             file.unlink()
         again = load(pickles)
         assert again == first and torch.equal(again.train_images, first.train_images)
 
-    def test_it_is_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
+    def test_arrays_are_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
         first = load(pickles)
         other = {split: (255 - pixels, labels) for split, (pixels, labels) in parts.items()}
         for file in (pickles / "cifar-100-python").iterdir():
@@ -158,8 +154,8 @@ def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parq
     assert first == again and first.steps == 2 and first.stopped is None
 
 
-def test_what_is_wrong_is_said_once_and_plainly(tmp_path: Path, pickles: Path) -> None:
+def test_wrong_settings_are_one_clear_error(tmp_path: Path, pickles: Path) -> None:
     with pytest.raises(DataError, match="^there is no CIFAR-100"):
         prepare(experiment(tmp_path, tmp_path / "nothing"))
-    with pytest.raises(SpecError, match=r'of the data set "cifar100": foldr: there is no such option; there are: .*folder'):
+    with pytest.raises(SpecError, match=r'"cifar100": foldr: .*folder'):
         prepare(experiment(tmp_path, pickles, foldr="x"))

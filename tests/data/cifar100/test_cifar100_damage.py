@@ -29,10 +29,10 @@ class Attack:
 
 
 class TestDamage:
-    def test_a_pickle_that_was_cut_off(self, load: Load, pickles: Path) -> None:
+    def test_a_truncated_pickle_is_an_error(self, load: Load, pickles: Path) -> None:
         file = pickles / "cifar-100-python" / "test"
         file.write_bytes(file.read_bytes()[:-100])
-        with pytest.raises(DataError, match=r"cifar-100-python/test cannot be read as a pickle of arrays"):
+        with pytest.raises(DataError, match=r"cifar-100-python/test .*pickle"):
             load(pickles)
 
     def test_a_pickle_cannot_run_anything(self, load: Load, pickles: Path, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ class TestDamage:
         assert trace.exists()  # it would have
 
     @pytest.mark.parametrize("name", ["os.system", "builtins.eval", "numpy.load", "numpy.ndarray.tofile", "codecs.encode"])
-    def test_other_ways_are_closed_too(self, load: Load, pickles: Path, name: str) -> None:
+    def test_a_pickle_can_call_no_function_of_any_module(self, load: Load, pickles: Path, name: str) -> None:
         module, _, function = name.rpartition(".")
         (pickles / "cifar-100-python" / "train").write_bytes(f"c{module}\n{function}\n.".encode())
         with pytest.raises(DataError, match="which data does not need"):
@@ -62,27 +62,27 @@ class TestDamage:
             ({b"fine_labels": ["cat"] * 23}, "labels are no whole numbers"),
         ],
     )
-    def test_pickles_of_something_else(self, load: Load, pickles: Path, change: dict[bytes, Any], message: str) -> None:
+    def test_pickles_of_other_values_are_errors(
+        self, load: Load, pickles: Path, change: dict[bytes, Any], message: str
+    ) -> None:
         file = pickles / "cifar-100-python" / "train"
         content = pickle.loads(file.read_bytes())
         file.write_bytes(pickle.dumps(content | change, protocol=2))
         with pytest.raises(DataError, match=rf"cifar-100-python/train.*{message}"):
             load(pickles)
 
-    def test_a_pickle_without_a_key(self, load: Load, pickles: Path) -> None:
+    def test_a_pickle_without_a_key_is_an_error(self, load: Load, pickles: Path) -> None:
         (pickles / "cifar-100-python" / "train").write_bytes(pickle.dumps({b"data": 1, b"labels": 2}, protocol=2))
         with pytest.raises(DataError, match="train has no fine_labels; it has: data, labels"):
             load(pickles)
 
-    def test_parquet_without_a_column(self, load: Load, parquet: Path) -> None:
+    def test_parquet_without_a_column_is_an_error(self, load: Load, parquet: Path) -> None:
         file = parquet / "cifar100" / "train-00000-of-00001.parquet"
         pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).drop_columns("fine_label"), file)
-        with pytest.raises(
-            DataError, match=r'train-00000-of-00001\.parquet has no column "fine_label"; it has: img, coarse_label'
-        ):
+        with pytest.raises(DataError, match=r'train-00000-of-00001\.parquet .*"fine_label"'):
             load(parquet)
 
-    def test_parquet_that_was_cut_off(self, load: Load, parquet: Path) -> None:
+    def test_truncated_parquet_is_an_error(self, load: Load, parquet: Path) -> None:
         file = parquet / "cifar100" / "test-00000-of-00001.parquet"
         file.write_bytes(file.read_bytes()[:-200])
         with pytest.raises(DataError, match=r"test-00000-of-00001\.parquet cannot be read as Parquet"):
@@ -97,7 +97,7 @@ class TestDamage:
             (lambda png: encoded(np.zeros((16, 32, 3), np.uint8)), "the picture is 32 x 16; it must be 32 x 32"),
         ],
     )
-    def test_pictures(
+    def test_damaged_pictures_are_named(
         self, load: Load, tmp_path: Path, parts: dict[str, Part], damage: Callable[[bytes], bytes], message: str
     ) -> None:
         folder = write_parquet(tmp_path / "damaged", parts)
@@ -108,7 +108,7 @@ class TestDamage:
         with pytest.raises(DataError, match=rf"train-00000-of-00001\.parquet, row 7: {message}"):
             load(folder)
 
-    def test_pictures_that_are_none(self, load: Load, parquet: Path) -> None:
+    def test_columns_without_pictures_are_errors(self, load: Load, parquet: Path) -> None:
         file = parquet / "cifar100" / "train-00000-of-00001.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"img": [1, 2], "fine_label": [1, 2]}), file)
         with pytest.raises(DataError, match='the column "img" is int64'):

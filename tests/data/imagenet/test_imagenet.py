@@ -50,7 +50,9 @@ class TestFolders:
         np.testing.assert_allclose(images[4].numpy(), expected, atol=1e-5)
 
     @pytest.mark.parametrize(("epoch", "place", "workers"), [(1, 0, 2), (2, 1, 0), (1, 2, 0)])
-    def test_it_goes_on_anywhere_with_any_number_of_workers(self, folder: Path, epoch: int, place: int, workers: int) -> None:
+    def test_an_epoch_can_be_resumed_at_any_batch_by_any_number_of_workers(
+        self, folder: Path, epoch: int, place: int, workers: int
+    ) -> None:
         whole = load(folder).train_batches(4, seed=7)
         passed = [list(whole.epoch(number)) for number in (1, 2)][epoch - 1][place:]
         resumed = list(load(folder, workers=workers).train_batches(4, seed=7).epoch(epoch, place))
@@ -111,15 +113,15 @@ class TestCuts:
 class TestDamage:
     @pytest.mark.parametrize("workers", [0, 1])
     @pytest.mark.parametrize("content", [b"", b"no picture", None])
-    def test_a_picture(self, folder: Path, content: bytes | None, workers: int) -> None:
+    def test_a_damaged_picture_is_named(self, folder: Path, content: bytes | None, workers: int) -> None:
         file = folder / "train" / "n02" / "n02_3.JPEG"
         file.write_bytes(file.read_bytes()[:-400] if content is None else content)
         with pytest.raises(DataError) as error:
             list(load(folder, workers=workers).train_batches(5, seed=0).epoch(1))
         assert str(error.value).startswith(f"{file}: the picture is damaged: ") and "\n" not in str(error.value)
 
-    def test_folders(self, folder: Path, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"there is no folder .*nothing/train; it must hold a folder of JPEG files"):
+    def test_missing_and_empty_folders_are_errors(self, folder: Path, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"no folder .*nothing/train"):
             load(tmp_path / "nothing")
         (tmp_path / "empty").mkdir()
         with pytest.raises(DataError, match="empty holds no folders"):
@@ -129,7 +131,7 @@ class TestDamage:
         with pytest.raises(DataError, match=r"val/n04 holds no pictures"):
             load(folder)
         Image.new("RGB", (8, 8)).save(folder / "val" / "n04" / "a.png")
-        with pytest.raises(DataError, match='different classes: 1 are in one of them only, such as "n04"'):
+        with pytest.raises(DataError, match='classes: 1 .*"n04"'):
             load(folder)
 
     def test_hidden_folders_and_files_are_left_out_and_said(self, folder: Path) -> None:
@@ -156,7 +158,7 @@ class TestDamage:
         (folder / "val" / "n01" / "n01_0.JPEG").write_bytes(b"")
         assert majority_of(load(folder)) == (0, pytest.approx(1 / 3))
 
-    def test_a_batch_larger_than_all(self, folder: Path) -> None:
+    def test_a_batch_larger_than_the_data_is_an_error(self, folder: Path) -> None:
         with pytest.raises(ShapeError, match="batch is 16, but imagenet, folders has 15 pictures"):
             load(folder).train_batches(16, seed=0)
 
@@ -168,7 +170,7 @@ class TestWithoutFfcv:
     def _absent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "ffcv", None)
 
-    def test_it_says_what_to_install(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_missing_ffcv_is_an_error_that_says_what_to_install(self, folder: Path, tmp_path: Path) -> None:
         for call in (
             lambda: load(folder, reader="ffcv"),
             lambda: convert(folder / "train", tmp_path / "x.beton"),

@@ -115,19 +115,19 @@ except SynoError as error:
         assert kind == "DataError" and message.startswith(f"{file}: the picture is damaged")
         assert sorted(path.name for path in folder.iterdir()) == ["train", "val"]
 
-    def test_a_file_that_was_cut_off(self, converted: Path) -> None:
+    def test_a_truncated_file_is_an_error(self, converted: Path) -> None:
         file = converted / "train.beton"
         whole = file.read_bytes()
         for length in (0, 10, 1000, len(whole) - 1):
             file.write_bytes(whole[:length])
-            with pytest.raises(DataError, match=rf"train\.beton has {length} bytes, but {len(whole)} were written"):
+            with pytest.raises(DataError, match=rf"train\.beton .*{length} bytes, .*{len(whole)}"):
                 beton.read_record(file)
             with pytest.raises(DataError, match=r"train\.beton"):
                 beton.check_whole(file)
         file.write_bytes(whole)
         assert beton.check_whole(file) == beton.read_record(file).count == 15
 
-    def test_files_that_are_missing(self, converted: Path) -> None:
+    def test_missing_files_are_errors(self, converted: Path) -> None:
         beton.record_file(converted / "train.beton").unlink()
         with pytest.raises(DataError, match=r"there is no .*train\.beton\.json"):
             beton.read_record(converted / "train.beton")

@@ -22,7 +22,7 @@ class TestBeton:
     def file(self, tmp_path: Path) -> Path:
         return write_beton(tmp_path / "train.beton")
 
-    def test_one_that_is_whole_is_read(self, file: Path) -> None:
+    def test_an_undamaged_file_is_read(self, file: Path) -> None:
         assert read_record(file).count == len(SIZES)
 
     def test_any_other_byte_is_an_error(self, file: Path) -> None:
@@ -53,7 +53,7 @@ class TestBeton:
             read_record(file)
 
     @pytest.mark.parametrize("label", [-1, 3, 2**40])
-    def test_labels(self, file: Path, label: int) -> None:
+    def test_labels_beyond_the_classes_are_errors(self, file: Path, label: int) -> None:
         def change(entries: Any) -> None:
             entries["label"][2] = label
 
@@ -69,7 +69,7 @@ class TestBeton:
         with pytest.raises(DataError, match="picture 2 is 16 x 8, but its entry says 2 x 8"):
             read_record(file)
 
-    def test_a_place_that_ends_outside(self, file: Path) -> None:
+    def test_a_picture_that_ends_beyond_the_file_is_an_error(self, file: Path) -> None:
         content = bytearray(file.read_bytes())
         places = np.frombuffer(content, PLACE, offset=len(content) - PLACE.itemsize * len(SIZES))
         places["size"][1] = 2**62

@@ -33,7 +33,7 @@ def test_a_missing_machine_is_one_problem_and_the_rest_goes_on(data: Path) -> No
     assert A100 not in {one.device for one in contents.measurements}
 
 
-def test_what_is_missing_is_listed(data: Path) -> None:
+def test_missing_files_are_listed(data: Path) -> None:
     (data / LANGUAGE_LOG).unlink()
     (data / GOOD / "perf/inductor-cuda/torchvision/resnet18-N=1.txt").unlink()
     shutil.rmtree(data / "vision/mdev/good-kernels-imagenet/densenet121/07500_123/perf/llvm")
@@ -121,7 +121,9 @@ def test_a_latency_that_cannot_be_read(tmp_path: Path) -> None:
         ("hollow", "hollow has the folders of the paper's artifact, but no measurement in them: copy it again, whole"),
     ],
 )
-def test_what_is_no_artifact_is_one_message(given: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_are_no_artifact_are_one_message(
+    given: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for folder in ("empty", "other/src", "hollow/vision/mdev"):

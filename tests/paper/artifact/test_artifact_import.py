@@ -24,7 +24,7 @@ def only(contents: Contents, **fields: object) -> Measurement:
     return found
 
 
-def test_all_of_it_is_read(contents: Contents) -> None:
+def test_every_file_of_the_artifact_is_read(contents: Contents) -> None:
     assert contents.problems == ()
     assert [one.origin for one in contents.measurements] == ["artifact"] * MEASURED + ["paper"] * TOLD
     assert len(contents.losses) == len(LOSSES)
@@ -89,7 +89,7 @@ def test_folders_with_one_path_are_one_operator(contents: Contents) -> None:
     assert [operator.graph is None for operator in contents.operators] == [False] + [True] * 6
 
 
-def test_what_an_import_writes(whole: Path, tmp_path: Path) -> None:
+def test_an_import_writes_its_files(whole: Path, tmp_path: Path) -> None:
     record = import_artifact(whole, tmp_path / "out")
     assert ImportRecord.read(tmp_path / "out" / "artifact.json") == record
     assert record.measurements == MEASURED + TOLD
