@@ -22,7 +22,7 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
 from syno.base.registry import reading_only
 from syno.base.validation import explained, read_mapping
-from syno.config.dependencies import check_joins, folders_of_join
+from syno.config.dependencies import check_joins, folders_of_join, way_back
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.kept_file import KEPT, completed, is_kept
@@ -219,28 +219,14 @@ def _check_sources(found: Sequence[Experiment]) -> None:
     """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
     sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in found}
     waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in found}
-    for experiment in found:
-        if way := _way_back(experiment.folder, sources):
-            raise SpecError(
-                f'experiment "{experiment.name}": select: source leads back to itself: '
-                f"{' takes from '.join(map(str, way))}; let one of them search"
-            )
-        if way := _way_back(experiment.folder, waits):
-            raise SpecError(
-                f'experiment "{experiment.name}": after leads back to itself: {" waits for ".join(map(str, way))}; let one of '
-                "them go first"
-            )
-
-
-def _way_back(folder: Path, follows: Mapping[Path, Sequence[Path]]) -> list[Path]:
-    """Return a way from a folder to itself, with the folder at both ends; an empty list if there is none."""
-    ways = [[folder]]
-    seen = {folder}
-    for way in ways:
-        for after in follows.get(way[-1], ()):
-            if after == folder:
-                return [*way, after]
-            if after not in seen:
-                seen.add(after)
-                ways.append([*way, after])
-    return []
+    names = {one.folder: one.name for one in found}
+    if way := way_back(sources):
+        raise SpecError(
+            f'experiment "{names[way[0]]}": select: source leads back to itself: {" takes from ".join(map(str, way))}; let one '
+            "of them search"
+        )
+    if way := way_back(waits):
+        raise SpecError(
+            f'experiment "{names[way[0]]}": after leads back to itself: {" waits for ".join(map(str, way))}; let one '
+            "of them go first"
+        )
