@@ -187,7 +187,8 @@ def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialStat
 class JournalLock(BaseJournalFileLock):
     """The lock of a journal: a symbolic link beside it, as Optuna makes it, so that Optuna's own journals respect it.
 
-    Unlike Optuna's JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
+    On network file systems, a link is a lock for all nodes, which flocks (`filelock`) are on some only. Unlike Optuna's
+    JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
     holder can see that it was taken away.
 
     Attributes:
