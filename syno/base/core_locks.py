@@ -14,9 +14,9 @@ the system releases those of a process that ends, however it ends. A measurement
 gets its turn at the end of the running epochs.
 """
 
-# `filelock` locks other files of Syno. It cannot do this: trainings share a lock, which a measurement waits for; a file of another
-# user, which can only be read, is locked; and the locks are flocks, whose holders /proc/locks tells. (Its `ReadWriteLock` is one
-# of SQLite, for writers, too.)
+# `filelock` locks other files of Syno. It cannot do this: trainings share a lock, which a measurement waits for; a file of
+# another user, which can only be read, is locked; and the locks are flocks, whose holders /proc/locks tells. (Its
+# `ReadWriteLock` is a database of SQLite, which every user would have to write.)
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from syno.base.progress import Display, Progress, display
 
 # Lock files of GPUs, which processes of all users of this machine share.
 #
-# `filelock` locks other files of Syno. It cannot do this: its descriptor is its own, so no child inherits the lease; and it does
-# not open files of other users that can only be read.
+# `filelock` locks other files of Syno. It cannot do this: its descriptor is its own, so no child inherits the lease; and it
+# does not lock files of other users that can only be read.
 #
 # The lock is an flock: the system releases it when the last process that has the file open ends, however it ends. The text in
 # the file tells people who locked it.

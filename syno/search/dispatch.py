@@ -131,12 +131,12 @@ class Dispatch:
 
     def _end_gone(self, trial: FrozenTrial, alone: bool) -> bool:
         """End a running trial if its worker is gone. Return whether it was."""
-        result = Result.of(trial)
+        result, trial_id = Result.of(trial), self.store.id_of(trial)
         if result is not None:  # its worker had stored the result and not yet ended the trial
-            self.store.end(trial._trial_id, result.state, result.reward)
-        elif alone or trial._trial_id in self._own or worker_of(trial).is_gone():
-            self.store.end(trial._trial_id, Result("interrupted").state)
-            self.store.leases.forget(trial._trial_id)
+            self.store.end(trial_id, result.state, result.reward)
+        elif alone or trial_id in self._own or worker_of(trial).is_gone():
+            self.store.end(trial_id, Result("interrupted").state)
+            self.store.leases.forget(trial_id)
         else:
             return False
         return True
