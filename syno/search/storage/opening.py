@@ -178,9 +178,12 @@ def _missing_tables(connection: sqlite3.Connection) -> list[str]:
 
 @cache
 def _tables_of_optuna() -> frozenset[str]:
-    """Return the names of the tables that Optuna makes: those of a database in memory. It lists them nowhere in public."""
+    """Return the names of the tables that Optuna makes at once: those of a database in memory. No public value lists them.
+
+    The one of Alembic, which follows in a transaction of its own, may be missing for a moment.
+    """
     engine = RDBStorage("sqlite://").engine
     try:
-        return frozenset(inspect(engine).get_table_names())
+        return frozenset(inspect(engine).get_table_names()) - {"alembic_version"}
     finally:
         engine.dispose()
