@@ -11,11 +11,11 @@ from optuna.trial import FrozenTrial
 
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
-from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
 from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
+from syno.search.trials import is_running
 
 FORMAT = 1
 ABSENT = object()

@@ -133,7 +133,7 @@ class TrialStore:
 
         Trials are numbered in the order of creation, and a worker that has created one sees all of lower numbers. (SQLite has
         one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to
-        a server breaks meanwhile, the trial may be there twice; the ledger gives the second one no purpose.
+        a server breaks meanwhile, the trial may be there twice; the second one is a duplicate (`syno.search.trials`).
         """
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self._do(lambda: self.storage.create_new_trial(self._study_id, template))
