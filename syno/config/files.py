@@ -137,11 +137,10 @@ def find_space(given: str) -> OperatorSpec:
     if given in PRESETS or not (name is not None or _is_experiment(file)):
         return find_spec(given, "file (of a spec or an experiment)")
     experiment = load_experiment(given)
-    if experiment.artifact is not None or experiment.join is not None:
-        kind = "joined results" if experiment.artifact is None else "published data"
+    if experiment.only_holds is not None:
         raise SpecError(
-            f'experiment "{experiment.name}" in {file} is of {kind}, so it has no space of operators; presets are: '
-            f"{', '.join(PRESETS)}"
+            f'experiment "{experiment.name}" in {file} is of {experiment.only_holds}, so it has no space of operators; '
+            f"presets are: {', '.join(PRESETS)}"
         )
     with reading_only(f"the space of results ({given})") if is_result(given) else nullcontext():
         return experiment.operator_spec.with_(name=experiment.name)
