@@ -92,7 +92,7 @@ def holder(file: Path) -> str:
 def _open_or_make(file: Path) -> int:
     """Return a descriptor of the file. An existing one is opened without O_CREAT: Linux may refuse that for files of others."""
     with suppress(FileNotFoundError):
-        return _opened(file)
+        return _open(file)
     if not file.parent.is_dir():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.parent.chmod(0o1777)  # everybody makes files, and nobody deletes another's
@@ -100,10 +100,10 @@ def _open_or_make(file: Path) -> int:
         made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS)
         os.fchmod(made, 0o666)  # whatever the umask is
         return made
-    return _opened(file)
+    return _open(file)
 
 
-def _opened(file: Path) -> int:
+def _open(file: Path) -> int:
     try:
         return os.open(file, os.O_RDWR | FLAGS)
     except PermissionError:

@@ -147,7 +147,7 @@ class After(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _from_source(cls, given: Any) -> Any:
         return {"source": given} if isinstance(given, str | Path) else given
 
 

@@ -52,7 +52,7 @@ class ExperimentGroup(Section):
 
     @field_validator("experiments")
     @classmethod
-    def _named(cls, given: Mapping[str, Settings]) -> Mapping[str, Settings]:
+    def _check_names(cls, given: Mapping[str, Settings]) -> Mapping[str, Settings]:
         if not given:
             raise ValueError("there is none; give names, each with an experiment's options")
         for name in given:
@@ -74,7 +74,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
-    found = _several(content) if "experiments" in content else [Experiment(**content)]
+    found = _experiments_of_group(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
     _check_folders(found)
@@ -166,7 +166,7 @@ def _is_experiment(file: Path) -> bool:
     return file.is_file() and not OF_EXPERIMENTS.isdisjoint(read_mapping(file, "a spec", OperatorSpec))
 
 
-def _several(content: Mapping[str, Any]) -> list[Experiment]:
+def _experiments_of_group(content: Mapping[str, Any]) -> list[Experiment]:
     try:
         group = ExperimentGroup(**content)
     except ValidationError as error:
@@ -176,14 +176,14 @@ def _several(content: Mapping[str, Any]) -> list[Experiment]:
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     joins = {name: plan["join"] for name, plan in plans.items() if isinstance(plan.get("join"), Mapping)}
     resolved = {name: {"join": folders_of_join(name, join, folders, joins)} for name, join in joins.items()}
-    return [_one(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
+    return [_experiment_of_group(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
 
 
 def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:
     return RESULTS / group / name if plan.get("output") is None else Path(str(plan["output"]))
 
 
-def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
+def _experiment_of_group(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
     """Return an experiment that is independent of the others: folders stand in place of their names."""
     if "name" in plan:
         raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
