@@ -20,12 +20,13 @@ import reports
 from search import MOCK, hidden, load, reward
 
 from syno.base.files import write_whole
-from syno.search.dispatch import Dispatch, RunningTrial
 from syno.search.policies import POLICIES, Policy
+from syno.search.scheduler import Scheduler
 from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Result
 from syno.search.storage.store import TrialStore
 from syno.search.tree import Action, Tree
+from syno.search.trials import RunningTrial
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class Ask(NamedTuple):
     Attributes:
         size: number of operators in the study before it.
         seconds: its duration.
-        choosing: seconds of it in the policy and the tree; the rest is spent in the storage and the ledger.
+        choosing: seconds of it in the policy and the tree; the rest is spent in the storage and the state.
     """
 
     size: int
@@ -135,35 +136,35 @@ class View:
         self.tree = setting.tree()
         self.policy = Stopwatch(POLICIES[setting.policy](self.tree, 0))
         self.store = setting.store()
-        self.dispatch = Dispatch(self.store, self.policy, most_attempts=3)  # type: ignore[arg-type]
+        self.scheduler = Scheduler(self.store, self.policy, most_attempts=3)  # type: ignore[arg-type]
 
     @property
     def size(self) -> int:
         """Number of operators in the study, as far as is known here."""
-        return len(self.dispatch.ledger.claims)
+        return len(self.scheduler.state.entries)
 
     def ask(self) -> RunningTrial | None:
         """Return a trial, or None if there is none to begin."""
         began, chosen = time.perf_counter(), self.policy.seconds
-        trial = self.dispatch.next(self.setting.trials)
+        trial = self.scheduler.next(self.setting.trials)
         seconds = time.perf_counter() - began
         if trial is None:
             return None
         self.asks.append(Ask(self.size - 1, seconds, self.policy.seconds - chosen))
-        self.dispatch._own.discard(trial.trial_id)  # else the next ask took it for the trial of a worker that has died
+        self.scheduler._own.discard(trial.trial_id)  # else the next ask took it for the trial of a worker that has died
         self.store.leases.renew(trial.trial_id)
         return trial
 
     def end(self, trial: RunningTrial, value: float) -> None:
         """Store the result of a trial."""
-        self.dispatch.finish(trial, Result("complete", reward=value, metrics={"accuracy": value}))
+        self.scheduler.finish(trial, Result("complete", reward=value, metrics={"accuracy": value}))
         self.store.leases.forget(trial.trial_id)
 
     def path(self, trial: RunningTrial) -> Sequence[Action]:
         """Return the path to a trial's operator."""
-        purpose = self.dispatch.ledger.purpose(trial.number)
-        assert purpose is not None  # else it would not have been run
-        return purpose.claim.candidate.path
+        assignment = self.scheduler.state.assignment(trial.number)
+        assert assignment is not None  # else it would not have been run
+        return assignment.entry.candidate.path
 
 
 class Crowd:
@@ -245,5 +246,5 @@ def joining(setting: Setting) -> float:
     """Return the seconds that a worker needs to read the complete study."""
     tree = setting.tree()
     began = time.perf_counter()
-    Dispatch(setting.store(), POLICIES[setting.policy](tree, 0), most_attempts=3).read()
+    Scheduler(setting.store(), POLICIES[setting.policy](tree, 0), most_attempts=3).read()
     return time.perf_counter() - began

@@ -14,6 +14,10 @@ the system releases those of a process that ends, however it ends. A measurement
 gets its turn at the end of the running epochs.
 """
 
+# `filelock` locks other files of Syno. It cannot do this: trainings share a lock, which a measurement waits for; a file of
+# another user, which can only be read, is locked; and the locks are flocks, whose holders /proc/locks tells. (Its
+# `ReadWriteLock` is a database of SQLite, which every user would have to write.)
+
 from __future__ import annotations
 
 import fcntl
@@ -101,10 +105,10 @@ def _take(way: int) -> None:
     _way = way
     try:
         for core in sorted(os.sched_getaffinity(0)):
-            gate = _opened(folder / f"{core}.next")
+            gate = _open_or_make(folder / f"{core}.next")
             try:
                 _lock(gate, fcntl.LOCK_EX)
-                _held.append(_opened(folder / f"{core}.core"))
+                _held.append(_open_or_make(folder / f"{core}.core"))
                 _lock(_held[-1], way)
             finally:
                 os.close(gate)
@@ -158,7 +162,7 @@ def waiting_text(waited: float) -> str:
     text = f"waiting for {waited:.0f} s for processor cores"
     if not pids:
         return f"{text} that another process uses, perhaps in another container; {FOLDER_VARIABLE}=off waits for nobody"
-    text += f" that are used by {'; '.join(map(_described, pids))}"
+    text += f" that are used by {'; '.join(map(_description, pids))}"
     if stopped := " ".join(str(pid) for pid in pids if _is_stopped(pid)):
         text += f". A stopped process blocks all measurements: kill -CONT {stopped} lets it go on, kill -KILL {stopped} ends it"
     elif waited >= HANGS_AFTER_SECONDS:
@@ -198,7 +202,7 @@ def _holders(file: os.stat_result) -> list[int]:
     return list(dict.fromkeys(int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place and int(row[4]) > 0))
 
 
-def _described(pid: int) -> str:
+def _description(pid: int) -> str:
     """Return the id of a process, what it runs, and since when."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -251,7 +255,7 @@ def _folder() -> Path | None:
     return Path(given) if given else FOLDER
 
 
-def _opened(file: Path) -> int:
+def _open_or_make(file: Path) -> int:
     """Return a descriptor of the file, which is made if it does not exist."""
     try:
         return os.open(file, FLAGS)

@@ -44,9 +44,9 @@ def run_forked(arguments: list[str]) -> int | None:
     if address in ("", OFF):
         return None
     try:
-        connection = _connected(address)
+        connection = _connect(address)
         with connection:
-            return _followed(connection, arguments)
+            return _follow(connection, arguments)
     except (OSError, ValueError):  # there is no server, or it has ended; or a stream of this process is closed
         return None
 
@@ -69,7 +69,7 @@ def identity() -> dict[str, Any]:
     }
 
 
-def _connected(address: str) -> socket:
+def _connect(address: str) -> socket:
     import socket
 
     connection = socket.socket(socket.AF_UNIX)
@@ -82,7 +82,7 @@ def _connected(address: str) -> socket:
     return connection
 
 
-def _followed(connection: socket, arguments: list[str]) -> int | None:
+def _follow(connection: socket, arguments: list[str]) -> int | None:
     """Send the request, and wait for the end of the child."""
     import signal
 

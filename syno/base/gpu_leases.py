@@ -30,6 +30,9 @@ from syno.base.progress import Display, Progress, display
 
 # Lock files of GPUs, which processes of all users of this machine share.
 #
+# `filelock` locks other files of Syno. It cannot do this: its descriptor is its own, so no child inherits the lease; and it
+# does not lock files of other users that can only be read.
+#
 # The lock is an flock: the system releases it when the last process that has the file open ends, however it ends. The text in
 # the file tells people who locked it.
 
@@ -89,7 +92,7 @@ def holder(file: Path) -> str:
 def _open_or_make(file: Path) -> int:
     """Return a descriptor of the file. An existing one is opened without O_CREAT: Linux may refuse that for files of others."""
     with suppress(FileNotFoundError):
-        return _opened(file)
+        return _open(file)
     if not file.parent.is_dir():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.parent.chmod(0o1777)  # everybody makes files, and nobody deletes another's
@@ -97,10 +100,10 @@ def _open_or_make(file: Path) -> int:
         made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS)
         os.fchmod(made, 0o666)  # whatever the umask is
         return made
-    return _opened(file)
+    return _open(file)
 
 
-def _opened(file: Path) -> int:
+def _open(file: Path) -> int:
     try:
         return os.open(file, os.O_RDWR | FLAGS)
     except PermissionError:

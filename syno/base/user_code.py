@@ -137,7 +137,7 @@ def reason_of(error: Exception) -> str:
     if len(message) > LONGEST_REASON:
         message = f"{message[:LONGEST_REASON]} ..."
     place = last_own_line(error.__traceback__)
-    at = "" if place is None else f" ({_shown(place.filename)}, line {place.lineno}, in {place.name}: {place.line})"
+    at = "" if place is None else f" ({_short_path(place.filename)}, line {place.lineno}, in {place.name}: {place.line})"
     return f"{type(error).__name__}{f': {message}' if message else ''}{at}"
 
 
@@ -173,7 +173,7 @@ def is_installed(file: Path) -> bool:
     return in_another or any(file.is_relative_to(folder) for folder in (OWN, *INSTALLED))
 
 
-def _shown(filename: str) -> str:
+def _short_path(filename: str) -> str:
     """The path from the folder where the command runs, if it lies in there."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -33,6 +33,15 @@ class Settings(BaseModel):
         return given
 
 
+def set_fields(settings: BaseModel, values: Mapping[str, Any]) -> None:
+    """Set fields of frozen settings whose values follow from other fields. Only for the last validator of the settings.
+
+    The fields do not count as given (`model_fields_set`).
+    """
+    # A frozen model refuses `setattr`, and pydantic ignores the copy that a validator returns when a class is called.
+    settings.__dict__.update(values)
+
+
 def _has_boolean(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(map(_has_boolean, (*value.keys(), *value.values())))

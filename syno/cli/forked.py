@@ -11,7 +11,6 @@ import atexit
 import os
 import socket
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -50,18 +49,22 @@ def use_threads() -> None:
         torch.set_num_threads(int(threads))
 
 
-def leave(code: int) -> None:
-    """End this process as Python does, but without freeing everything that it has imported, which takes half a second."""
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # as where nobody reads any more
-            stream.flush()
-    os._exit(code & 0xFF)
+def end_at_once(codes: list[int]) -> None:
+    """End this process without freeing everything that it has imported, which takes half a second, if its exit code is known.
+
+    To be called last of all that `atexit` calls, so that threads have ended and all others have cleaned up.
+    """
+    if codes:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # as where nobody reads any more
+                stream.flush()
+        os._exit(codes[0] & 0xFF)
 
 
 def main() -> None:
     """Serve; in a child, run the command of its request, as if this process had been started for it."""
+    codes: list[int] = []
+    atexit.register(end_at_once, codes)  # before all others, so that it is called behind them
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         server = ForkServer(listener, 0, imported(THEN), MEASURING)  # before imports, some of which set variables
         list(imported(FIRST))  # no job can do without these, and two would import them at once
@@ -72,9 +75,9 @@ def main() -> None:
         try:
             syno.cli.app()
         except SystemExit as end:
-            if not isinstance(end.code, int | None):
-                raise
-            leave(end.code or 0)
+            if isinstance(end.code, int | None):
+                codes.append(end.code or 0)
+            raise
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
 
     experiment = experiment_of(config)
     for one in listed(experiment, output):
-        typer.echo(_described(one))
+        typer.echo(_description(one))
     if (reason := why_none(output or experiment.folder / SHORTLIST)) is not None:
         typer.echo(reason)
 
@@ -261,7 +261,7 @@ def select(config: Config, output: OutputFile = None) -> None:
     experiment = experiment_of(config)
     chosen = selected(experiment, output)
     for one in chosen:
-        typer.echo(_described(one))
+        typer.echo(_description(one))
         if (found := verdict_in_search(experiment, one.metrics)) is not None:
             typer.echo(f"  {found.text} (in the search)")
         for place in one.fastest_on:
@@ -275,7 +275,7 @@ def select(config: Config, output: OutputFile = None) -> None:
         typer.echo(advice)
 
 
-def _described(one: Selected) -> str:
+def _description(one: Selected) -> str:
     """Return an operator of a selection, with its reward and score, in words."""
     from syno.results.metric import METRICS
 

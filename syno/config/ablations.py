@@ -75,7 +75,7 @@ class Ablations(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _from_names(cls, given: Any) -> Any:
         if isinstance(given, list | tuple):
             return {str(name): {} for name in given}
         return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +75,10 @@ def check_joins(names: Mapping[Path, str], joins: Mapping[Path, JoinSettings], s
     Raises SpecError if one joins itself through others, if a pattern of `proxy` or `final` matches no experiment, or if an
     experiment takes operators from joined results.
     """
+    if way := way_back({folder: [Path(one) for one in join.of] for folder, join in joins.items()}):
+        shown = " joins ".join(names.get(folder, str(folder)) for folder in way)
+        raise SpecError(f'experiment "{names[way[0]]}": join: of leads back to itself: {shown}; leave one of them out')
     for folder, join in joins.items():
-        if (way := _way_back(folder, folder, joins)) is not None:
-            shown = " joins ".join(names.get(place, str(place)) for place in way)
-            raise SpecError(f'experiment "{names[folder]}": join: of leads back to itself: {shown}; leave one of them out')
         _check_patterns(names[folder], join, list(_names(folder, names, joins)))
     for folder, source in sources.items():
         if source is not None and source in joins:
@@ -87,15 +88,18 @@ def check_joins(names: Mapping[Path, str], joins: Mapping[Path, JoinSettings], s
             )
 
 
-def _way_back(start: Path, place: Path, joins: Mapping[Path, JoinSettings]) -> list[Path] | None:
-    """Return the folders on a way from `place` back to `start`, both included; None if there is none."""
-    for after in joins[place].of if place in joins else ():
-        found = Path(after)
-        if found == start:
-            return [place, start]
-        if found != place and (way := _way_back(start, found, {key: join for key, join in joins.items() if key != place})):
-            return [place, *way]
-    return None
+def way_back(follows: Mapping[Path, Iterable[Path]]) -> list[Path]:
+    """Return a way from a folder to itself along `follows`, with the folder at both ends; an empty list if there is none.
+
+    It begins at the folder of the way that comes first in `follows`.
+    """
+    try:
+        TopologicalSorter(follows).prepare()
+    except CycleError as error:
+        way = error.args[1][:0:-1]  # the cycle runs against `follows`, and its last node is its first again
+        start = way.index(min(way, key=list(follows).index))
+        return [*way[start:], *way[: start + 1]]
+    return []
 
 
 def _names(folder: Path, names: Mapping[Path, str], joins: Mapping[Path, JoinSettings]) -> Iterator[str]:
@@ -143,7 +147,7 @@ class After(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _from_source(cls, given: Any) -> Any:
         return {"source": given} if isinstance(given, str | Path) else given
 
 

@@ -7,10 +7,10 @@ optuna, and imports no code that it names: what follows from the network is comp
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -24,9 +24,9 @@ from pydantic import (
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
 from syno.base.registry import is_path, search_code_in
-from syno.base.validation import explained, read_mapping
+from syno.base.validation import explained, read_mapping, set_fields
 from syno.config.ablations import Ablations
-from syno.config.dependencies import After, as_given, check_placed, with_operators
+from syno.config.dependencies import ALL, After, as_given, check_placed, with_operators
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
 from syno.config.own_code import own_paths
@@ -157,43 +157,6 @@ COSTS = {"original_flops", "original_parameters"}  # metrics
 COUNTED = ("flops", "parameters", "memory_bytes")  # without a training
 
 
-def no_search(name: str, select: SelectSettings, artifact: Path | None, join: JoinSettings | None) -> str | None:
-    """Return why an experiment has no search, as a sentence; None if it has one."""
-    if artifact is not None:
-        return f'experiment "{name}" is of published data (artifact), so it has no search and no trials'
-    if join is not None:
-        return f'experiment "{name}" is of joined results (join), so it has no search and no trials'
-    if select.operators:
-        origin = "named operators (select: operators)"
-    elif select.source is not None:
-        origin = f"the operators that {select.source} selected (select: source)"
-    else:
-        return None
-    return f'experiment "{name}" takes {origin}, so it has no search and no trials; begin with `syno select`'
-
-
-def check_alone(name: str, kind: str, given: list[str], join: JoinSettings | None) -> None:
-    """Raise SpecError if an experiment of published data, or of joined results, has options of a search or a training.
-
-    An experiment that is alone in its file cannot join all others, either.
-
-    Args:
-        name: the experiment's name.
-        kind: "artifact" or "join".
-        given: the options that it has but must not have.
-        join: what it joins.
-    """
-    if given and kind == "join":
-        raise SpecError(f"join: an experiment of joined results has no {given[0]}; give it to an experiment that is joined")
-    if given:
-        raise SpecError(
-            f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
-            f"in the same file, which takes the operators: select: {{source: {name}}}"
-        )
-    if join is not None and join.of == "all":
-        raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
-
-
 def check_compares_with_nothing(reward: Reward) -> None:
     """Raise SpecError if a reward needs the cost of the original model, which is not known."""
     if not COSTS.isdisjoint(reward.needs):
@@ -245,8 +208,8 @@ def check_without_workload(searches: bool, select: SelectSettings, spec: object,
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
-OF_ANY = ("name", "output", "code")  # options of every experiment; one of published data, or of joined results, has one more
-OF_PUBLISHED = ("artifact", "ablations")  # further ones of an experiment of published data
+OF_ANY = ("name", "output", "code")  # options of every experiment
+OF_OTHERS = {"published data": (*OF_ANY, "artifact", "ablations"), "joined results": (*OF_ANY, "join")}  # all that these have
 
 
 class Experiment(Section):
@@ -319,7 +282,8 @@ class Experiment(Section):
         if self.workload is not None and self.searches:
             self._set_defaults()
         try:
-            self.__dict__["workload"] = with_operators(self.after, self.workload, lambda file: type(self).load(file).workload)
+            workload = with_operators(self.after, self.workload, lambda file: type(self).load(file).workload)
+            set_fields(self, {"workload": workload})
             self._check()
         except SynoError as error:
             raise ValueError(str(error)) from None
@@ -332,13 +296,13 @@ class Experiment(Section):
     def _set_defaults(self) -> None:
         """Set the options whose defaults follow from the workload."""
         if isinstance(self.spec, Mapping):
-            self.__dict__["spec"] = {"reads": AUTO, **self.spec}
-        self.__dict__ |= following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set)
+            set_fields(self, {"spec": {"reads": AUTO, **self.spec}})
+        set_fields(self, following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set))
 
     def _check(self, *, runs: bool = False) -> None:
         """Raise what is wrong with the settings; those of own code, which is imported for it, only if the experiment `runs`."""
-        if self.artifact is not None or self.join is not None:
-            self._check_alone()
+        if self.only_holds is not None:
+            self._check_alone(OF_OTHERS[self.only_holds])
             return
         for name in self.baselines:
             check_name(name, "train: baselines: the name of an operator, or of its file without the ending,")
@@ -368,14 +332,24 @@ class Experiment(Section):
         if self.evaluation == "cost" and self.original is None and reward is not None:
             check_compares_with_nothing(reward)
 
-    def _check_alone(self) -> None:
-        """Raise SpecError if an experiment of published data, or of joined results, has other options."""
-        fields, kind = type(self).model_fields, "join" if self.artifact is None else "artifact"
-        allowed = (*OF_ANY, *(OF_PUBLISHED if kind == "artifact" else ("join",)))
+    def _check_alone(self, allowed: Collection[str]) -> None:
+        """Raise SpecError if an experiment that only holds the results of others has options of a search or a training.
+
+        An experiment that is alone in its file cannot join all others, either.
+        """
+        fields = type(self).model_fields
         given = [name for name in fields if name not in allowed and getattr(self, name) != fields[name].default]
         if self.ablations.canonical or self.ablations.distance:
             given.append('ablation but "patterns"')
-        check_alone(self.name, kind, given, self.join)
+        if given and self.artifact is None:
+            raise SpecError(f"join: an experiment of joined results has no {given[0]}; give it to an experiment that is joined")
+        if given:
+            raise SpecError(
+                f"artifact: an experiment of published data has no {given[0]}; leave it out, or give it to another experiment "
+                f"in the same file, which takes the operators: select: {{source: {self.name}}}"
+            )
+        if self.join is not None and self.join.of == ALL:
+            raise SpecError("join: of: all means the other experiments in the same file, and there is none; give folders")
 
     def use_code(self) -> Self:
         """Import the code that the experiment names, and check the settings that it takes. Returns the experiment.
@@ -416,7 +390,25 @@ class Experiment(Section):
     @property
     def searches(self) -> bool:
         """Whether there is a search. Without one, the operators are named, of another experiment, or were published."""
-        return no_search(self.name, self.select, self.artifact, self.join) is None
+        return self._origin is None
+
+    @property
+    def only_holds(self) -> Literal["published data", "joined results"] | None:
+        """What an experiment is of that has no operators of its own, so that only few options are allowed; None for others."""
+        if self.artifact is not None:
+            return "published data"
+        return None if self.join is None else "joined results"
+
+    @property
+    def _origin(self) -> str | None:
+        """Where an experiment without a search has its results or operators from, in words; None if it has a search."""
+        if self.only_holds is not None:
+            return f"is of {self.only_holds} ({'join' if self.artifact is None else 'artifact'})"
+        if self.select.operators:
+            return "takes named operators (select: operators)"
+        if self.select.source is not None:
+            return f"takes the operators that {self.select.source} selected (select: source)"
+        return None
 
     @property
     def goal_pair(self) -> tuple[str, str] | None:
@@ -431,8 +423,9 @@ class Experiment(Section):
     @property
     def storage(self) -> str:
         """The storage of the trials, as a URL. Raises SpecError if the experiment has no search."""
-        if why := no_search(self.name, self.select, self.artifact, self.join):
-            raise SpecError(why)
+        if (origin := self._origin) is not None:
+            begin = "" if self.only_holds is not None else "; begin with `syno select`"
+            raise SpecError(f'experiment "{self.name}" {origin}, so it has no search and no trials{begin}')
         if self.study.storage == JOURNAL:
             return f"journal:{self.folder / 'trials.log'}"
         return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"

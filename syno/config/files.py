@@ -22,7 +22,7 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
 from syno.base.registry import reading_only
 from syno.base.validation import explained, read_mapping
-from syno.config.dependencies import check_joins, folders_of_join
+from syno.config.dependencies import check_joins, folders_of_join, way_back
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.kept_file import KEPT, completed, is_kept
@@ -52,7 +52,7 @@ class ExperimentGroup(Section):
 
     @field_validator("experiments")
     @classmethod
-    def _named(cls, given: Mapping[str, Settings]) -> Mapping[str, Settings]:
+    def _check_names(cls, given: Mapping[str, Settings]) -> Mapping[str, Settings]:
         if not given:
             raise ValueError("there is none; give names, each with an experiment's options")
         for name in given:
@@ -74,7 +74,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     file = given if isinstance(given, Path) else file
     content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
-    found = _several(content) if "experiments" in content else [Experiment(**content)]
+    found = _experiments_of_group(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
     _check_folders(found)
@@ -137,11 +137,10 @@ def find_space(given: str) -> OperatorSpec:
     if given in PRESETS or not (name is not None or _is_experiment(file)):
         return find_spec(given, "file (of a spec or an experiment)")
     experiment = load_experiment(given)
-    if experiment.artifact is not None or experiment.join is not None:
-        kind = "joined results" if experiment.artifact is None else "published data"
+    if experiment.only_holds is not None:
         raise SpecError(
-            f'experiment "{experiment.name}" in {file} is of {kind}, so it has no space of operators; presets are: '
-            f"{', '.join(PRESETS)}"
+            f'experiment "{experiment.name}" in {file} is of {experiment.only_holds}, so it has no space of operators; '
+            f"presets are: {', '.join(PRESETS)}"
         )
     with reading_only(f"the space of results ({given})") if is_result(given) else nullcontext():
         return experiment.operator_spec.with_(name=experiment.name)
@@ -167,7 +166,7 @@ def _is_experiment(file: Path) -> bool:
     return file.is_file() and not OF_EXPERIMENTS.isdisjoint(read_mapping(file, "a spec", OperatorSpec))
 
 
-def _several(content: Mapping[str, Any]) -> list[Experiment]:
+def _experiments_of_group(content: Mapping[str, Any]) -> list[Experiment]:
     try:
         group = ExperimentGroup(**content)
     except ValidationError as error:
@@ -177,14 +176,14 @@ def _several(content: Mapping[str, Any]) -> list[Experiment]:
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     joins = {name: plan["join"] for name, plan in plans.items() if isinstance(plan.get("join"), Mapping)}
     resolved = {name: {"join": folders_of_join(name, join, folders, joins)} for name, join in joins.items()}
-    return [_one(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
+    return [_experiment_of_group(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
 
 
 def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:
     return RESULTS / group / name if plan.get("output") is None else Path(str(plan["output"]))
 
 
-def _one(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
+def _experiment_of_group(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
     """Return an experiment that is independent of the others: folders stand in place of their names."""
     if "name" in plan:
         raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
@@ -219,28 +218,14 @@ def _check_sources(found: Sequence[Experiment]) -> None:
     """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
     sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in found}
     waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in found}
-    for experiment in found:
-        if way := _way_back(experiment.folder, sources):
-            raise SpecError(
-                f'experiment "{experiment.name}": select: source leads back to itself: '
-                f"{' takes from '.join(map(str, way))}; let one of them search"
-            )
-        if way := _way_back(experiment.folder, waits):
-            raise SpecError(
-                f'experiment "{experiment.name}": after leads back to itself: {" waits for ".join(map(str, way))}; let one of '
-                "them go first"
-            )
-
-
-def _way_back(folder: Path, follows: Mapping[Path, Sequence[Path]]) -> list[Path]:
-    """Return a way from a folder to itself, with the folder at both ends; an empty list if there is none."""
-    ways = [[folder]]
-    seen = {folder}
-    for way in ways:
-        for after in follows.get(way[-1], ()):
-            if after == folder:
-                return [*way, after]
-            if after not in seen:
-                seen.add(after)
-                ways.append([*way, after])
-    return []
+    names = {one.folder: one.name for one in found}
+    if way := way_back(sources):
+        raise SpecError(
+            f'experiment "{names[way[0]]}": select: source leads back to itself: {" takes from ".join(map(str, way))}; let one '
+            "of them search"
+        )
+    if way := way_back(waits):
+        raise SpecError(
+            f'experiment "{names[way[0]]}": after leads back to itself: {" waits for ".join(map(str, way))}; let one '
+            "of them go first"
+        )

@@ -40,7 +40,7 @@ class OperatorChoice(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _from_name(cls, given: Any) -> Any:
         return {"operator": given} if isinstance(given, str) else given
 
     def find(self) -> PGraph:

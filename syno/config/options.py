@@ -136,10 +136,14 @@ def _experiment() -> dict[str, Any]:
         "description": properties["spec"].get("description", ""),
         "anyOf": [{"type": "string"}, {"type": "object", "properties": options, "additionalProperties": False}],
     }
-    policies = [*(_named(name, POLICIES[name].Settings) for name in POLICIES), *(_alone(name) for name in POLICY_PRESETS), OWN]
+    policies = [
+        *(_schema_of_named(name, POLICIES[name].Settings) for name in POLICIES),
+        *(_alone(name) for name in POLICY_PRESETS),
+        OWN,
+    ]
     del properties["policy"]["type"]  # a text may be the whole policy
     properties["policy"] |= {"anyOf": [{"anyOf": [{"enum": [*POLICIES, *POLICY_PRESETS]}, OWN_NAME]}, *policies]}
-    properties["reward"] |= {"anyOf": [*(_named(name, REWARDS[name]) for name in REWARDS), OWN]}
+    properties["reward"] |= {"anyOf": [*(_schema_of_named(name, REWARDS[name]) for name in REWARDS), OWN]}
     groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
         "type": "object",
         "properties": {"name": {"anyOf": [{"enum": list(PRUNERS)}, OWN_NAME]}},
@@ -173,7 +177,7 @@ def _alone(name: str) -> Mapping[str, Any]:
     return {"type": "object", "properties": {"name": {"const": name}}, "additionalProperties": False}
 
 
-def _named(name: str, model: type[BaseModel]) -> Mapping[str, Any]:
+def _schema_of_named(name: str, model: type[BaseModel]) -> Mapping[str, Any]:
     """Return the schema of the settings of a policy or reward, which is chosen by its name."""
     properties = _schema(model).get("properties", {})
     properties = {"name": {"const": name}, **{key: rule for key, rule in properties.items() if key != "name"}}

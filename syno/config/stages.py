@@ -146,7 +146,7 @@ class TuneSettings(Section):
 
     @field_validator("remote_devices")
     @classmethod
-    def _named(cls, given: Mapping[str, RemoteDevice]) -> Mapping[str, RemoteDevice]:
+    def _check_names(cls, given: Mapping[str, RemoteDevice]) -> Mapping[str, RemoteDevice]:
         for name, device in given.items():
             try:
                 check_name(name)

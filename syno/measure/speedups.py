@@ -7,7 +7,6 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import subprocess
@@ -358,9 +357,13 @@ class SpeedupStore:
 
         The system releases the lock of a process that ends, however it ends. Raises SpecError if the folder cannot be used.
         """
+        from filelock import FileLock  # a machine on which only networks are timed lacks it
+
         file = self.folder / LOCKS / conditions.key
+        lock = FileLock(file)
         try:
-            descriptor = _lock(file)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
         except OSError as error:
             raise SpecError(
                 f"the store of latencies {self.folder} cannot be used: {error.strerror or error}; give another folder"
@@ -369,29 +372,13 @@ class SpeedupStore:
             yield
         finally:
             file.unlink(missing_ok=True)  # those who wait notice that it is another file
-            os.close(descriptor)
+            lock.release()
 
 
 def is_kept(record: SpeedupRecord) -> bool:
     """Return whether a record says something about the operator, rather than about what else the machine did."""
     without_limit = record.status == "out_of_memory" and record.memory_limit_mib is None
     return record.status != "crashed" and not without_limit
-
-
-def _lock(file: Path) -> int:
-    """Return the descriptor of the file, locked. A file that was deleted meanwhile is not the lock: another one is made."""
-    while True:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(file.stat(), os.fstat(descriptor)):
-                    return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def _is_less(before: float | None, now: float | None) -> bool:

@@ -137,7 +137,7 @@ COMMANDS.append("syno.paper.cli")
 
 _IF_PUBLISHED = one_job_if(lambda experiment: experiment.artifact is not None)
 _IF_JOINED = one_job_if(lambda experiment: experiment.join is not None)
-_IF_OF_PAPER = one_job_if(lambda experiment: experiment.artifact is not None or experiment.join is not None)
+_IF_OF_PAPER = one_job_if(lambda experiment: experiment.only_holds is not None)
 
 add_stage(
     WorkflowStage(

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from syno.base.validation import Settings
+from syno.base.validation import Settings, set_fields
 
 Find = Literal["most_accurate", "fastest", "front"]
 Share = Annotated[float, Field(gt=0)]
@@ -69,7 +69,7 @@ class Goal(Settings):
             raise ValueError(f"there is nothing in it; give {EXAMPLE}")
         if self.find is None:
             found = "most_accurate" if self.speedup is not None else "front" if self.lose_at_most is None else "fastest"
-            self.__dict__["find"] = found
+            set_fields(self, {"find": found})
         if self.find == "most_accurate" and self.speedup is None and not self.limits:
             raise ValueError("find: most_accurate needs what is enough; give speedup: 1.5, most_parameters: 0.5, or the like")
         if self.find == "fastest" and self.lose_at_most is None:

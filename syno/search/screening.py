@@ -79,7 +79,7 @@ class GoalScreen:
             return Screening(metrics)
         predicted = None if self.predict is None else self.predict(operator)
         if predicted is not None:
-            metrics |= _named("predicted_speedup", predicted.speedup, predicted.low, predicted.high)
+            metrics |= _interval("predicted_speedup", predicted.speedup, predicted.low, predicted.high)
             if predicted.high < least:
                 return Screening(metrics, self._too_slow("predicted to be ", predicted.speedup, predicted.low, predicted.high))
         found = self.measure(operator)
@@ -91,7 +91,7 @@ class GoalScreen:
         low, high = found.speedup_low, found.speedup_high
         if low is None or high is None:  # no interval is none of width 0, which would be certain
             return Screening(metrics | {"speedup": found.speedup})
-        metrics |= _named("speedup", found.speedup, low, high)
+        metrics |= _interval("speedup", found.speedup, low, high)
         return Screening(metrics, self._too_slow("", found.speedup, low, high) if high < least else None)
 
     def _too_slow(self, verb: str, speedup: float, low: float, high: float) -> str:
@@ -112,7 +112,7 @@ class GoalScreen:
         return f"{NOT_MEASURED}: {reason}, with {self.goal.place}"
 
 
-def _named(name: str, value: float, low: float, high: float) -> dict[str, float]:
+def _interval(name: str, value: float, low: float, high: float) -> dict[str, float]:
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 

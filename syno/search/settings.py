@@ -11,11 +11,11 @@ from optuna.trial import FrozenTrial
 
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
-from syno.search.ledger import is_running
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
 from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
+from syno.search.trials import is_running
 
 FORMAT = 1
 ABSENT = object()
@@ -133,7 +133,7 @@ def named_differences(stored: object, given: object, name: str = "") -> list[str
     if stored == given:
         return []
     if not isinstance(stored, dict) or not isinstance(given, dict):
-        return [f"{name} is {_shown(stored)} there, {_shown(given)} here"]
+        return [f"{name} is {_in_words(stored)} there, {_in_words(given)} here"]
     keys = list(dict.fromkeys([*stored, *given]))
     if stored.get("name") != given.get("name"):
         keys = ["name"]
@@ -143,6 +143,6 @@ def named_differences(stored: object, given: object, name: str = "") -> list[str
     return [difference for some in parts for difference in some]
 
 
-def _shown(value: object) -> str:
+def _in_words(value: object) -> str:
     text = "absent" if value is ABSENT else repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -9,10 +9,10 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno.search.halving import Step
-from syno.search.ledger import Ledger
 from syno.search.storage.records import Kind, table
 from syno.search.storage.store import is_exhausted, with_withdrawn, withdrawn
 from syno.search.storage.view import Stored
+from syno.search.trials import StudyState
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +25,7 @@ LATEST = 30  # finished trials that a rate is measured by, at most
 FEWEST = 3  # finished trials from which on there is a rate
 
 
-class Plan(NamedTuple):
+class StudyLimits(NamedTuple):
     """The settings of a study that decide when it ends.
 
     Attributes:
@@ -60,7 +60,7 @@ class Snapshot:
         screened: how many operators cannot meet the goal and were not trained, by the reason in a word or two.
         trials: all trials, as in `syno.search.storage.records.table`.
         withdrawn: why trials that failed alike stopped the search, the latest reason last.
-        is_over: whether no operator is left to evaluate or to propose, within the plan.
+        is_over: whether no operator is left to evaluate or to propose, within the limits.
         is_exhausted: whether a worker found no operator of the space left to propose.
     """
 
@@ -137,22 +137,22 @@ class Snapshot:
         return max(0, self.planned - self.finished) / rate.per_second
 
 
-def snapshot(stored: Stored, plan: Plan, now: datetime) -> Snapshot:
+def snapshot(stored: Stored, limits: StudyLimits, now: datetime) -> Snapshot:
     """Return a search as it is by what is stored. `now` has no zone, like the times that Optuna stores."""
     reasons = withdrawn(stored.attributes)
-    ledger = Ledger(plan.most_attempts, frozenset(reasons), plan.keep)
-    ledger.update(stored.trials)
+    state = StudyState(limits.most_attempts, frozenset(reasons), limits.keep)
+    state.update(stored.trials)
     exhausted = is_exhausted(stored.attributes)
-    proposes = not exhausted and ledger.counted < plan.trials and ledger.screened.total() < plan.most_screened
-    ended: dict[Kind, int] = {**ledger.ended, "paused": len(ledger.waiting)}
+    proposes = not exhausted and state.counted < limits.trials and state.screened.total() < limits.most_screened
+    ended: dict[Kind, int] = {**state.ended, "paused": len(state.paused)}
     return Snapshot(
         now=now,
-        planned=plan.trials,
+        planned=limits.trials,
         ended=ended,
-        running=ledger.running,
-        screened=dict(ledger.screened),
+        running=state.running,
+        screened=dict(state.screened),
         trials=table(with_withdrawn(stored.trials, stored.attributes)),
         withdrawn=tuple(dict.fromkeys(reasons[number] for number in sorted(reasons))),
-        is_over=not (proposes or ledger.is_open(plan.trials) or ledger.to_resume(plan.trials)),
+        is_over=not (proposes or state.is_open(limits.trials) or state.to_resume(limits.trials)),
         is_exhausted=exhausted,
     )

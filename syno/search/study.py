@@ -24,20 +24,19 @@ from syno.base.collection import seldom_collected
 from syno.base.errors import SearchStoppedError, SpecError, StorageError, SynoError
 from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
-from syno.search.dispatch import Dispatch
 from syno.search.faults import Fault, fault_of
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
-from syno.search.ledger import Ledger, RunningTrial
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Reward
+from syno.search.scheduler import MACHINE_ATTEMPTS, Scheduler, Terminator, stopped_by_machine
 from syno.search.settings import agree, study_settings
-from syno.search.stopping import MACHINE_ATTEMPTS, Stopping, stopped_by_machine
 from syno.search.storage.errors import database_errors
 from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Kind, Result, TrialRecord, best_records, deaths_in_words, table
 from syno.search.storage.store import SCREENING, TrialStore, screening_attribute, with_withdrawn
 from syno.search.tree import Tree, actions
+from syno.search.trials import RunningTrial, StudyState
 from syno.train.contract import Evaluate, Evaluation, Report, Screening, evaluation_of
 from syno.train.progress import Paused
 
@@ -48,30 +47,30 @@ if TYPE_CHECKING:
 # The progress of a study, for a display.
 
 
-class ProgressMeter:
+class StudyProgress:
     """Measures how fast a study advances, from the moment when a worker begins."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._finished_before: int | None = None
 
-    def progress(self, ledger: Ledger, title: str, total: int, notes: Mapping[str, object]) -> Progress:
+    def progress(self, state: StudyState, title: str, total: int, notes: Mapping[str, object]) -> Progress:
         """Return the progress of a study of `total` trials, for a display."""
         if self._finished_before is None:
-            self._finished_before = ledger.finished
+            self._finished_before = state.finished
         seconds = time.monotonic() - self._start
         return Progress(
             title,
-            ledger.finished,
+            state.finished,
             total,
-            valid=ledger.ended["complete"] + ledger.ended["pruned"] + len(ledger.waiting),
-            running=ledger.running,
-            best=ledger.best[0] if ledger.best else None,
+            valid=state.ended["complete"] + state.ended["pruned"] + len(state.paused),
+            running=state.running,
+            best=state.best[0] if state.best else None,
             seconds=seconds,
-            rate=(ledger.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
+            rate=(state.finished - self._finished_before) / seconds if seconds > 0 else 0.0,
             notes=notes,
-            screened=ledger.screened,
-            fastest=ledger.fastest_screened,
+            screened=state.screened,
+            fastest=state.fastest_screened,
         )
 
 
@@ -82,7 +81,7 @@ class ProgressMeter:
 def unfrozen_afterwards() -> Iterator[None]:
     """Exclude long-lived search state from garbage collection only while the context lasts.
 
-    A full collection visits every object. With 10,000 trials that takes most of a second and finds nothing. So `Dispatch`
+    A full collection visits every object. With 10,000 trials that takes most of a second and finds nothing. So `Scheduler`
     freezes all objects from time to time (`gc.freeze`); after the context, collections visit them again.
     """
     try:
@@ -100,12 +99,12 @@ class TrialReport(Report):
 
     Attributes:
         trial: the trial.
-        dispatch: the worker's view of the study.
+        scheduler: the worker's view of the study.
         by: what trials are compared by at their rungs: "loss", where the evaluation gives it, or the reported "score".
     """
 
     trial: RunningTrial
-    dispatch: Dispatch
+    scheduler: Scheduler
     by: Literal["loss", "score"] = "loss"
     _loss: tuple[float, float] | None = None  # the last one, with its step
 
@@ -117,7 +116,7 @@ class TrialReport(Report):
     @property
     def looks(self) -> tuple[float, ...]:  # type: ignore[override]
         """The steps between two values, after which the recent loss is wanted, too; ascending."""
-        keep = self.dispatch.ledger.keep if self.by == "loss" else {}
+        keep = self.scheduler.state.keep if self.by == "loss" else {}
         return tuple(step for step in keep if not isinstance(step, int))
 
     def recent_loss(self, step: float, loss: float) -> None:
@@ -131,19 +130,19 @@ class TrialReport(Report):
 
     def __call__(self, step: int, value: float) -> None:
         """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
-        if self.dispatch.store.report(self.trial.trial_id, step, value):
+        if self.scheduler.store.report(self.trial.trial_id, step, value):
             raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
         at, loss = self._loss or (None, 0.0)
         compared = -loss if self.by == "loss" and at == step else value
         self._compare(step, compared)
 
     def _compare(self, step: float, value: float) -> None:
-        if not self.dispatch.goes_on(self.trial, step, value):
+        if not self.scheduler.goes_on(self.trial, step, value):
             raise Paused(f"paused after step {step:g}: others are ahead", step)
 
 
 def run_trial(
-    trial: RunningTrial, evaluate: Evaluation, reward: Reward, dispatch: Dispatch, by: Literal["loss", "score"] = "loss"
+    trial: RunningTrial, evaluate: Evaluation, reward: Reward, scheduler: Scheduler, by: Literal["loss", "score"] = "loss"
 ) -> Fault | None:
     """Evaluate the trial's operator, store the result and end the trial. Return the fault if the evaluation raised an error.
 
@@ -154,19 +153,19 @@ def run_trial(
         trial: the trial, which this worker has just begun.
         evaluate: returns the metrics of an operator.
         reward: the study's reward.
-        dispatch: the worker's view of the study.
+        scheduler: the worker's view of the study.
         by: what trials are compared by; see `TrialReport`.
     """
-    began, fault, report = time.monotonic(), None, TrialReport(trial, dispatch, by)
+    began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by)
     known: Mapping[str, float] = trial.screening or {}
 
     def finish(result: Result) -> bool:
         seconds = round(time.monotonic() - began, 3)
-        return dispatch.finish(trial, replace(result, seconds=seconds, metrics={**known, **result.metrics}))
+        return scheduler.finish(trial, replace(result, seconds=seconds, metrics={**known, **result.metrics}))
 
     try:
-        with dispatch.store.leases.kept(trial.trial_id):
-            screening = _screening(trial, evaluate, dispatch)
+        with scheduler.store.leases.kept(trial.trial_id):
+            screening = _screening(trial, evaluate, scheduler)
             known = screening.metrics
             if screening.unmet is None:
                 metrics = {**known, **evaluate(trial.operator, report)}
@@ -197,7 +196,7 @@ def run_trial(
     return None
 
 
-def _screening(trial: RunningTrial, evaluate: Evaluation, dispatch: Dispatch) -> Screening:
+def _screening(trial: RunningTrial, evaluate: Evaluation, scheduler: Scheduler) -> Screening:
     """Return the screening of a trial's operator, which is stored if it was passed, so that no retry repeats it."""
     if trial.screening is not None:
         return Screening(trial.screening)
@@ -205,7 +204,7 @@ def _screening(trial: RunningTrial, evaluate: Evaluation, dispatch: Dispatch) ->
     if found is None:
         return Screening()
     if found.unmet is None:
-        dispatch.store.annotate(trial.trial_id, SCREENING, screening_attribute(found.metrics))
+        scheduler.store.annotate(trial.trial_id, SCREENING, screening_attribute(found.metrics))
     return found
 
 
@@ -305,9 +304,11 @@ class Study:
         with database_errors(storage):
             self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner, storage)
             agree(self._store, self.settings, storage)
-        self._stopping = Stopping(self._store, self.settings)
-        self._make_dispatch = partial(Dispatch, self._store, most_attempts=most_attempts, stopping=self._stopping, keep=keep)
-        self._dispatch = self._make_dispatch(self.policy)
+        self._terminator = Terminator(self._store, self.settings)
+        self._make_scheduler = partial(
+            Scheduler, self._store, most_attempts=most_attempts, terminator=self._terminator, keep=keep
+        )
+        self._scheduler = self._make_scheduler(self.policy)
 
     def _proposals(self, tree: Tree, operators: Sequence[PGraph]) -> list[Proposal]:
         found: dict[str, Proposal] = {}
@@ -366,38 +367,38 @@ class Study:
         """
         if n_trials < 0:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
-        if self._stopping.is_outdated:
+        if self._terminator.is_outdated:
             self._forget()
-        evaluation, dispatch, meter, machine_faults = evaluation_of(evaluate), self._dispatch, ProgressMeter(), 0
-        dispatch.begin(alone=alone)
-        told = 0  # of claims whose workers died
+        evaluation, scheduler, progress, machine_faults = evaluation_of(evaluate), self._scheduler, StudyProgress(), 0
+        scheduler.begin(alone=alone)
+        told = 0  # of operators whose workers died
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
                     with seldom_collected():
-                        trial = dispatch.next(n_trials, most_screened)
-                    for operator in dispatch.stopped_for_good():
+                        trial = scheduler.next(n_trials, most_screened)
+                    for operator in scheduler.stopped_for_good():
                         evaluation.forget(operator)
-                    for claim in dispatch.ledger.died[told:]:
+                    for entry in scheduler.state.died[told:]:
                         warnings.warn(
-                            f'study "{self.name}": the operator of trial {claim.number} counts as failed: '
-                            f"{deaths_in_words(len(claim.numbers))}",
+                            f'study "{self.name}": the operator of trial {entry.number} counts as failed: '
+                            f"{deaths_in_words(len(entry.numbers))}",
                             stacklevel=2,
                         )
-                    told = len(dispatch.ledger.died)
+                    told = len(scheduler.state.died)
                     if display is not None:
-                        display.show(meter.progress(dispatch.ledger, self.name, n_trials, notes()))
+                        display.show(progress.progress(scheduler.state, self.name, n_trials, notes()))
                     if trial is not None:
-                        fault = run_trial(trial, evaluation, self.reward, dispatch, self._by)
+                        fault = run_trial(trial, evaluation, self.reward, scheduler, self._by)
                         machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0
                         if fault is None or not machine_faults:
                             continue
                         if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
                             raise stopped_by_machine(self.name, fault)
-                    elif not (wait and dispatch.ledger.is_open(n_trials)):
+                    elif not (wait and scheduler.state.is_open(n_trials)):
                         break
                     time.sleep(poll_seconds)
-            self._stopping.check_end(dispatch.ledger, n_trials)
+            self._terminator.check_end(scheduler.state, n_trials)
         except SearchStoppedError:
             self._forget()
             raise
@@ -405,7 +406,7 @@ class Study:
     def _forget(self) -> None:
         """Begin with a new policy: this one was told about trials that do not count."""
         self.policy = self._make_policy()
-        self._dispatch = self._make_dispatch(self.policy)
+        self._scheduler = self._make_scheduler(self.policy)
 
     # ---- values that all workers share ----------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class Worker:
     @classmethod
     def here(cls) -> Worker:
         """Return the identity of this process."""
-        return cls(platform.node(), os.getpid(), _started(os.getpid()) or 0, _system())
+        return cls(platform.node(), os.getpid(), _start_time(os.getpid()) or 0, _system())
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Worker:
@@ -62,7 +62,7 @@ class Worker:
 
     def is_gone(self) -> bool:
         """Return whether the process is known to have ended. False if that cannot be seen from this process."""
-        return bool(self.system) and self.system == _system() and _started(self.pid) != self.started
+        return bool(self.system) and self.system == _system() and _start_time(self.pid) != self.started
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
@@ -78,7 +78,7 @@ def _system() -> str:
         return ""
 
 
-def _started(pid: int) -> int | None:
+def _start_time(pid: int) -> int | None:
     """Return when the process started, in ticks since boot; None if there is no such process, or it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -88,7 +88,7 @@ def check_shown(experiment: Experiment) -> None:
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         return
-    found = _differences(_told(kept), _told(experiment))
+    found = _differences(_settings_of_results(kept), _settings_of_results(experiment))
     if kept.searches and experiment.searches:
         found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both name the workload
     if found:
@@ -118,17 +118,20 @@ def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
 
     Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
     """
-    if _of_the_search(kept) == _of_the_search(given):
+    if _settings_of_search(kept) == _settings_of_search(given):
         return []
-    if any(own_paths([_of_the_search(kept), _of_the_search(given)])):
-        return _differences(_of_the_search(kept), _of_the_search(given))
+    if any(own_paths([_settings_of_search(kept), _settings_of_search(given)])):
+        return _differences(_settings_of_search(kept), _settings_of_search(given))
     try:  # the texts differ, but their meaning may be the same
-        return _differences({**_of_the_search(kept), **_meant(kept)}, {**_of_the_search(given), **_meant(given)})
+        return _differences(
+            {**_settings_of_search(kept), **_meaning_of_search(kept)},
+            {**_settings_of_search(given), **_meaning_of_search(given)},
+        )
     except SynoError:  # for example, the data is not on this machine
-        return _differences(_of_the_search(kept), _of_the_search(given))
+        return _differences(_settings_of_search(kept), _settings_of_search(given))
 
 
-def _of_the_search(experiment: Experiment) -> dict[str, Any]:
+def _settings_of_search(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that all trials of a study depend on, as written."""
     whole: dict[str, Any] = json.loads(experiment.part("search"))
     study = {name: value for name, value in whole["study"].items() if name not in MAY_CHANGE}
@@ -136,7 +139,7 @@ def _of_the_search(experiment: Experiment) -> dict[str, Any]:
     return {**whole, "study": study, **goal}
 
 
-def _meant(experiment: Experiment) -> dict[str, Any]:
+def _meaning_of_search(experiment: Experiment) -> dict[str, Any]:
     """Return the meaning of those settings that can be written in several ways."""
     return {
         "spec": experiment.operator_spec.model_dump(mode="json"),
@@ -147,7 +150,7 @@ def _meant(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _told(experiment: Experiment) -> dict[str, Any]:
+def _settings_of_results(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that tables, figures and the page state, apart from those of the search."""
     whole = experiment.model_dump(mode="json")
     if experiment.workload is None:

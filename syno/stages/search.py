@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 import warnings
@@ -15,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
 from pydantic import AwareDatetime
 
 from syno.base.devices import require_device, visible_gpus
@@ -196,7 +196,11 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
         if display is not None:
             display.show(Progress(f"{experiment.name}, the original network", number, max(rounds, number), number))
 
-    with _alone(file.with_suffix(".lock")):
+    lock = file.with_suffix(".lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with suppress(OSError):  # a file system without locks lets all in
+            stack.enter_context(FileLock(lock))
         with suppress(SpecError):
             found = TrainingRecord.read(file)
             if found.workload == workload.settings and found.data_hash == workload.data.hash:
@@ -205,16 +209,6 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
             record = TrainingRecord.make(workload, None, seed, file.with_suffix(".checkpoint"), report=show)
         record.write(file)
         return record
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Wait until no other process is in such a block with this file. File systems without locks let all in."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as opened:
-        with suppress(OSError):
-            fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
 
 
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:

@@ -10,7 +10,7 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.config.stages import rounds_of
 from syno.report.watching import failure_lines, progress_line, status_lines, watch_text
-from syno.search.snapshot import Plan, Snapshot, snapshot
+from syno.search.snapshot import Snapshot, StudyLimits, snapshot
 from syno.search.storage.view import NotBegunError, StudyView
 from syno.stages.kept import check_shown
 from syno.stages.search import limits
@@ -37,7 +37,7 @@ class Watch:
         study = self.experiment.study
         rounds = rounds_of(self.experiment.workload, self.experiment.evaluation)
         keep = None if study.stopping is None else study.stopping.rungs(rounds)
-        self._plan = Plan(*limits(self.experiment), study.most_attempts, keep)
+        self._limits = StudyLimits(*limits(self.experiment), study.most_attempts, keep)
         self._view = StudyView(self.experiment.storage, self.experiment.name)
         self._given = given
 
@@ -47,7 +47,7 @@ class Watch:
         Raises SpecError if the search has not begun, StorageError if the storage cannot be reached or read.
         """
         try:
-            return snapshot(self._view.read(), self._plan, now or datetime.now())
+            return snapshot(self._view.read(), self._limits, now or datetime.now())
         except NotBegunError as error:
             raise NotBegunError(f"{error}. Begin it: syno search {self._given}") from None
 

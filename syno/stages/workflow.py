@@ -89,6 +89,8 @@ def _count_children(folder: Path) -> None:
     Snakemake measures a job's process and its descendants. The child of the server is none of them; the server's folder has a
     link to it, with the process id of the client as its name.
     """
+    # Snakemake has no hook for what a job's numbers cover, and Linux lets no process adopt another's child: without this, the
+    # files in `benchmark/` would tell of the client, which only waits.
     try:
         from snakemake.benchmark import BenchmarkTimer
     except ImportError:  # another version of Snakemake

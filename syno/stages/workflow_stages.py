@@ -108,7 +108,7 @@ _ALWAYS = one_job_if(lambda experiment: True)
 _IF_NETWORK = one_job_if(lambda experiment: experiment.workload is not None)
 _IF_SEARCH = one_job_if(lambda experiment: experiment.searches)
 _IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.select.by == "latency")
-_IF_SELECTS = one_job_if(lambda experiment: experiment.artifact is None and experiment.join is None)
+_IF_SELECTS = one_job_if(lambda experiment: experiment.only_holds is None)
 
 
 def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:

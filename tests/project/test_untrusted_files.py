@@ -44,7 +44,7 @@ ALLOWED = {
 FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
-    "base/fork_request.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
+    "base/fork_server.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent

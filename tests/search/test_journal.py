@@ -85,7 +85,7 @@ def test_a_read_only_disk_is_one_message_and_can_be_read(tmp_path: Path, monkeyp
         with pytest.raises(StorageError, match="cannot be used: Read-only file system"):
             action()
     with pytest.raises(StorageError, match=r"trials.log.leases cannot be used: Read-only"):
-        store.leases.end_stale(store.study, store.trials())
+        store.end_stale(store.trials())
     with pytest.warns(UserWarning, match="the lease on trial 0 was not renewed"), store.leases.kept(0):
         pass
     assert rewards_of(read_trials(f"journal:{path}", "study")) == expected

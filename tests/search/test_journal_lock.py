@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 from small_journals import by_optuna, rewards_of, store_at
 
@@ -37,6 +38,13 @@ class TestLock:
         monkeypatch.setattr(Path, "rename", refuse)
         with pytest.raises(OSError, match="Read-only file system"):
             JournalLock(path, 0.05).acquire()
+
+    def test_is_the_file_that_optuna_locks(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.log"
+        JournalFileSymlinkLock(str(path)).acquire()
+        own = JournalLock(path, 0.05)
+        own.acquire()  # after its grace
+        assert own.is_held() and len(list(tmp_path.iterdir())) == 1
 
     def test_who_lost_it_releases_nobody_elses(self, tmp_path: Path) -> None:
         path = tmp_path / "trials.log"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from small_studies import evaluate, proposed, study
 
-from syno.search.dispatch import RunningTrial
 from syno.search.policies import Exhausted, Proposal
 from syno.search.storage.store import TrialStore
+from syno.search.trials import RunningTrial
 
 STORAGES = ["memory:", "sqlite:///{}/trials.db", "journal:{}/trials"]
 
@@ -42,11 +42,11 @@ def test_again_where_another_was_faster(storage: str, tmp_path: Path, monkeypatc
     def late(salt: str = "") -> Proposal | Exhausted:
         proposal = propose(salt)
         if not others:
-            others.append(fast._dispatch.next(10))
+            others.append(fast._scheduler.next(10))
         return proposal
 
     monkeypatch.setattr(slow.policy, "propose", late)
-    task, (other,) = slow._dispatch.next(10), others
+    task, (other,) = slow._scheduler.next(10), others
     assert task is not None and other is not None
     assert (other.number, task.number) == (0, 2) and task.operator.id != other.operator.id
     assert list(slow.trials.outcome) == ["running", "duplicate", "running"]
@@ -60,12 +60,12 @@ def test_a_last_trial_that_others_took_in_between_is_given_back(tmp_path: Path, 
     def late(salt: str = "") -> Proposal | Exhausted:
         proposal = propose("another way")
         if not taken:
-            taken.extend(fast._dispatch.next(2) for _ in range(2))
+            taken.extend(fast._scheduler.next(2) for _ in range(2))
         return proposal
 
     monkeypatch.setattr(slow.policy, "propose", late)
-    fast._dispatch._own = Kept()  # its first trial is still running when it asks again
-    assert slow._dispatch.next(2) is None
+    fast._scheduler._own = Kept()  # its first trial is still running when it asks again
+    assert slow._scheduler.next(2) is None
     assert [task.number for task in taken if task is not None] == [0, 1]
     assert list(slow.trials.outcome) == ["running", "running", "interrupted"]
 

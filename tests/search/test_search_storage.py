@@ -128,7 +128,7 @@ class TestLeases:
         assert isinstance(store.leases, LeaseFiles)
         lease = tmp_path / "trials.leases" / str(old)
         os.utime(lease, (time.time() - 101,) * 2)
-        assert store.leases.end_stale(store.study, store.trials())
+        assert store.end_stale(store.trials())
         assert [trial.state for trial in store.trials()] == [TrialState.FAIL, TrialState.RUNNING, TrialState.RUNNING]
         assert sorted(path.name for path in lease.parent.iterdir()) == sorted(map(str, (young, without)))
 
@@ -138,11 +138,11 @@ class TestLeases:
         store.create(stored())
         for _ in range(2):  # who comes to look does not keep it alive
             other = TrialStore(*open_storage(storage, interval=1, grace=1), "study")
-            assert not other.leases.end_stale(other.study, other.trials())
+            assert not other.end_stale(other.trials())
         assert store.trials()[0].state == TrialState.RUNNING
         time.sleep(3)
         other = TrialStore(*open_storage(storage, interval=1, grace=1), "study")
-        assert other.leases.end_stale(other.study, other.trials())
+        assert other.end_stale(other.trials())
         assert store.trials()[0].state == TrialState.FAIL
 
     def test_are_renewed_as_long_as_the_context_lasts(self) -> None:

@@ -96,7 +96,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     wait_for(notes, 1)
     monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")
     study = search_worker.open_study(storage, "random")
-    study._dispatch.end_dead()
+    study._scheduler.end_dead()
     assert study.trials.outcome[0] == "running"
     kill(worker)
     began = time.monotonic()

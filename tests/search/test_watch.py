@@ -16,7 +16,7 @@ from syno.base.errors import SpecError, StorageError
 from syno.ir.graph import PGraph
 from syno.report.watching import failure_lines, watch_text
 from syno.search.goal import Goal
-from syno.search.snapshot import Plan, Snapshot, snapshot
+from syno.search.snapshot import Snapshot, StudyLimits, snapshot
 from syno.search.storage.view import NotBegunError, Stored, StudyView
 from syno.search.study import Study
 from syno.train.contract import Report
@@ -30,7 +30,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def look(view: StudyView, planned: int = 12) -> Snapshot:
-    return snapshot(view.read(), Plan(planned), datetime.now())
+    return snapshot(view.read(), StudyLimits(planned), datetime.now())
 
 
 def stored(searched: Study) -> Stored:
@@ -118,9 +118,9 @@ class TestSpacesWithoutFurtherOperators:
     def test_withdrawn_trials_are_searched_again(self) -> None:
         searched = study(tree=small_tree())
         searched.run(sound, 50, poll_seconds=0)
-        assert snapshot(stored(searched), Plan(50), datetime.now()).is_over
+        assert snapshot(stored(searched), StudyLimits(50), datetime.now()).is_over
         searched._store.withdraw([0], "the set-up was broken")
-        assert not snapshot(stored(searched), Plan(50), datetime.now()).is_over
+        assert not snapshot(stored(searched), StudyLimits(50), datetime.now()).is_over
 
 
 class TestErrors:
@@ -191,7 +191,7 @@ class TestText:
     def test_a_search_that_is_finished(self) -> None:
         searched = study()
         searched.run(evaluate, 20, poll_seconds=0)
-        text = watch_text("wide", snapshot(stored(searched), Plan(20), datetime.now()))
+        text = watch_text("wide", snapshot(stored(searched), StudyLimits(20), datetime.now()))
         best = searched.best()[0]
         assert "wide: 20 of 20 trials finished" in text and "The search is finished." in text
         assert f"best: wide_{best.number}, reward {best.reward:.4g}, accuracy {best.metrics['accuracy']:.4f}" in text
@@ -216,7 +216,7 @@ class TestText:
     def test_failures_that_stopped_it(self) -> None:
         searched = study()
         stop(searched, lambda operator, report: {}["accuracy"], 10)
-        found = snapshot(stored(searched), Plan(10), datetime.now())
+        found = snapshot(stored(searched), StudyLimits(10), datetime.now())
         assert found.is_stopped and not found.is_over
         assert "Failures stopped the search" in watch_text("x", found)
         assert failure_lines(found) == ["withdrawn, 2 trials: KeyError: 'accuracy'"]
@@ -226,7 +226,7 @@ class TestText:
         searched.run(
             lambda operator, report: diverging(operator, report) if len(searched.trials) == 2 else {"accuracy": 0.5}, 3
         )
-        (line,) = failure_lines(snapshot(stored(searched), Plan(3), datetime.now()))
+        (line,) = failure_lines(snapshot(stored(searched), StudyLimits(3), datetime.now()))
         assert line.startswith("failed, 1 trial: ") and "the loss is nan at step 3" in line
 
 

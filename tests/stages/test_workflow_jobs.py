@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from syno.base.errors import DataError, DeviceError, MissingDeviceError, SearchStoppedError, SpecError, StorageError, SynoError
 from syno.cli import app
 from syno.search.faults import LATER, fault_of, may_pass
-from syno.search.stopping import stopped_by_machine
+from syno.search.scheduler import stopped_by_machine
 from syno.stages.workflow import FailedJobs, is_no_called_process_error
 
 ROOT = Path(__file__).parents[2]

@@ -18,21 +18,22 @@ from optuna.storages._rdb import storage as rdb
 
 from syno.base.errors import SynoError
 from syno.cli.app import WRONG
-from syno.search.dispatch import Dispatch, RunningTrial
+from syno.search.scheduler import Scheduler
 from syno.search.storage.records import Result
+from syno.search.trials import RunningTrial
 
 
 def work(storage: str, trials: int, notes: Path) -> int:
-    finish = Dispatch.finish
+    finish = Scheduler.finish
 
-    def noted(dispatch: Dispatch, task: RunningTrial, result: Result) -> bool:
-        kept = finish(dispatch, task, result)
+    def noted(scheduler: Scheduler, task: RunningTrial, result: Result) -> bool:
+        kept = finish(scheduler, task, result)
         if kept and result.outcome is not None:
             with notes.open("a", encoding="utf-8") as file:
                 file.write(f"{task.number} {result.reward}\n")
         return kept
 
-    Dispatch.finish = noted  # type: ignore[method-assign]
+    Scheduler.finish = noted  # type: ignore[method-assign]
     try:
         study = search_worker.open_study(storage, "random")
         study.run(lambda operator, report: {"accuracy": (1 + int(operator.id[:4], 16)) / 2**16}, trials, poll_seconds=0.05)

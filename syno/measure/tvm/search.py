@@ -7,7 +7,6 @@ Paper: section 7.1 (tuning with MetaSchedule).
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib
 import json
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from syno.base.errors import SpecError
@@ -67,19 +67,18 @@ def only_writer(folder: Path, deadline: float) -> Iterator[None]:
     Raises SpecError if they are not done at `deadline`, a time of `time.monotonic`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a", encoding="utf-8") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock ends with the process, however that ends
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise SpecError(
-                        f"another process tunes with {folder}, and was not done in time: tune one model after another on a "
-                        "device, or with folders of their own"
-                    ) from None
-                time.sleep(LOOK_SECONDS)
+    lock = FileLock(folder / LOCK, timeout=max(0.0, deadline - time.monotonic()), poll_interval=LOOK_SECONDS)
+    try:
+        lock.acquire()  # the system releases the lock of a process that ends, however it ends
+    except Timeout:
+        raise SpecError(
+            f"another process tunes with {folder}, and was not done in time: tune one model after another on a "
+            "device, or with folders of their own"
+        ) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 class TrialDatabase:

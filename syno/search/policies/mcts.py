@@ -414,7 +414,7 @@ class NodeView:
     @cached_property
     def kinds(self) -> list[str]:
         """Kinds of steps that were taken before and of which some step, taken or not, has operators left."""
-        return [kind for kind in self.here.kinds if self._taken(kind) or self._any_leads_on(kind)]
+        return [kind for kind in self.here.kinds if self._open_children(kind) or self._any_leads_on(kind)]
 
     def new_kinds(self) -> list[str]:
         """Return the kinds to consider of which no step was ever taken."""
@@ -438,7 +438,9 @@ class NodeView:
             looked[id_] = step
             return True
 
-        ids = widen(self._hidden_steps(kind), len(self._taken(kind)), known.visits.count, promise, leads_on, self.settings)
+        ids = widen(
+            self._hidden_steps(kind), len(self._open_children(kind)), known.visits.count, promise, leads_on, self.settings
+        )
         return [looked[id_] for id_ in ids]
 
     def best_kind(self) -> str:
@@ -448,7 +450,7 @@ class NodeView:
 
     def best_step(self, kind: str) -> TreeStep:
         """Return the step of this kind to descend by, of those taken before."""
-        known, open_ = self.here.kinds[kind], self._taken(kind)
+        known, open_ = self.here.kinds[kind], self._open_children(kind)
         shared = {id_: self.statistics.at(node).visits.rewards for id_, node in open_.items()}
         taken = {id_: known.steps[id_] for id_ in open_}
         chosen = best_child(taken, known.visits.count, shared if self.settings.share_values else {}, self.settings, self.draws)
@@ -461,7 +463,7 @@ class NodeView:
         known = self.here.kinds.get(kind, NO_STEPS).steps
         yield from (id_ for id_ in self.drafts.get(kind, {}) if id_ not in known)
 
-    def _taken(self, kind: str) -> dict[str, Hashable]:
+    def _open_children(self, kind: str) -> dict[str, Hashable]:
         """Return the nodes, by id of the step, to which steps of this kind were taken and that may have operators left."""
         children = self.here.kinds.get(kind, NO_STEPS).children
         return {id_: node for id_, node in children.items() if self.is_open(node)}

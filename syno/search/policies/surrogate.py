@@ -317,7 +317,7 @@ class Descriptions:
         """Return the numbers of an operator. If the candidate knows its path only, it is looked for in the tree."""
         found = self._known.get(candidate.path)
         if found is None:
-            found = self._known[candidate.path] = self._described(candidate)
+            found = self._known[candidate.path] = self._features_of(candidate)
         return found
 
     def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
@@ -330,14 +330,14 @@ class Descriptions:
         except SynoError:
             return None
 
-    def _described(self, candidate: Candidate) -> tuple[float, ...]:
+    def _features_of(self, candidate: Candidate) -> tuple[float, ...]:
         if self.features is None:
             return by_steps(candidate.path)
-        operator = candidate.parsed() or self._found(candidate.path)
+        operator = candidate.parsed() or self._operator_at(candidate.path)
         found = None if operator is None else self.of_operator(operator)
         return found or (0.0,) * (len(self.features.columns) + self.is_timed)
 
-    def _found(self, path: Sequence[Action]) -> PGraph | None:
+    def _operator_at(self, path: Sequence[Action]) -> PGraph | None:
         node: Hashable = self.tree.root
         operator = None
         for action in path:

@@ -17,5 +17,5 @@ refused if damaged. A trial whose worker died is evaluated again by another work
 Who may write. Any worker may append to a journal while it holds the journal's lock. A worker holds a lease on the trial that it
 evaluates, and renews it in a thread; when the lease is too old, other workers end the trial (`leases`). The first to end a
 trial wins. Trials are numbered in the order of their creation, by which workers agree on who evaluates an operator
-(`syno.search.ledger`).
+(`syno.search.trials`).
 """

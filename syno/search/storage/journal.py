@@ -155,17 +155,17 @@ class Journal(BaseJournalBackend):
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 _make_durable(path.parent)
-        with self._locked() as opened:
+        with self._hold_lock() as opened:
             self._catch_up(opened, is_locked=True)
 
     def read_logs(self, log_number_from: int) -> Iterator[Log]:
         """Return the operations from this number on. Damage in them is repaired first, with a warning."""
         if log_number_from < self._first:
             self._reader, self._offset, self._logs, self._first = Reader(), 0, [], 0
-        with file_errors(self.path), _opened(self.path, os.O_RDONLY) as opened:
+        with file_errors(self.path), _open(self.path, os.O_RDONLY) as opened:
             is_whole = self._catch_up(opened, is_locked=False)
         if not is_whole:
-            with self._locked() as opened:
+            with self._hold_lock() as opened:
                 self._catch_up(opened, is_locked=True)
         del self._logs[: log_number_from - self._first]
         self._first = log_number_from
@@ -177,7 +177,7 @@ class Journal(BaseJournalBackend):
         Raises StorageError if that is not possible, such as on a full disk; then the file is as it was.
         """
         while True:
-            with self._locked() as opened:
+            with self._hold_lock() as opened:
                 self._catch_up(opened, is_locked=True)
                 writer = self._reader.copy()  # what is written counts as read when it is read
                 self._write(opened, b"".join(map(writer.encode, logs)))
@@ -231,7 +231,7 @@ class Journal(BaseJournalBackend):
             raise StorageError(f"{self.path} is damaged, and cannot be repaired now: {error}") from error
         _make_durable(self.path.parent)
         warnings.warn(f"{self.path}: {what}, and are cut off. The file as it was: {kept}", stacklevel=2)
-        with _opened(self.path, os.O_RDWR | os.O_APPEND) as repaired:
+        with _open(self.path, os.O_RDWR | os.O_APPEND) as repaired:
             os.dup2(repaired, opened)
         self._identity = _identity(os.fstat(opened))
 
@@ -250,12 +250,12 @@ class Journal(BaseJournalBackend):
         os.fsync(opened)
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _hold_lock(self) -> Iterator[int]:
         """Hold the lock. Yield the file, open for reading and appending."""
         with file_errors(self.path):
             self.lock.acquire()
             try:
-                with _opened(self.path, os.O_RDWR | os.O_APPEND) as opened:
+                with _open(self.path, os.O_RDWR | os.O_APPEND) as opened:
                     yield opened
             finally:
                 self.lock.release()
@@ -301,12 +301,12 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 def _make_durable(folder: Path) -> None:
     """Write the folder's entries to the disk, where the file system can do that."""
-    with suppress(OSError), _opened(folder, os.O_RDONLY) as opened:
+    with suppress(OSError), _open(folder, os.O_RDONLY) as opened:
         os.fsync(opened)
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open(path: Path, flags: int) -> Iterator[int]:
     opened = os.open(path, flags)
     try:
         yield opened

@@ -13,18 +13,18 @@ import time
 import uuid
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import optuna
 from optuna.storages import BaseStorage
-from optuna.storages.journal._file import LOCK_FILE_SUFFIX, BaseJournalFileLock
 from optuna.trial import FrozenTrial, TrialState
 
 from syno.search.storage.errors import file_errors
 
 WATCHED = "watched"  # attribute of a trial that another worker has seen running
+LOCK_SUFFIX = ".lock"  # of the name of a journal's lock, as in Optuna: a test takes one with Optuna's own class
 LONGEST_PAUSE = 0.25  # seconds between two attempts to take a lock
 
 
@@ -43,8 +43,13 @@ class Leases(ABC):
         """Record that the trial is being evaluated now."""
 
     @abstractmethod
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
-        """End those running trials whose lease is too old, and return whether there were any. Give a lease to those without."""
+    def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
+        """End those running trials whose lease is too old, and return whether there were any. Give a lease to those without.
+
+        Args:
+            study: the study.
+            running: the trials by their ids.
+        """
 
     def forget(self, trial_id: int) -> None:  # noqa: B027  (there may be nothing to remove)
         """Remove the lease of a trial that has ended."""
@@ -81,7 +86,7 @@ class NoLeases(Leases):
     def renew(self, trial_id: int) -> None:
         """Do nothing."""
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
+    def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
         """Return False: no trial becomes stale."""
         return False
 
@@ -105,7 +110,7 @@ class Heartbeats(Leases):
             self._storage.remove_session()  # the next renewal gets a new connection
             raise
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
+    def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
         """Let Optuna end stale trials.
 
         Optuna takes a trial without a heartbeat for alive, so the first worker that sees one records one. If all who look did,
@@ -115,12 +120,12 @@ class Heartbeats(Leases):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(study)
-        for trial in running:
+        for trial_id, trial in running.items():
             if WATCHED in trial.user_attrs:
                 continue
             with suppress(optuna.exceptions.UpdateFinishedTrialError):
-                self._storage.set_trial_user_attr(trial._trial_id, WATCHED, True)
-                self.renew(trial._trial_id)
+                self._storage.set_trial_user_attr(trial_id, WATCHED, True)
+                self.renew(trial_id)
         return bool(self._ended)
 
 
@@ -141,18 +146,18 @@ class LeaseFiles(Leases):
         """Touch the trial's file. Raises StorageError where that fails, such as on a full disk."""
         self._touched(str(trial_id))
 
-    def end_stale(self, study: optuna.Study, running: Sequence[FrozenTrial]) -> bool:
+    def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
         """End the trials whose file was not touched in time."""
         now, some = self._now() if running else 0.0, False
-        for trial in running:
+        for trial_id in running:
             try:
-                age = now - (self._folder / str(trial._trial_id)).stat().st_mtime
+                age = now - (self._folder / str(trial_id)).stat().st_mtime
             except FileNotFoundError:
-                self.renew(trial._trial_id)
+                self.renew(trial_id)
                 continue
             if age > self.grace:
-                some |= end_trial(self._storage, trial._trial_id)
-                self.forget(trial._trial_id)
+                some |= end_trial(self._storage, trial_id)
+                self.forget(trial_id)
         return some
 
     def forget(self, trial_id: int) -> None:
@@ -184,10 +189,11 @@ def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialStat
         return False
 
 
-class JournalLock(BaseJournalFileLock):
+class JournalLock:
     """The lock of a journal: a symbolic link beside it, as Optuna makes it, so that Optuna's own journals respect it.
 
-    Unlike Optuna's JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
+    On network file systems, a link is a lock for all nodes, which flocks (`filelock`) are on some only. Unlike Optuna's
+    JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
     holder can see that it was taken away.
 
     Attributes:
@@ -197,7 +203,7 @@ class JournalLock(BaseJournalFileLock):
     def __init__(self, journal: Path, grace: float) -> None:
         self.grace = grace
         self._journal = journal.absolute()
-        self._link = Path(f"{self._journal}{LOCK_FILE_SUFFIX}")
+        self._link = Path(f"{self._journal}{LOCK_SUFFIX}")
         self._own: tuple[int, int] | None = None
 
     def acquire(self) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages._rdb.models import BaseModel
 from optuna.trial import FrozenTrial
+from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -173,4 +173,17 @@ def _missing_tables(connection: sqlite3.Connection) -> list[str]:
     written_last = [name for name in ("version_info", "alembic_version") if name in names]
     if not any(connection.execute(f"SELECT 1 FROM {name}").fetchone() for name in written_last):
         return []  # another worker is making the tables now, or died while it did
-    return sorted(BaseModel.metadata.tables.keys() - names)
+    return sorted(_tables_of_optuna() - names)
+
+
+@cache
+def _tables_of_optuna() -> frozenset[str]:
+    """Return the names of the tables that Optuna makes at once: those of a database in memory. No public value lists them.
+
+    The one of Alembic, which follows in a transaction of its own, may be missing for a moment.
+    """
+    engine = RDBStorage("sqlite://").engine
+    try:
+        return frozenset(inspect(engine).get_table_names()) - {"alembic_version"}
+    finally:
+        engine.dispose()

@@ -97,6 +97,7 @@ class TrialStore:
             self.study = repeated(lambda: _open_study(storage, name, pruner or optuna.pruners.NopPruner()))
             self._study_id = storage.get_study_id_from_name(name)
         self._verification = Verification(place)
+        self._ids: dict[int, int] = {}  # of trials, by number
 
     def _do(self, action: Callable[[], T]) -> T:
         with storage_errors(self.place):
@@ -132,10 +133,17 @@ class TrialStore:
 
         Trials are numbered in the order of creation, and a worker that has created one sees all of lower numbers. (SQLite has
         one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to
-        a server breaks meanwhile, the trial may be there twice; the ledger gives the second one no purpose.
+        a server breaks meanwhile, the trial may be there twice; the second one is a duplicate (`syno.search.trials`).
         """
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self._do(lambda: self.storage.create_new_trial(self._study_id, template))
+
+    def id_of(self, trial: FrozenTrial) -> int:
+        """Return the id of a trial, by which storages know it. One storage may have other ids than numbers."""
+        if trial.number not in self._ids:
+            find = self.storage.get_trial_id_from_study_id_trial_number  # `trial` has its id, but not in public
+            self._ids[trial.number] = self._do(lambda: find(self._study_id, trial.number))
+        return self._ids[trial.number]
 
     def stored(self, trial_id: int) -> FrozenTrial:
         """Return one trial as it is stored now. The caller must not change it."""
@@ -155,7 +163,8 @@ class TrialStore:
 
     def end_stale(self, running: Sequence[FrozenTrial]) -> bool:
         """End those running trials whose lease is too old. Return whether there were any."""
-        return self._do(lambda: self.leases.end_stale(self.study, running))
+        by_id = {self.id_of(trial): trial for trial in running}
+        return self._do(lambda: self.leases.end_stale(self.study, by_id))
 
     def report(self, trial_id: int, step: int, value: float) -> bool:
         """Store an intermediate value of a running trial. Return whether the pruner stops the trial there."""

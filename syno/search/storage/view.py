@@ -58,7 +58,7 @@ class StudyView:
         """
         try:
             with storage_errors(self._url):
-                storage = self._storage = self._storage or self._opened()
+                storage = self._storage = self._storage or self._open()
                 try:
                     study = storage.get_study_id_from_name(self._name)
                 except KeyError:
@@ -73,7 +73,7 @@ class StudyView:
             if self._storage is not None:
                 self._storage.remove_session()  # it returns the connection
 
-    def _opened(self) -> BaseStorage:
+    def _open(self) -> BaseStorage:
         if self._url == "memory:":
             raise SpecError(
                 f'the search "{self._name}" cannot be watched: its trials are in the memory of the process that searches. '

@@ -210,7 +210,7 @@ class TestOperators:
             raise Killed
 
         found = study(journal, most_attempts=1)
-        found._dispatch.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
+        found._scheduler.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
         with pytest.raises(Killed):
             found.run(deadly, 1, alone=True)
         with pytest.raises(SynoError, match="its only trial failed: its worker died during the evaluation, 1 times"):

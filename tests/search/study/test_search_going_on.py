@@ -73,7 +73,7 @@ class TestGoingOnExactly:
             found = study(journal, policy=policy)
             found.run(evaluate, 5, alone=True)
             assert proposed(found) == proposed(whole), f"killed at write {die_at}"
-            assert found._dispatch.ledger.finished == 5
+            assert found._scheduler.state.finished == 5
 
     @pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("make_tree", [wide_tree, hard_tree])

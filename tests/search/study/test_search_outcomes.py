@@ -87,7 +87,7 @@ class TestEvaluation:
 
         for _ in range(2):
             found = study(journal, most_attempts=2)
-            found._dispatch.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
+            found._scheduler.finish = lambda task, result: True  # type: ignore[method-assign]  # no time to say anything
             with pytest.raises(Killed):
                 found.run(deadly, 3, alone=True)
         found = study(journal, most_attempts=2)

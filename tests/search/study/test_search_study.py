@@ -93,7 +93,7 @@ class TestTrials:
         assert all(heard.is_closed(frozenset(map(int, name.split()))) for name in names if name.replace(" ", "").isdigit())
 
     def test_what_is_found_closed_is_told_a_little_at_a_time(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.search.dispatch.CLOSED_AT_ONCE", 1)
+        monkeypatch.setattr("syno.search.scheduler.CLOSED_AT_ONCE", 1)
         found = study(journal, tree=hard_tree())
         found.run(evaluate, 100)
         told = [trial.user_attrs["closed"] for trial in read_trials(journal, "study")]
@@ -107,7 +107,7 @@ class TestTrials:
             del stored["closed"], stored["checksum"]
             return stored
 
-        monkeypatch.setattr("syno.search.dispatch.attributes", without)
+        monkeypatch.setattr("syno.search.scheduler.attributes", without)
         study(journal, tree=hard_tree()).run(evaluate, 100)
         monkeypatch.undo()
         found = study(journal, tree=hard_tree())

@@ -1,4 +1,4 @@
-"""Which trial holds a claim, whatever the order in which workers create trials, look, and die."""
+"""Which trial evaluates an operator, whatever the order in which workers create trials, look, and die."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from syno.search.ledger import Ledger, Purpose
 from syno.search.reward import Failure
 from syno.search.storage.leases import NoLeases
 from syno.search.storage.records import Kind, Result
 from syno.search.storage.store import SETTINGS, TrialStore, with_withdrawn
+from syno.search.trials import Assignment, StudyState
 
 WORKER = {"host": "here", "pid": 1, "started": 0, "system": ""}
 
@@ -39,76 +39,76 @@ def die(store: TrialStore, number: int) -> None:
     assert store.end(number, TrialState.FAIL)
 
 
-def ledger(store: TrialStore, most_attempts: int = 3) -> Ledger:
-    found = Ledger(most_attempts)
+def state_of(store: TrialStore, most_attempts: int = 3) -> StudyState:
+    found = StudyState(most_attempts)
     found.update(store.trials())
     return found
 
 
-class TestClaims:
-    def test_the_lowest_number_holds_the_claim(self, store: TrialStore) -> None:
+class TestOperators:
+    def test_the_lowest_number_evaluates_the_operator(self, store: TrialStore) -> None:
         for fingerprint in "abaacb":
             create(store, fingerprint)
-        found = ledger(store)
-        assert [(claim.rank, claim.number, claim.candidate.fingerprint) for claim in found.claims] == [
+        found = state_of(store)
+        assert [(entry.rank, entry.number, entry.candidate.fingerprint) for entry in found.entries] == [
             (0, 0, "a"),
             (1, 1, "b"),
             (2, 4, "c"),
         ]
-        assert [found.purpose(number) for number in (2, 3, 5)] == [None] * 3
-        assert found.purpose(4) == Purpose(found.claims[2], 0)
+        assert [found.assignment(number) for number in (2, 3, 5)] == [None] * 3
+        assert found.assignment(4) == Assignment(found.entries[2], 0)
 
     def test_who_sees_more_sees_the_same(self, store: TrialStore) -> None:
-        """What was read once stays true: the claims that an earlier look found are the first of those a later one finds."""
-        growing = Ledger(3)
+        """What was read once stays true: the operators that an earlier look found are the first of those a later one finds."""
+        growing = StudyState(3)
         seen: list[list[str]] = []
         for fingerprint in "abacbdade":
             create(store, fingerprint)
             growing.update(store.trials())
-            seen.append([claim.candidate.fingerprint for claim in growing.claims])
-            assert seen[-1] == [claim.candidate.fingerprint for claim in ledger(store).claims]
+            seen.append([entry.candidate.fingerprint for entry in growing.entries])
+            assert seen[-1] == [entry.candidate.fingerprint for entry in state_of(store).entries]
         assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(seen))
 
     def test_trials_of_others_are_left_alone(self, store: TrialStore) -> None:
         store.study.ask()
         create(store, "a")
-        assert [claim.number for claim in ledger(store).claims] == [1]
+        assert [entry.number for entry in state_of(store).entries] == [1]
 
-    def test_an_interrupted_trial_is_claimed_again_by_one(self, store: TrialStore) -> None:
+    def test_an_interrupted_trial_is_retried_by_one(self, store: TrialStore) -> None:
         die(store, create(store, "a"))
-        assert [claim.number for claim in ledger(store).to_retry(5)] == [0]
-        assert ledger(store).to_retry(0) == []
+        assert [entry.number for entry in state_of(store).to_retry(5)] == [0]
+        assert state_of(store).to_retry(0) == []
         create(store, "a", attempt=1)
         create(store, "a", attempt=1)
-        found = ledger(store)
-        assert found.purpose(1) == Purpose(found.claims[0], 1) and found.purpose(2) is None
+        found = state_of(store)
+        assert found.assignment(1) == Assignment(found.entries[0], 1) and found.assignment(2) is None
         assert found.to_retry(5) == []
         die(store, 1)
-        assert len(ledger(store).to_retry(5)) == 1
-        assert len(ledger(store).claims) == 1
+        assert len(state_of(store).to_retry(5)) == 1
+        assert len(state_of(store).entries) == 1
 
     def test_what_became_of_it(self, store: TrialStore) -> None:
         kinds: list[Kind] = ["complete", "pruned", "failed"]
         for kind in kinds:
             end(store, create(store, kind), kind)
-        found = ledger(store)
-        assert [claim.outcome for claim in found.claims] == [0.5, 0.0, Failure("failed")]
+        found = state_of(store)
+        assert [entry.outcome for entry in found.entries] == [0.5, 0.0, Failure("failed")]
         assert found.ended == {"complete": 1, "pruned": 1, "failed": 1} and found.finished == 3
         assert found.best == (0.5, 0) and not found.is_open(3)
 
     def test_a_result_counts_before_the_trial_has_its_last_state(self, store: TrialStore) -> None:
         number = create(store, "a")
         store.annotate(number, "result", Result("complete", 0.7).stored())
-        assert ledger(store).claims[0].outcome == 0.7
+        assert state_of(store).entries[0].outcome == 0.7
         die(store, number)
-        assert ledger(store).claims[0].outcome == 0.7
+        assert state_of(store).entries[0].outcome == 0.7
 
     def test_too_many_deaths_are_a_failure(self, store: TrialStore) -> None:
         for attempt in range(3):
-            assert len(ledger(store).to_retry(1)) == min(attempt, 1)
+            assert len(state_of(store).to_retry(1)) == min(attempt, 1)
             die(store, create(store, "a", attempt))
-        found = ledger(store)
-        outcome = found.claims[0].outcome
+        found = state_of(store)
+        outcome = found.entries[0].outcome
         assert isinstance(outcome, Failure) and outcome.reason.startswith("its worker died during the evaluation, 3 times")
         assert found.to_retry(1) == [] and found.ended["failed"] == 1 and len(found.died) == 1
         ends = [Result.of(trial) for trial in with_withdrawn(store.trials(), {SETTINGS: {"most_attempts": 3}})]
@@ -118,7 +118,7 @@ class TestClaims:
     def test_being_told_to_stop_is_no_death(self, store: TrialStore) -> None:
         for attempt in range(5):
             end(store, create(store, "a", attempt), "interrupted")
-        assert len(ledger(store).to_retry(1)) == 1
+        assert len(state_of(store).to_retry(1)) == 1
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -131,31 +131,33 @@ def test_any_interleaving_of_workers(store: TrialStore, seed: int) -> None:
     for _ in range(2000):
         worker = rng.randrange(len(states))
         what, number = states[worker]
-        found = ledger(store, most_attempts=10**6)
+        found = state_of(store, most_attempts=10**6)
         if what == "idle":
             states[worker] = ("creating", -1)
         elif what == "creating":  # what it saw when it was idle may be out of date by now
             interrupted = found.to_retry(total)
             if interrupted and rng.random() < 0.7:
-                claim = rng.choice(interrupted)
-                states[worker] = ("checking", create(store, claim.candidate.fingerprint, len(claim.numbers)))
-            elif len(found.claims) < total + rng.randrange(2):
+                entry = rng.choice(interrupted)
+                states[worker] = ("checking", create(store, entry.candidate.fingerprint, len(entry.numbers)))
+            elif len(found.entries) < total + rng.randrange(2):
                 states[worker] = ("checking", create(store, f"operator {rng.randrange(40)}"))
         elif rng.random() < 0.1:
             die(store, number)
             states[worker] = ("idle", -1)
         elif what == "checking":
-            purpose = found.purpose(number)
-            if purpose is None:
+            assignment = found.assignment(number)
+            if assignment is None:
                 end(store, number, "duplicate")
-            elif purpose.claim.rank >= total:
+            elif assignment.entry.rank >= total:
                 end(store, number, "interrupted")
-            states[worker] = ("evaluating", number) if purpose is not None and purpose.claim.rank < total else ("idle", -1)
+            states[worker] = (
+                ("evaluating", number) if assignment is not None and assignment.entry.rank < total else ("idle", -1)
+            )
         else:
-            purpose = found.purpose(number)
-            assert purpose is not None
-            evaluated.append(purpose.claim.candidate.fingerprint)
+            assignment = found.assignment(number)
+            assert assignment is not None
+            evaluated.append(assignment.entry.candidate.fingerprint)
             end(store, number)
             states[worker] = ("idle", -1)
     assert len(evaluated) == len(set(evaluated)) == total
-    assert ledger(store, 10**6).ended["complete"] == total
+    assert state_of(store, 10**6).ended["complete"] == total

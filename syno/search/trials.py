@@ -1,0 +1,369 @@
+"""The operators of a study, the states of their trials, and which trial evaluates which operator.
+
+A trial evaluates one operator, once. It is RUNNING from its creation on, and ends in one of Optuna's states, COMPLETE, PRUNED
+or FAIL, together with a `storage.records.Result` that says more:
+
+| what has become of an operator | by its last trial | what follows |
+| --- | --- | --- |
+| is evaluated | it is running, and its worker renews the lease | |
+| is to be retried | it was interrupted, or its worker died | the next trial of the operator, up to `most_attempts` deaths |
+| paused | it paused at a rung | another trial resumes it if it comes to belong to the best, or it is stopped for good |
+| ended | complete, pruned, failed | it counts towards `n_trials` |
+| screened out | it cannot meet the goal | it does not count |
+
+Who may change a trial: only the worker that created it stores its result and ends it; when its lease has run out, or its
+process is known to be gone, any worker ends it, and the first to do so wins. Trials that have ended do not change. What is in
+this module is computed from the stored trials and stored nowhere, so every worker has the same.
+
+Of several trials of one operator, the one with the lowest number evaluates it. Numbers are given in the order of creation and
+never change, and a worker that creates a trial sees all of lower numbers. So if two workers create trials of one operator at
+the same moment, both know which of them goes on, and the other one ends its trial, a duplicate, before it evaluates anything.
+The same holds for each retry. Nothing else coordinates workers, so this works on every storage.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from optuna.trial import FrozenTrial, TrialState
+
+from syno.ir.graph import PGraph
+from syno.search.halving import Rungs, Step
+from syno.search.policies.contract import Candidate, Policy
+from syno.search.reward import Failure, Outcome
+from syno.search.storage.records import FINGERPRINT, PRUNED_REWARD, Kind, Result, Told, candidate_of, deaths_in_words
+from syno.search.storage.store import screening_metrics, values_at_rungs
+
+
+@dataclass
+class OperatorTrials:
+    """An operator that the study evaluates, with its trials and its outcome.
+
+    Attributes:
+        rank: how many operators had a trial before it.
+        candidate: the operator as policies know it.
+        told: what the policy was told just before it proposed this operator: the number of an operator's first trial for its
+            outcome, and (first trial, step) for its value at a step.
+        closed: names of nodes that were found to have no operators left.
+        numbers: its trials, one for each attempt.
+        outcome: its reward or failure; None while that is open.
+        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
+        passed: the last step after which one of its trials paused; 0 if none did.
+        has_died: whether it failed because too many workers died while they evaluated it.
+        failure: the result that ended it, if its evaluation failed.
+        screened: why it was not evaluated, in a word or two; "" if it was not screened out.
+        screening: the metrics of the screening that it passed; None if there was none yet.
+        metrics: the metrics of the result that ended it.
+    """
+
+    rank: int
+    candidate: Candidate
+    told: tuple[Told, ...]
+    closed: tuple[str, ...]
+    numbers: list[int]
+    outcome: Outcome | None = None
+    needs_trial: bool = False
+    passed: float = 0
+    has_died: bool = False
+    failure: Result | None = None
+    screened: str = ""
+    screening: Mapping[str, float] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The number of its first trial."""
+        return self.numbers[0]
+
+    def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
+        """Update the state of the operator with its trials, and return how it ended.
+
+        "paused" if it may be resumed, and None if it is open.
+        """
+        result = Result.of(trials[-1])
+        self.needs_trial = False
+        self.screening = screening_metrics(trials) if self.screening is None else self.screening
+        self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
+        if result is None and not trials[-1].state.is_finished():
+            return None
+        if result is not None and (outcome := result.outcome) is not None:
+            self.outcome, self.metrics = outcome, result.metrics
+            self.screened = result.cause or "screened" if result.kind == "screened" else ""
+            self.failure = result if result.kind == "failed" else None
+            return result.kind
+        if result is not None and result.kind == "paused":
+            return "paused"
+        deaths = sum(trial.state.is_finished() and Result.of(trial) is None for trial in trials)
+        if deaths >= most_attempts:
+            self.outcome = Failure(deaths_in_words(deaths))
+            self.has_died = True
+            return "failed"
+        self.needs_trial = True
+        return None
+
+    def tell(self, policy: Policy, *, is_stopped: bool = False) -> None:
+        """Tell a policy the outcome of this operator, which is known, or that it was stopped for good."""
+        assert self.outcome is not None
+        policy.measure(self.candidate, (self.screening or {}) if is_stopped else self.metrics)
+        if is_stopped:
+            policy.stop(self.candidate)
+        elif self.screened:
+            policy.screen_out(self.candidate)
+        else:
+            policy.tell(self.candidate, self.outcome)
+
+
+def _paused_after(trial: FrozenTrial) -> float:
+    """Return the step after which a trial paused; 0 if it did not."""
+    result = Result.of(trial)
+    return result.step if result is not None and result.kind == "paused" else 0
+
+
+class Assignment(NamedTuple):
+    """What a trial is for: an operator, and how many trials it had before."""
+
+    entry: OperatorTrials
+    attempt: int
+
+
+@dataclass(frozen=True)
+class RunningTrial:
+    """A trial that this worker runs.
+
+    Attributes:
+        trial_id: its id in the storage.
+        number: its number in the study.
+        operator: the operator to evaluate.
+        passed: the step after which an earlier trial of this operator paused; 0 if none did.
+        screening: the metrics of the screening that an earlier trial of this operator passed; None if none did.
+    """
+
+    trial_id: int
+    number: int
+    operator: PGraph
+    passed: float = 0
+    screening: Mapping[str, float] | None = None
+
+    @classmethod
+    def of(cls, trial_id: int, number: int, operator: PGraph, entry: OperatorTrials | None) -> RunningTrial:
+        """Return a trial of an operator; None: the trial is a duplicate."""
+        return (
+            cls(trial_id, number, operator) if entry is None else cls(trial_id, number, operator, entry.passed, entry.screening)
+        )
+
+
+# The paused operators of a study: which of them to resume, and which are stopped for good.
+
+
+class PausedTrials:
+    """The operators whose last trial paused, and the values of all trials at their rungs.
+
+    Values are entered in the order of trials, and of steps within a trial. A study with one worker stored them in this order,
+    so a worker that is started again comes to the same decisions.
+
+    Attributes:
+        rungs: the values, by the rank of the operator.
+        stopped: operators that were stopped for good and not yet taken from here; their checkpoints are of no use.
+        unreported: the steps of values that the policy was not told, in the order of entry, by the operator's first trial.
+    """
+
+    def __init__(self, keep: Mapping[Step, float]) -> None:
+        self.rungs = Rungs(keep)
+        self.stopped: list[OperatorTrials] = []
+        self.unreported: dict[tuple[int, Step], OperatorTrials] = {}
+        self._paused: dict[int, OperatorTrials] = {}  # by rank
+        self._overtaken: dict[int, OperatorTrials] = {}
+
+    def __len__(self) -> int:
+        """Return how many operators have paused, those included that were stopped for good."""
+        return len(self._paused) + len(self._overtaken)
+
+    def measure(self, trials: Iterable[tuple[OperatorTrials, FrozenTrial]]) -> None:
+        """Enter the new values of trials, each with its operator."""
+        found = [
+            (trial.number, step, entry, value)
+            for entry, trial in trials
+            for step, value in values_at_rungs(trial).items()
+            if step in self.rungs.keep and not self.rungs.has(entry.rank, step)
+        ]
+        for _, step, entry, value in sorted(found, key=lambda one: one[:2]):
+            self.rungs.enter(entry.rank, step, value)
+            self.unreported[entry.number, step] = entry
+
+    def is_stopped(self, entry: OperatorTrials) -> bool:
+        """Return whether an operator was stopped for good, and is not resumed."""
+        return entry.rank in self._overtaken
+
+    def add(self, entry: OperatorTrials) -> None:
+        """Add an operator whose last trial has paused."""
+        self._paused[entry.rank] = entry
+
+    def remove(self, entry: OperatorTrials) -> bool:
+        """Remove an operator that a new trial resumes. Return whether it was here."""
+        found = self._paused.pop(entry.rank, None) or self._overtaken.pop(entry.rank, None)
+        if found is not None:
+            entry.outcome = None
+        return found is not None
+
+    def stop_overtaken(self) -> None:
+        """Give the operators that are stopped for good their outcome: the reward of a pruned trial."""
+        for rank, entry in list(self._paused.items()):
+            if self.rungs.has(rank, entry.passed) and self.rungs.is_overtaken(rank, entry.passed):
+                entry.outcome = PRUNED_REWARD
+                self.stopped.append(entry)
+                self._overtaken[rank] = self._paused.pop(rank)
+
+    def best(self) -> list[int]:
+        """Return the ranks of the operators to resume, the first one first."""
+        return self.rungs.best({rank: entry.passed for rank, entry in self._paused.items()}) if self._paused else []
+
+    def take_stopped(self) -> list[OperatorTrials]:
+        """Return the operators that were stopped for good since the last call, unless they were resumed elsewhere."""
+        taken = [entry for entry in self.stopped if entry.rank in self._overtaken]
+        self.stopped.clear()
+        return taken
+
+
+class StudyState:
+    """The state of a study: its operators, kept up to date with the stored trials.
+
+    Attributes:
+        entries: the operators, in the order of their ranks, which is that of their first trials.
+        ended: how many operators ended in each way.
+        best: the highest reward, and the number of its trial.
+        seen: how many trials it knows, which is the number of the next one.
+        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
+        has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
+        screened: how many operators were screened out, by the reason in a word or two; they count for nothing else.
+        fastest_screened: the highest measured speedup of operators that were screened out; None without one.
+        last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
+        died: operators that failed because too many workers died while they evaluated them.
+        paused: the paused operators, and those among them that were stopped for good (`PausedTrials`).
+    """
+
+    def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[Step, float] | None = None) -> None:
+        """`keep` is the share of all trials that goes on, by step; without it, none pauses."""
+        self.most_attempts = most_attempts
+        self.keep = keep or {}
+        self.paused = PausedTrials(self.keep)
+        self.withdrawn = withdrawn
+        self.has_blamed_function = False
+        self.last_success = -1
+        self.entries: list[OperatorTrials] = []
+        self.ended: dict[Kind, int] = {"complete": 0, "pruned": 0, "failed": 0}
+        self.died: list[OperatorTrials] = []
+        self.screened: Counter[str] = Counter()
+        self.fastest_screened: float | None = None
+        self._screened: list[int] = []  # ranks, sorted
+        self.best: tuple[float, int] | None = None
+        self.seen = 0
+        self._by_fingerprint: dict[str, OperatorTrials] = {}
+        self._open: dict[int, OperatorTrials] = {}  # by rank
+        self._assignments: dict[int, Assignment] = {}
+
+    def without(self, withdrawn: Set[int]) -> StudyState:
+        """Return an empty state of the same settings that leaves out these trials."""
+        return StudyState(self.most_attempts, withdrawn, self.keep)
+
+    def update(self, trials: Sequence[FrozenTrial]) -> list[OperatorTrials]:
+        """Update the state with all trials as they are stored now. Return the new operators, in order."""
+        new = [entry for trial in trials[self.seen :] if (entry := self.enter(trial)) is not None]
+        if self.keep:
+            self.paused.measure([(entry, trials[number]) for entry in self._open.values() for number in entry.numbers])
+        for rank, entry in list(self._open.items()):
+            kind = entry.update([trials[number] for number in entry.numbers], self.most_attempts)
+            if kind is None:
+                continue
+            del self._open[rank]
+            if kind == "screened":
+                self.screened[entry.screened] += 1
+                if (speedup := entry.metrics.get("speedup")) is not None:
+                    self.fastest_screened = max(speedup, self.fastest_screened or 0.0)
+                insort(self._screened, rank)
+                continue
+            if kind == "paused":
+                self.paused.add(entry)
+                self.last_success = max(self.last_success, entry.numbers[-1])
+                continue
+            self.ended[kind] += 1
+            if entry.has_died:
+                self.died.append(entry)
+            if entry.failure is not None and entry.failure.fault == "function":
+                self.has_blamed_function = True
+            if kind != "failed":
+                self.last_success = max(self.last_success, entry.numbers[-1])
+            if isinstance(entry.outcome, float) and kind == "complete" and (self.best is None or entry.outcome > self.best[0]):
+                self.best = (entry.outcome, entry.numbers[-1])
+        self.paused.stop_overtaken()
+        return new
+
+    def enter(self, trial: FrozenTrial) -> OperatorTrials | None:
+        """Update the state with the trial of the number `seen`. Return its operator if that is new."""
+        assert trial.number == self.seen, f"trial {trial.number} in place of {self.seen}"
+        self.seen += 1
+        fingerprint = trial.user_attrs.get(FINGERPRINT)
+        if fingerprint is None:  # not a trial of this program: somebody uses the study for something else as well
+            return None
+        if trial.number in self.withdrawn:
+            return None
+        attempt, entry = int(trial.user_attrs["attempt"]), self._by_fingerprint.get(fingerprint)
+        if entry is None:
+            stored = trial.user_attrs
+            told = tuple(one if isinstance(one, int) else (one[0], one[1]) for one in stored["told"])
+            closed = tuple(stored.get("closed", ()))
+            entry = OperatorTrials(len(self.entries), candidate_of(trial), told, closed, [trial.number])
+            self.entries.append(entry)
+            self._by_fingerprint[fingerprint] = self._open[entry.rank] = entry
+            self._assignments[trial.number] = Assignment(entry, 0)
+            return entry
+        if attempt == len(entry.numbers):
+            entry.numbers.append(trial.number)
+            entry.needs_trial = False
+            if self.paused.remove(entry):
+                self._open[entry.rank] = entry
+            self._assignments[trial.number] = Assignment(entry, attempt)
+        return None
+
+    def assignment(self, number: int) -> Assignment | None:
+        """Return what a trial is for; None if an earlier trial has the same assignment."""
+        return self._assignments.get(number)
+
+    def place(self, rank: int) -> int:
+        """Return how many operators that were not screened out came before the operator of this rank."""
+        return rank - bisect_left(self._screened, rank)
+
+    @property
+    def counted(self) -> int:
+        """The number of operators that were not screened out."""
+        return len(self.entries) - len(self._screened)
+
+    def to_retry(self, most: int) -> list[OperatorTrials]:
+        """Return those of the first `most` operators that were interrupted and that nobody evaluates now, in order."""
+        return [entry for rank, entry in self._open.items() if self.place(rank) < most and entry.needs_trial]
+
+    def to_resume(self, most: int) -> list[OperatorTrials]:
+        """Return those of the first `most` operators that paused and now belong to the best, in the order to resume them."""
+        return [self.entries[rank] for rank in self.paused.best() if self.place(rank) < most]
+
+    def is_open(self, most: int) -> bool:
+        """Return whether one of the first `most` operators is being evaluated, or has to be evaluated again."""
+        return any(self.place(rank) < most for rank in self._open)
+
+    @property
+    def finished(self) -> int:
+        """The number of operators that have ended or paused."""
+        return sum(self.ended.values()) + len(self.paused)
+
+    @property
+    def running(self) -> int:
+        """The number of operators that are being evaluated, as far as is known."""
+        return sum(not entry.needs_trial for entry in self._open.values())
+
+
+def is_running(trial: FrozenTrial) -> bool:
+    """Return whether a trial of this program (not one that Optuna added) is running."""
+    return trial.state == TrialState.RUNNING and FINGERPRINT in trial.user_attrs
