@@ -47,7 +47,7 @@ Parameter = Size | int | tuple[Size, int] | None
 Sizes = Sequence[Size]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one object for each row: equal means the same, and is quick as a key of dicts
 class Primitive:
     """One row of Table 1.
 

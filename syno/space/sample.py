@@ -64,7 +64,7 @@ class _AllOrders(StepOrders):
         if state not in self._leads:
             candidates = list(self.following(state))
             taken = [(one, after) for one in candidates if (after := self.take(one, check=True)) is not None]
-            steps = [Step(one.kind, one.id, after) for one, after in taken if self._collect(after)]
+            steps = [Step(one.kind.name, one.id, after) for one, after in taken if self._collect(after)]
             if not candidates and set(state.data) <= set(self.operator.input):
                 last = self.last(state)
                 steps = [] if last is None else [last.step]

@@ -17,7 +17,7 @@ from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.state_graph import StateGraph
-from syno.space.steps import FINALIZE, Draft, Step
+from syno.space.steps import FINALIZE, Draft, Kind, Step
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
@@ -109,7 +109,7 @@ class Space(StateGraph):
             return ()
         known = self._steps.get(node)
         if known is None:
-            taken = [Step(c.kind, c.id, child) for c, child in self.children(node) if self.is_alive(child)]
+            taken = [Step(c.kind.name, c.id, child) for c, child in self.children(node) if self.is_alive(child)]
             known = self._steps[node] = (*taken, *map(Step.finalize, self.operators(node)))
             self._looked.pop(node, None)
         return known
@@ -122,7 +122,7 @@ class Space(StateGraph):
             yield Draft(step.kind, step.id, step.itself)
         if node not in self._steps:
             for branch in self.branches(node):
-                yield Draft(branch.kind, branch.id, partial(self._look, node, branch))
+                yield Draft(branch.candidate.kind.name, branch.id, partial(self._look, node, branch))
 
     def _look(self, node: State, branch: Branch) -> Step | None:
         """Return the step if it leads on, else None."""
@@ -134,21 +134,21 @@ class Space(StateGraph):
     def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
         child = branch.child(self.feasibility.after)
         leads_on = child is not None and child not in without and self.is_alive(child)
-        return Step(branch.kind, branch.id, child) if leads_on else None
+        return Step(branch.candidate.kind.name, branch.id, child) if leads_on else None
 
     def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
-        """Return the step of this kind and id from a node on the path of an operator; None if the options allow none.
+        """Return the step of this kind (its name) and id from a node on the path of an operator; None if there is none.
 
         The other steps from the node are not looked at, which is what makes `steps` slow.
         """
         if not isinstance(node, State):
             return None
-        if kind == FINALIZE:
+        if kind == FINALIZE.name:
             return next((step for step in map(Step.finalize, self.operators(node)) if step.id == id_), None)
         if node in self._steps:
             return next((step for step in self._steps[node] if step.kind == kind and step.id == id_), None)
         for candidate in self.candidates.proposed(node):  # without the rules, which count what they reject
-            if candidate.kind == kind and candidate.id == id_:
+            if candidate.kind.name == kind and candidate.id == id_:
                 return Step(kind, id_, candidate.taken())
         return None
 
@@ -209,10 +209,10 @@ class Space(StateGraph):
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """
         branches = self.branches(state)
-        waiting: dict[str, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
+        waiting: dict[Kind, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
         waiting.update(branches.by_kind())
         if not by_kind and waiting:
-            waiting = {"": [option for options in waiting.values() for option in options]}
+            waiting = {FINALIZE: [option for options in waiting.values() for option in options]}  # all as if of one kind
         while waiting:
             kind = random.choice(list(waiting))
             chosen = taken_out(waiting[kind], random)

@@ -6,9 +6,9 @@ import pytest
 import small_specs
 
 from syno.algebra import Kind, Size, Variable, product
+from syno.ir.primitives import SPLIT
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
-from syno.space.steps import SPLIT
 
 READS = {"H": 3, "applied": 2}
 

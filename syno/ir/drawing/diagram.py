@@ -154,7 +154,7 @@ def _operation_node(operation: Operation, below: str) -> Node:
     primitive = operation.primitive
     return Node(
         name=f"{primitive.name}_{below}",
-        family=_FAMILIES[primitive.name],
+        family=FAMILIES[primitive.name],
         text=_operation_text(operation),
         tooltip=f"{primitive.rule}: {primitive.meaning}",
         roles_above=primitive.tops if len(primitive.tops) > 1 else (),
@@ -179,8 +179,8 @@ def _operation_text(operation: Operation) -> str:
 
 
 _VIEWS = (SPLIT, MERGE, SHIFT, STRIDE)
-_FAMILIES = {UNFOLD.name: Family.UNFOLD, SHARE.name: Family.SHARE, EXPAND.name: Family.EXPAND}
-_FAMILIES |= {primitive.name: Family.VIEW for primitive in _VIEWS}
+FAMILIES = {UNFOLD.name: Family.UNFOLD, SHARE.name: Family.SHARE, EXPAND.name: Family.EXPAND}
+FAMILIES |= {primitive.name: Family.VIEW for primitive in _VIEWS}
 _SHAPES = {
     Family.INPUT: "box, style=rounded",
     Family.WEIGHT: "box, style=rounded",

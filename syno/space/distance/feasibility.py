@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from syno.algebra import Size, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
+from syno.ir.primitives import MERGE, SHIFT, SPLIT, UNFOLD
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance import DISTANCES, OtherDistance
@@ -42,7 +43,7 @@ from syno.space.rules.order import pools_much
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
-from syno.space.steps import MERGE, SHIFT, SPLIT, UNFOLD, CandidateStep
+from syno.space.steps import CandidateStep, Kind
 
 # From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
 #
@@ -235,7 +236,7 @@ class Relaxation:
             return PieceCosts(*(min(number + 1, UNREACHABLE) for number in pieces))
         return pieces
 
-    def _is_blocked(self, kind: str, dim: Dim, state: State) -> bool:
+    def _is_blocked(self, kind: Kind, dim: Dim, state: State) -> bool:
         """Return whether rules reject every such step on the dim."""
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
@@ -545,7 +546,7 @@ class Feasibility:
 
     def after(self, step: CandidateStep) -> State | None:
         """Return the state after a step if it may still become an operator, else None."""
-        if step.kind == SPLIT and self.joins is not None and not self.joins.allow(step):
+        if step.kind is SPLIT and self.joins is not None and not self.joins.allow(step):
             return None
         state = step.taken()
         return state if self(state) else None

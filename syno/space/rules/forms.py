@@ -10,18 +10,17 @@ from functools import cache
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
-from syno.ir.primitives import SHARE
-from syno.ir.primitives import SPLIT as SPLIT_ROW
+from syno.ir.primitives import MERGE, SHARE, SPLIT, STRIDE
 from syno.space.facts import Origin, Role, adjacent
 from syno.space.rules.table import RULES, Rule
 from syno.space.sizes import Usage
-from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
+from syno.space.steps import CandidateStep, Kind
 
 
-def is_left(step: CandidateStep, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
+def is_left(step: CandidateStep, kind: Kind, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
     """Return whether the rules on views that are not exact accept this primitive on these dims."""
     other = step.other(kind, dims, size)
-    return not any(row.rejects(other) for row in _approximate() if kind in row.kinds)
+    return not any(row.rejects(other) for row in _approximate() if kind in row.looks_at)
 
 
 @cache
@@ -106,7 +105,7 @@ def below_a_stride(step: CandidateStep) -> bool:
 def below_shares(step: CandidateStep) -> bool:
     """V16: return whether the view can go below the Shares."""
     base, weights = _shared(step.dims[0])
-    if step.kind == MERGE and not _as_many_axes(step, base, weights):
+    if step.kind is MERGE and not _as_many_axes(step, base, weights):
         return False
     return is_left(step, step.kind, (base,), step.size)
 
@@ -197,6 +196,6 @@ def _first(dim: Dim) -> Dim:
 
 
 def _joined(dim: Dim, side: int) -> Dim:
-    while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
+    while dim.operation is not None and dim.operation.primitive is SPLIT:
         dim = dim.operation.bottoms[side]
     return dim

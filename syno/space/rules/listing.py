@@ -331,7 +331,7 @@ def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]
     table = [
         (
             row.id,
-            ", ".join(row.kinds),
+            ", ".join(kind.name for kind in row.looks_at),
             row.forbids,
             row.reason,
             "exact" if row.exact else _approximate(row.id),

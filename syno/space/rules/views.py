@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
+from syno.ir.primitives import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.space.facts import Origin, adjacent
 from syno.space.rules.forms import (
     below_a_stride,
@@ -22,7 +23,7 @@ from syno.space.rules.forms import (
     two_sums,
 )
 from syno.space.rules.table import Predicate, Rest, rule
-from syno.space.steps import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
+from syno.space.steps import CandidateStep
 
 PAPER, THEIRS = "section 5.3", "published system"
 
@@ -132,7 +133,7 @@ def _(step: CandidateStep) -> bool:
 )
 def _(step: CandidateStep) -> bool:
     largest, origin = step.spec.windows.shift_pattern, step.of().origin
-    if step.kind == SHIFT:
+    if step.kind is SHIFT:
         return origin is Origin.SPLIT and step.sizes[_block_below(step.dims[0])].highest > largest
     return origin is Origin.SHIFT and step.sizes[step.block].highest > largest
 
