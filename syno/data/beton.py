@@ -248,7 +248,7 @@ def convert(
             jpeg_quality=quality,
         )
         made = writer.DatasetWriter(str(temporary), {"image": image, "label": fields.IntField()}, num_workers=workers)
-        samples = _Samples(pictures, temporary.with_name(f"{temporary.name}.damaged"))
+        samples = _BetonSamples(pictures, temporary.with_name(f"{temporary.name}.damaged"))
         try:
             made.from_indexed_dataset(samples, chunksize=min(100, -(-len(samples) // workers)))
             samples.check()
@@ -274,7 +274,7 @@ def convert(
     return record
 
 
-class _Samples:
+class _BetonSamples:
     """The pictures for FFCV's writer. It never raises, since the writer would wait for ever; damage goes into a file."""
 
     def __init__(self, pictures: ImageFolder, damaged: Path) -> None:

@@ -311,7 +311,7 @@ class FolderBatches:
         ]
         cuda = torch.device(self.device).type == "cuda"
         loader = DataLoader(
-            _Samples(self.pictures, self.settings, self.seed),
+            _FolderSamples(self.pictures, self.settings, self.seed),
             batch_sampler=places,
             num_workers=self.settings.workers,
             collate_fn=_together,
@@ -325,7 +325,7 @@ class FolderBatches:
             yield normalized(images, self.layout), labels
 
 
-class _Samples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
+class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
     """Pictures by epoch and index. Crops depend on these and on the seed, not on the process that reads the picture."""
 
     def __init__(self, pictures: ImageFolder, settings: ImagenetSettings, seed: int | None) -> None:

@@ -228,13 +228,13 @@ def lm1b(**settings: Any) -> TokenSet:
     """
     chosen = Lm1bSettings.of(**settings)
     tokenizer: Tokenizer = Bytes() if chosen.tokenizer is None else FromFiles(chosen.tokenizer, chosen.vocabulary)
-    files = [_tokenized(chosen, split, tokenizer) for split in SPLITS]
+    files = [_tokenize(chosen, split, tokenizer) for split in SPLITS]
     (train, train_tokens), (test, test_tokens) = map(map_tokens, files)
     both = checksum(f"{train.hash} {test.hash} {train.vocabulary}".encode())
     return TokenSet(f"lm1b, {tokenizer.name}", train_tokens, test_tokens, train.vocabulary, chosen.length, both)
 
 
-def _tokenized(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
+def _tokenize(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
     """Return the token file of a split. It is written unless one that was made of the same text in the same way is there."""
     file, texts = settings.prepared / f"{split}.tokens", parquet_files(settings.folder, split)
     most = settings.most_train_tokens if split == "train" else None
@@ -342,7 +342,7 @@ class FromFiles:
             MissingPackageError: `tokenizers` is not installed.
         """
         files = _tokenizer_files(folder)
-        self._tokenizer = _loaded(files)
+        self._tokenizer = _load_tokens(files)
         self.name, self.vocabulary = folder.name, vocabulary
         self.hash = checksum(b"\0".join(file.read_bytes() for file in files))
         there = self._tokenizer.get_vocab_size()
@@ -375,7 +375,7 @@ def _tokenizer_files(folder: Path) -> list[Path]:
     )
 
 
-def _loaded(files: Sequence[Path]) -> Any:
+def _load_tokens(files: Sequence[Path]) -> Any:
     try:
         import tokenizers
     except ImportError:

@@ -21,7 +21,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from syno.algebra import Kind, Size, Variable
+from syno.algebra import Size, Variable, VariableKind
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.support import Relation, Table, check_repeatable, relation
@@ -39,7 +39,9 @@ def example_values(graph: PGraph, given: Mapping[str, int] | None = None) -> dic
     are variables. Coefficients without a value get none: they decide what is read.
     """
     known = {**graph.variables.defaults, **(given or {})}
-    free = [variable for name, variable in graph.variables.items() if name not in known and variable.kind is Kind.PRIMARY]
+    free = [
+        variable for name, variable in graph.variables.items() if name not in known and variable.kind is VariableKind.PRIMARY
+    ]
     factors = dict.fromkeys(free, 1)
     for size in graph.sizes:
         below = prod(known.get(variable.name, 1) ** -exponent for variable, exponent in size.exponents if exponent < 0)
@@ -125,7 +127,7 @@ class AxisPattern:
 
 
 @dataclass(frozen=True)
-class Group:
+class RelationTable:
     """One table of the relation: some input axes and the output axes on which they depend, with one entry for each row.
 
     Attributes:
@@ -145,7 +147,7 @@ class Group:
     shapes: tuple[Sequence[int], Sequence[int]]
 
     @classmethod
-    def of(cls, graph: PGraph, found: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> Group:
+    def of(cls, graph: PGraph, found: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> RelationTable:
         """Return the group of one of the relation's tables. It needs all output axes to be followed."""
         starts = {name: column for name, column in table.items() if isinstance(name, int)}
         rows = len(next(iter(table.values())))
@@ -322,7 +324,7 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
         check_repeatable(graph, valuation)
     read, written = ([valuation.integer(dim.size) for dim in dims] for dims in (graph.input, graph.output))
     found = relation(graph, valuation, applied=applied, follow=range(len(written)), most_rows=MOST_PATTERN_ROWS)
-    groups = [Group.of(graph, found, table, (read, written)) for table in found.tables if table]
+    groups = [RelationTable.of(graph, found, table, (read, written)) for table in found.tables if table]
     axes = [next(group for group in groups if axis in group.axes).pattern(axis) for axis in range(len(read))]
     places = place_axes(graph)
     counts = [group.counts([place for place in places if place in group.axes]) for group in groups]

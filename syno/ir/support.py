@@ -114,9 +114,9 @@ class Passage:
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
         """Return the tables above the operator, and add what windows cut off to `border`."""
-        tables = [kept for table in tables if (kept := self._kept(table))]
+        tables = [kept for table in tables if (kept := self._project(table))]
         for operation in self.operations:
-            rows = self._joined(tables, operation.bottoms)
+            rows = self._join(tables, operation.bottoms)
             indices = Indices(self.valuation)
             tops = operation.index(indices, [rows[below] for below in operation.bottoms])
             for below in operation.bottoms:
@@ -126,26 +126,26 @@ class Passage:
                 if not indices.inside.all():
                     cut: Table = {name: column[~indices.inside] for name, column in rows.items() if isinstance(name, int)}
                     if cut:
-                        border.append(self._distinct(cut))
+                        border.append(self._distinct_rows(cut))
                     rows = {name: column[indices.inside] for name, column in rows.items()}
                     if not indices.inside.any() and not cut:  # every summand is zero
                         self.is_empty = True
                         return [{dim: np.empty(0, np.int64) for dim in self.targets}]
-                if kept := self._kept(rows, always=True):
+                if kept := self._project(rows, always=True):
                     tables.append(kept)
-            elif kept := self._kept(rows):
+            elif kept := self._project(rows):
                 tables.append(kept)
         for dim in self.targets:  # a sum over a whole axis
             if not any(dim in table for table in tables):
                 tables.append({dim: np.arange(self.valuation.integer(dim.size))})
         return tables
 
-    def _kept(self, table: Table, *, always: bool = False) -> Table:
+    def _project(self, table: Table, *, always: bool = False) -> Table:
         """Return the columns that are needed, without repetitions of rows."""
         kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
-        return self._distinct(kept) if kept and (always or len(kept) < len(table)) else kept
+        return self._distinct_rows(kept) if kept and (always or len(kept) < len(table)) else kept
 
-    def _joined(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
+    def _join(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
         """Return one table with these dims: the tables that hold them, removed from `tables`, and all combinations of rows."""
         parts: list[Table] = []
         for dim in dims:
@@ -167,7 +167,7 @@ class Passage:
             joined |= {name: np.tile(np.repeat(column, each), times) for name, column in part.items()}
         return joined
 
-    def _distinct(self, table: Table) -> Table:
+    def _distinct_rows(self, table: Table) -> Table:
         """Return each row once."""
         extents = [self._extent(name) for name in table]
         if len(table) == 1 or prod(extents) <= 8 * len(next(iter(table.values()))) + 1024:

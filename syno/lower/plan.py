@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from syno.algebra import Kind, Valuation, Valuations
+from syno.algebra import Valuation, Valuations, VariableKind
 from syno.base.errors import GraphError
 from syno.base.files import LONGEST_NAME
 from syno.base.text_tables import html_table
@@ -328,12 +328,12 @@ def nominal_values(graph: PGraph) -> Valuation:
     """Return values for planning where none are given: the defaults; other coefficients 3; primaries large and divisible."""
     values = dict(graph.variables.defaults)
     for name, variable in graph.variables.items():
-        if variable.kind is Kind.COEFFICIENT:
+        if variable.kind is VariableKind.COEFFICIENT:
             values.setdefault(name, 3)
     deepest = prod(
         values[name] ** max(0, *(-size.exponent(variable) for size in graph.sizes))
         for name, variable in graph.variables.items()
-        if variable.kind is Kind.COEFFICIENT
+        if variable.kind is VariableKind.COEFFICIENT
     )
     for name in graph.variables:
         values.setdefault(name, deepest * max(1, -(-64 // deepest)))

@@ -71,7 +71,7 @@ OWN_NAMESPACES = frozenset({"aten", "prim", "prims", "profiler", "inductor"})  #
 
 
 @dataclass
-class Work:
+class LayerWork:
     """The multiply-adds that a module's `forward` does with the weights of one layer, for a batch.
 
     Attributes:
@@ -101,7 +101,7 @@ class Count:
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
     """
 
-    work: tuple[Work, ...]
+    work: tuple[LayerWork, ...]
     parameters: int
     memory_bytes: int
     attention_flops: int
@@ -204,7 +204,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
                 self.weights.append(weight)
                 self.owners.setdefault(id(weight), []).append(self.names[id(module)])
                 self.origins[weight] = frozenset({id(weight)})
-        self.work: dict[tuple[str, str], Work] = {}
+        self.work: dict[tuple[str, str], LayerWork] = {}
         self.calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self.unknown: dict[str, list[str]] = {}  # the modules that call each function
         self.memory = self.attention = 0
@@ -297,7 +297,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory)
 
     def _add(self, layer: str, runs_in: str, given: tuple[int, ...], made: tuple[int, ...], flops: int, memory: int) -> None:
-        work = self.work.setdefault((layer, runs_in), Work(layer, runs_in, given, made))
+        work = self.work.setdefault((layer, runs_in), LayerWork(layer, runs_in, given, made))
         work.flops += flops
         self.memory = max(self.memory, memory)
 

@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 State = tuple[int, list[tuple[int, int]]]  # the steps of optimizers, and each weight's place in memory and count of changes
 
 
-class _Steps:
+class _OptimizerSteps:
     """The number of steps that optimizers have taken: fused ones change weights without counting it at the weight."""
 
     taken = 0
@@ -51,7 +51,7 @@ class PreparedWeights(InPlace):
         if torch.is_autocast_enabled(weight.device.type) or any(one.is_inference() for one in self._parameters.values()):
             return super().prepared_weights()  # of another number format, or weights that count no changes
         try:
-            state = _Steps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
+            state = _OptimizerSteps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
         except RuntimeError:  # weights without memory, as in torch.func
             return super().prepared_weights()
         if self._kept is None or self._kept[0] != state:
@@ -93,7 +93,7 @@ def prepare_for_inference(model: Model) -> Model:
     ...     tuple(prepared(torch.zeros(1, 64, 8, 8)).shape)
     (1, 64, 8, 8)
     """
-    _Steps.count()
+    _OptimizerSteps.count()
     model.eval()
     for module in model.modules():
         if isinstance(module, PreparedWeights):

@@ -205,22 +205,22 @@ def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) ->
     for part in network.modules():
         own = vars(part)
         for name in own.keys() - OF_PYTORCH:
-            own[name] = _exchanged(own[name], layer, module, done)
+            own[name] = _exchange(own[name], layer, module, done)
 
 
-def _exchanged(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
+def _exchange(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
     """Return the value of an attribute, with a module in place of a layer; `done` has the ids of lists and mappings."""
     if value is layer:
         return module
     if isinstance(value, tuple):
-        changed = [_exchanged(one, layer, module, done) for one in value]
+        changed = [_exchange(one, layer, module, done) for one in value]
         if all(new is one for new, one in zip(changed, value, strict=True)):
             return value
         return type(value)._make(changed) if hasattr(value, "_make") else tuple(changed)
     if isinstance(value, list | dict) and id(value) not in done:
         done.add(id(value))
         for key, one in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if (new := _exchanged(one, layer, module, done)) is not one:
+            if (new := _exchange(one, layer, module, done)) is not one:
                 value[key] = new
     return value
 
@@ -244,14 +244,16 @@ def in_place(module: nn.Module) -> InPlace:
 
 @cache
 def _in_place_class(kind: Any) -> Any:
-    return type(kind.__name__, (InPlace, kind), {"__reduce__": _reduced, "__module__": kind.__module__, "own_class": kind})
+    return type(
+        kind.__name__, (InPlace, kind), {"__reduce__": _reduce_in_place, "__module__": kind.__module__, "own_class": kind}
+    )
 
 
-def _reduced(module: Any) -> tuple[Any, ...]:
-    return _made, (module.own_class,), module.__dict__
+def _reduce_in_place(module: Any) -> tuple[Any, ...]:
+    return _make_in_place, (module.own_class,), module.__dict__
 
 
-def _made(kind: Any) -> Any:
+def _make_in_place(kind: Any) -> Any:
     made = _in_place_class(kind)
     return made.__new__(made)
 
@@ -407,7 +409,7 @@ class _Prover:
                 stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
                 put_in_place(copied, layer.names, stand_ins[layer.name])
                 replaced[layer.name] = [own, layer.module]
-            shared = {id(one) for one in (*copied.parameters(), *self._shared(layers))}  # with layers that stay
+            shared = {id(one) for one in (*copied.parameters(), *self._parameters_outside(layers))}  # with layers that stay
             weights = {
                 id(one): name
                 for name, modules in replaced.items()
@@ -431,7 +433,7 @@ class _Prover:
                     self.formats[name] = one.format
         return None
 
-    def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
+    def _parameters_outside(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
         """Yield the parameters of the network's modules without these layers."""
         replaced = {id(part) for layer in layers for part in layer.module.modules()}
         for module in self.model.modules():
@@ -491,7 +493,9 @@ class _Prover:
         watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
         with ExitStack() as stack:
             for name, module in watched.items():
-                module.forward = _counted(module.forward, counts, name)  # not a hook, which `layer.forward(x)` passes by
+                module.forward = _counting_forward(
+                    module.forward, counts, name
+                )  # not a hook, which `layer.forward(x)` passes by
             backward = backward and training and not self.is_meta
             stack.enter_context(unchanged_process(seed))
             model.train(training)
@@ -569,7 +573,7 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **given)
 
 
-def _counted(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
+def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         counts[name] += 1
         return forward(*args, **kwargs)

@@ -20,7 +20,7 @@ from syno.space.rules import RuleSet
 from syno.space.sizes import SizeTable, Usage, added
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
-from syno.space.steps import CONTRACTION, CandidateStep, Kind
+from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
 # The steps that can follow a state, each looked at once however often walks come by.
 
@@ -66,9 +66,9 @@ class Branches:
 
     __slots__ = ("_made", "_more", "operators")
 
-    def __init__(self, operators: list[PGraph], candidates: Mapping[Kind, Iterator[CandidateStep]]) -> None:
+    def __init__(self, operators: list[PGraph], candidates: Mapping[StepKind, Iterator[CandidateStep]]) -> None:
         self.operators = operators
-        self._made: dict[Kind, list[Branch]] = {kind: [] for kind in candidates}
+        self._made: dict[StepKind, list[Branch]] = {kind: [] for kind in candidates}
         self._more = candidates
 
     def __iter__(self) -> Iterator[Branch]:
@@ -81,13 +81,13 @@ class Branches:
         order = dict.fromkeys((*LIKELY_FIRST, *self._made))
         return chain.from_iterable(self._of_kind(kind) for kind in order if kind in self._made)
 
-    def by_kind(self) -> dict[Kind, list[Branch | PGraph]]:
+    def by_kind(self) -> dict[StepKind, list[Branch | PGraph]]:
         """Return all branches by their kind, without kinds that have none."""
         for kind, made in self._made.items():
             made.extend(map(Branch, self._more[kind]))
         return {kind: [*made] for kind, made in self._made.items() if made}
 
-    def _of_kind(self, kind: Kind) -> Iterator[Branch]:
+    def _of_kind(self, kind: StepKind) -> Iterator[Branch]:
         made, more = self._made[kind], self._more[kind]
         for place in count():
             if place == len(made):
@@ -106,7 +106,7 @@ def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph
 
 
 OPTIONS: dict[
-    Kind, tuple[str, str]
+    StepKind, tuple[str, str]
 ] = {  # of each kind of step, its number in a state, and the option of `occurrences` that bounds it
     REDUCE: ("reductions", "reductions"),
     CONTRACTION: ("weights", "tensors"),
@@ -140,7 +140,7 @@ class Candidates:
         self._input = product(free)
         self._most = {kind: getattr(self.spec.occurrences, option) for kind, (_, option) in OPTIONS.items()}
         self._most[CONTRACTION] -= 1  # one tensor is the input
-        self.proposers: dict[Kind, Callable[[State], Iterator[CandidateStep]]] = {
+        self.proposers: dict[StepKind, Callable[[State], Iterator[CandidateStep]]] = {
             REDUCE: self._reductions,
             CONTRACTION: self._contractions,
             SHIFT: self._shifts,
@@ -156,7 +156,7 @@ class Candidates:
         for kind in self.proposers:
             yield from self.of_kind(state, kind)
 
-    def of_kind(self, state: State, kind: Kind) -> Iterator[CandidateStep]:
+    def of_kind(self, state: State, kind: StepKind) -> Iterator[CandidateStep]:
         """Yield those of them that are of this kind."""
         if self._has_room(state, kind):
             for step in self.proposers[kind](state):
@@ -169,7 +169,7 @@ class Candidates:
             if self._has_room(state, kind):
                 yield from propose(state)
 
-    def step(self, state: State, kind: Kind, on: tuple[Dim, ...] = (), size: Size | None = None) -> CandidateStep:
+    def step(self, state: State, kind: StepKind, on: tuple[Dim, ...] = (), size: Size | None = None) -> CandidateStep:
         """Return the step of this kind on these dims, allowed or not."""
         return CandidateStep(self.spec, self.sizes, self.facts, state, kind, on, size)
 
@@ -179,7 +179,7 @@ class Candidates:
         axes = [dims.output_axis(i, size) for i, size in enumerate(self.spec.output_sizes) if i not in bound]
         return State(tuple(sorted(axes, key=lambda dim: dim.id)), (), Ends(self.sizes.none))
 
-    def _has_room(self, state: State, kind: Kind) -> bool:
+    def _has_room(self, state: State, kind: StepKind) -> bool:
         most = self._most[kind]
         return most is None or getattr(state.ends.counts, OPTIONS[kind][0]) < most
 

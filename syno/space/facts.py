@@ -91,7 +91,7 @@ class FactTable(dict[Dim, DimFacts]):
         facts.base, facts.shared_by, facts.role = dim, (), Role.INNER
         operation = dim.operation
         if operation is None or operation.primitive is REDUCE:
-            return self._bare(dim, facts)
+            return self._bare_facts(dim, facts)
         below = [self[bottom] for bottom in operation.bottoms]
         first = below[0]
         facts.origin = ORIGINS[operation.primitive][dim.position]
@@ -111,17 +111,17 @@ class FactTable(dict[Dim, DimFacts]):
             case Origin.UNFOLD:
                 facts.discards = first.discards  # a window takes up what its Stride skips
             case Origin.SPLIT:
-                facts.blocks = _joined(first.blocks, below[1].blocks)
+                facts.blocks = _join_blocks(first.blocks, below[1].blocks)
                 facts.shared_by = first.shared_by + below[1].shared_by
             case Origin.QUOTIENT | Origin.REMAINDER:
                 facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
                 left = facts.origin is Origin.QUOTIENT
                 facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
             case Origin.DATA | Origin.WEIGHT:
-                self._share(facts, first, operation)
+                self._set_share_facts(facts, first, operation)
         return facts
 
-    def _bare(self, dim: Dim, facts: DimFacts) -> DimFacts:
+    def _bare_facts(self, dim: Dim, facts: DimFacts) -> DimFacts:
         reduction = dim.is_reduce
         facts.origin = Origin.REDUCE if reduction else Origin.OUTPUT
         facts.height, facts.tags, facts.discards = int(reduction), 0, False
@@ -134,7 +134,7 @@ class FactTable(dict[Dim, DimFacts]):
         return facts
 
     @staticmethod
-    def _share(facts: DimFacts, below: DimFacts, operation: Operation) -> None:
+    def _set_share_facts(facts: DimFacts, below: DimFacts, operation: Operation) -> None:
         weight = operation.parameter
         assert isinstance(weight, int)
         facts.tags |= 1 << weight
@@ -149,7 +149,7 @@ class FactTable(dict[Dim, DimFacts]):
         facts.blocks[0] = (None, None)
 
 
-def _joined(left: Blocks, right: Blocks) -> Blocks:
+def _join_blocks(left: Blocks, right: Blocks) -> Blocks:
     none = (None, None)
     return {w: (left.get(w, none)[0], right.get(w, none)[1]) for w in left.keys() | right.keys()}
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from syno.algebra import Kind, Size, Valuations, Variable
+from syno.algebra import Size, Valuations, Variable, VariableKind
 from syno.base.errors import SpecError, suggestion
 from syno.space.options import OptionGroup, Positive
 
@@ -116,7 +116,7 @@ def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variab
 
 
 def _is_pair(ratio: dict[Variable, int]) -> bool:
-    return sorted(ratio.values()) == [-1, 1] and all(variable.kind is Kind.PRIMARY for variable in ratio)
+    return sorted(ratio.values()) == [-1, 1] and all(variable.kind is VariableKind.PRIMARY for variable in ratio)
 
 
 def _meant(given: Any) -> Any:

@@ -129,7 +129,7 @@ class Sampler:
             if step is not None and isinstance(step.node, State):
                 path.append(step.node)
             elif step is not None:
-                return self._found(step, path)
+                return self._record_operator(step, path)
             else:
                 state = path.pop()
                 done.add(state)
@@ -154,7 +154,7 @@ class Sampler:
         """The share of walks that ended in an operator."""
         return 1 - self.dead_ends / self.walks if self.walks else 1.0
 
-    def _found(self, step: Step, path: list[State]) -> PGraph | None:
+    def _record_operator(self, step: Step, path: list[State]) -> PGraph | None:
         assert step.operator is not None
         self._done.add(step.operator)
         self._done_by_guide.add(step.operator)

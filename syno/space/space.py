@@ -11,13 +11,13 @@ from syno.ir.graph import PGraph
 from syno.space.candidates import Branch, taken_out
 from syno.space.identity.agreement import Distinct
 from syno.space.identity.fingerprint import fingerprint, glance
-from syno.space.identity.valuations import Comparison
+from syno.space.identity.valuations import ComparisonValuations
 from syno.space.reach import reach
 from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.state_graph import StateGraph
-from syno.space.steps import FINALIZE, Draft, Kind, Step
+from syno.space.steps import FINALIZE, Draft, Step, StepKind
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
@@ -49,7 +49,9 @@ class Space(StateGraph):
         self.look_ahead = 0 if self.feasibility.kind == "none" else LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
-        self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known
+        self._looks_taken: dict[
+            State, dict[str, Step | None]
+        ] = {}  # by the id of the step; of nodes whose steps are not all known
 
     @property
     def id(self) -> str:
@@ -68,13 +70,13 @@ class Space(StateGraph):
         evaluated without them if they do not matter (`syno.space.identity.valuations`), else at two larger valuations for all
         such operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
         """
-        return fingerprint(**self._compared(operator))
+        return fingerprint(**self._fingerprint_arguments(operator))
 
     def distinct(self, operators: Iterable[PGraph] = ()) -> Distinct:
         """Return a collection of operators of this space of which no two have the same fingerprint."""
-        return Distinct(lambda operator: glance(**self._compared(operator)), self.fingerprint, operators)
+        return Distinct(lambda operator: glance(**self._fingerprint_arguments(operator)), self.fingerprint, operators)
 
-    def _compared(self, operator: PGraph) -> dict[str, Any]:
+    def _fingerprint_arguments(self, operator: PGraph) -> dict[str, Any]:
         """Return the arguments with which fingerprints of this space are found."""
         operator, valuations = self._comparison(operator)
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
@@ -111,7 +113,7 @@ class Space(StateGraph):
         if known is None:
             taken = [Step(c.kind.name, c.id, child) for c, child in self.children(node) if self.is_alive(child)]
             known = self._steps[node] = (*taken, *map(Step.finalize, self.operators(node)))
-            self._looked.pop(node, None)
+            self._looks_taken.pop(node, None)
         return known
 
     def drafts(self, node: Hashable) -> Iterator[Draft]:
@@ -126,7 +128,7 @@ class Space(StateGraph):
 
     def _look(self, node: State, branch: Branch) -> Step | None:
         """Return the step if it leads on, else None."""
-        looked = self._looked.setdefault(node, {})
+        looked = self._looks_taken.setdefault(node, {})
         if branch.id not in looked:
             looked[branch.id] = self._leading_on(branch)
         return looked[branch.id]
@@ -209,7 +211,7 @@ class Space(StateGraph):
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """
         branches = self.branches(state)
-        waiting: dict[Kind, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
+        waiting: dict[StepKind, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
         waiting.update(branches.by_kind())
         if not by_kind and waiting:
             waiting = {FINALIZE: [option for options in waiting.values() for option in options]}  # all as if of one kind
@@ -245,5 +247,5 @@ class Space(StateGraph):
         return guide if guide.is_feasible(guide.root) else None
 
     @cached_property
-    def _comparison(self) -> Comparison:
-        return Comparison(self.spec, self.sizes, self.completion.wanted)
+    def _comparison(self) -> ComparisonValuations:
+        return ComparisonValuations(self.spec, self.sizes, self.completion.wanted)

@@ -18,7 +18,7 @@ from syno.space.state import Counts, Increase, State
 
 
 @dataclass(frozen=True, eq=False)
-class StepKind:
+class NonPrimitive:
     """A kind of step that is no single primitive.
 
     Attributes:
@@ -31,10 +31,10 @@ class StepKind:
         return self.name
 
 
-Kind = Primitive | StepKind
-CONTRACTION = StepKind("Contraction")  # all Shares of one weight, with the Expands of those of its axes that only it has
-FINALIZE = StepKind("Finalize")  # the live dims are taken as the input's axes
-KINDS: dict[str, Kind] = {
+StepKind = Primitive | NonPrimitive
+CONTRACTION = NonPrimitive("Contraction")  # all Shares of one weight, with the Expands of those of its axes that only it has
+FINALIZE = NonPrimitive("Finalize")  # the live dims are taken as the input's axes
+KINDS: dict[str, StepKind] = {
     kind.name: kind for kind in (REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE)
 }
 IN_ORDER = (SPLIT, UNFOLD)  # primitives whose two dims play different parts
@@ -68,7 +68,7 @@ class CandidateStep:
     sizes: SizeTable
     facts: FactTable
     state: State
-    kind: Kind
+    kind: StepKind
     dims: tuple[Dim, ...] = ()
     size: Size | None = None
     outer: frozenset[Dim] = frozenset()
@@ -77,7 +77,7 @@ class CandidateStep:
         """Return the facts about one of the dims."""
         return self.facts[self.dims[position]]
 
-    def other(self, kind: Kind, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
+    def other(self, kind: StepKind, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
         """Return another step from the same state."""
         return CandidateStep(self.spec, self.sizes, self.facts, self.state, kind, on, size)
 
@@ -105,7 +105,7 @@ class CandidateStep:
             ValueError: the step is a Finalize, or of an unknown kind.
         """
         if self.kind is CONTRACTION:
-            return self._contracted()
+            return self._after_contraction()
         state, ends, on, none = self.state, self.state.ends, self.dims, self.sizes.none
         match self.kind:
             case primitives.REDUCE:
@@ -138,7 +138,7 @@ class CandidateStep:
             case kind:
                 raise ValueError(f"no state follows a step of kind {kind}")
 
-    def _contracted(self) -> State:
+    def _after_contraction(self) -> State:
         ends, weight = self.state.ends, self.state.ends.counts.weights + 1
         tops, expanded, usage, outer = [], [], self.sizes.none, ends.outer
         for dim in self.dims:

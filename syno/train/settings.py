@@ -189,7 +189,7 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_recipe(cls, given: Any) -> Any:
+    def _fill_from_recipe(cls, given: Any) -> Any:
         """Return the settings with the recipe's values where none are given."""
         if not isinstance(given, Mapping):
             return given

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from syno.ir.drawing.diagram import Diagram, Edge, Family, Group, Node, diagram
+from syno.ir.drawing.diagram import Diagram, Edge, Family, Node, TensorAxes, diagram
 from syno.ir.graph import PGraph
 
 # Levels of a drawing, and the order within each: the first two steps of a layered layout.
@@ -35,7 +35,7 @@ class Item:
 
     level: int
     node: Node | None = None
-    group: Group | None = None
+    group: TensorAxes | None = None
     edge: Edge | None = None
     labelled: bool = False
 
@@ -96,7 +96,7 @@ def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
     units: Arrangement = [[] for _ in used]
     standing: dict[str, Item] = {}
 
-    def stand(nodes: Sequence[Node], group: Group | None = None) -> None:
+    def stand(nodes: Sequence[Node], group: TensorAxes | None = None) -> None:
         unit = tuple(Item(number[even[node.name]], node=node, group=group) for node in nodes)
         standing.update(zip((node.name for node in nodes), unit, strict=True))
         units[unit[0].level].append(unit)
@@ -392,7 +392,7 @@ class Layout:
     height: int
     nodes: tuple[PlacedNode, ...]
     edges: tuple[PlacedEdge, ...]
-    groups: tuple[tuple[Group, Box], ...]
+    groups: tuple[tuple[TensorAxes, Box], ...]
 
 
 def layout(graph: PGraph) -> Layout:
@@ -514,7 +514,7 @@ class _Placing:
     def _words(self, item: Item, *, above: bool) -> tuple[tuple[str, int], ...]:
         return tuple((role, self.x[item] + middle) for role, middle in self.roles[item, above])
 
-    def _group(self, group: Group, boxes: dict[Item, Box], bands: Sequence[tuple[int, int]]) -> tuple[Group, Box]:
+    def _group(self, group: TensorAxes, boxes: dict[Item, Box], bands: Sequence[tuple[int, int]]) -> tuple[TensorAxes, Box]:
         members = [(item, box) for item, box in boxes.items() if item.group is group]
         left = min(box.left for _, box in members) - GROUP_PADDING
         right = max(box.right for _, box in members) + GROUP_PADDING

@@ -16,7 +16,7 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import Plan
-from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.costs import StatementWork
 from syno.lower.pytorch.tensor_code import Decisions, TensorCode
 
 # Windows: from an Unfold down to the weight's axes and reductions over which its neighbours are summed.
@@ -299,7 +299,7 @@ class Lowering:
         data.work += weight.work if weight.source not in data.layouts else []
         sizes = tuple(product(dim.size for dim in dims) for dims in (data.axes, [dim for dim, _ in kept], weight.axes))
         multiplications = product(dim.size for dim, _ in after)
-        data.work.append(Work("product", sizes, multiplications))
+        data.work.append(StatementWork("product", sizes, multiplications))
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
 
     def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:

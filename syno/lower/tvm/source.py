@@ -371,7 +371,7 @@ def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
         MissingPackageError: TVM is not installed.
         LoweringError: as `to_te_source`.
     """
-    scope = _defined(plan)
+    scope = _run_source(plan)
     return tuple(StageFunction(stage, plan.staged, scope[stage.name]) for stage in te_stages(plan))
 
 
@@ -380,7 +380,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
 
     Each has the name of its stage as `global_symbol`. Raises what `stage_functions` does, and ValuationError.
     """
-    module, scope = tvm(), _defined(plan)
+    module, scope = tvm(), _run_source(plan)
     sizes = sizes_of(plan.staged, valuation)
     named = named_sizes(sizes)
     inputs = scope["placeholders"](**named, dtype=dtype)
@@ -394,7 +394,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
     return made
 
 
-def _defined(plan: Plan) -> dict[str, Any]:
+def _run_source(plan: Plan) -> dict[str, Any]:
     """Return the functions that the text of a plan defines, by name."""
     tvm()
     scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}

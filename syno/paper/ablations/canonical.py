@@ -38,7 +38,7 @@ from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
-from syno.space.steps import CONTRACTION, CandidateStep, Kind
+from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
 # Search for an order of a partial operator's steps that all rules accept.
 #
@@ -259,7 +259,7 @@ def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]
     state = space.root
     steps: list[CandidateStep] = []
     while len(steps) < most:
-        by_kind: dict[Kind, list[CandidateStep]] = {}
+        by_kind: dict[StepKind, list[CandidateStep]] = {}
         for candidate in space.candidates(state):
             if candidate.kind is CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
                 continue

@@ -12,7 +12,7 @@ The relaxed problem
     The distance looks at sizes only. `relaxation` turns each live dim of a state into an `Axis`: its size, where a Merge may
     cut it, and how it may end. `Limits` holds what may still be used: primitives of each kind, occurrences of variables,
     and pairs of axes that rules keep from each other. States with the same axes and limits share one answer.
-    The `Goal` is the same for all states of a space: the sizes of the input's axes.
+    The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes.
 
 Cases of an axis
     An assignment gives each axis one of five cases:

@@ -28,8 +28,8 @@ from syno.space.distance.problem import (
     Axis,
     Conflicts,
     Cuts,
+    DistanceGoal,
     Endings,
-    Goal,
     Limits,
     PieceCosts,
 )
@@ -43,7 +43,7 @@ from syno.space.rules.order import pools_much
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
-from syno.space.steps import CandidateStep, Kind
+from syno.space.steps import CandidateStep, StepKind
 
 # From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
 #
@@ -67,7 +67,7 @@ NOT_APART = Apart(False, False, False)
 class Relaxation:
     """Axes and limits of states that have one goal; each axis is found once."""
 
-    goal: Goal
+    goal: DistanceGoal
     candidates: Candidates
     reading: ReadingBound | None = None
     _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
@@ -236,7 +236,7 @@ class Relaxation:
             return PieceCosts(*(min(number + 1, UNREACHABLE) for number in pieces))
         return pieces
 
-    def _is_blocked(self, kind: Kind, dim: Dim, state: State) -> bool:
+    def _is_blocked(self, kind: StepKind, dim: Dim, state: State) -> bool:
         """Return whether rules reject every such step on the dim."""
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
@@ -295,9 +295,9 @@ class FlopsBound:
         def elements(done: int, chosen: int) -> int:
             """Return the elements of the data after the sums `done`, when it is wide enough for those `chosen` as well."""
             widened = 0
-            for wait in _chosen(waits, done | chosen):
+            for wait in _items_of_bits(waits, done | chosen):
                 widened |= wait
-            return self.sizes[product((start, *_chosen(increases, widened))) / product(_chosen(sums, done))].total
+            return self.sizes[product((start, *_items_of_bits(increases, widened))) / product(_items_of_bits(sums, done))].total
 
         @cache
         def rest(done: int) -> int:
@@ -315,7 +315,7 @@ class FlopsBound:
         return rest(0)
 
 
-def _chosen(items: Sequence[T], bits: int) -> list[T]:
+def _items_of_bits(items: Sequence[T], bits: int) -> list[T]:
     return [item for place, item in enumerate(items) if bits >> place & 1]
 
 
@@ -323,7 +323,7 @@ def waits(ends: Ends) -> list[int]:
     """Return, for each sum, what must widen the data before it, as bits."""
     found = dict.fromkeys(ends.sums, 0)
     for bit, increase in enumerate(ends.increases):
-        for dim in increase.sums.union(*_chosen(ends.weight_sums, increase.tags >> 1)):
+        for dim in increase.sums.union(*_items_of_bits(ends.weight_sums, increase.tags >> 1)):
             found[dim] |= 1 << bit
     return list(found.values())
 
@@ -364,7 +364,7 @@ class SumSets:
 
     def leads_on(self, sums: Sums) -> bool:
         """Return whether an operator may be reached from these reductions, in any order, or with later ones."""
-        sums = self._sorted(sums)
+        sums = self._in_order(sums)
         found = self._leads.get(sums)
         if found is None:
             found = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
@@ -372,20 +372,20 @@ class SumSets:
 
     def distance_of(self, sums: Sums) -> int:
         """Return how many primitives these reductions, in any order, need at least, later reductions included."""
-        sums = self._sorted(sums)
+        sums = self._in_order(sums)
         found = self._least.get(sums)
         if found is None:
             more = (1 + self.distance_of(longer) for longer in self._longer(sums))
             found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
         return found
 
-    def _sorted(self, sums: Sums) -> Sums:
+    def _in_order(self, sums: Sums) -> Sums:
         return tuple(sorted(sums, key=self._place.__getitem__))
 
     def _distance(self, sums: Sums) -> int:
-        return self.distance(sums, product(sums), self._used(sums))
+        return self.distance(sums, product(sums), self._usage_of(sums))
 
-    def _used(self, sums: Sums) -> Usage:
+    def _usage_of(self, sums: Sums) -> Usage:
         return total(self.sizes.none, *(self._usage[size] for size in sums))
 
     def _longer(self, sums: Sums) -> Iterator[Sums]:
@@ -397,7 +397,7 @@ class SumSets:
         found = self._next.get(sums)
         if found is None:
             last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))
-            used, reached = self._used(sums), product(sums)
+            used, reached = self._usage_of(sums), product(sums)
             found = self._next[sums] = [
                 size
                 for size in before
@@ -426,7 +426,7 @@ class Joins:
         narrow: the narrow bound, in the space of guided walks.
     """
 
-    goal: Goal
+    goal: DistanceGoal
     narrow: ReadingBound | None
     _excess: dict[Size, tuple[int, ...]] = field(default_factory=dict)
     _below: dict[Size, int] = field(default_factory=dict)
@@ -490,7 +490,7 @@ class Feasibility:
         self.most_flops = self.spec.budget.most_flops - self.spec.budget.rest_flops
         self.ensured = Guarantees.of(rules)
         wanted, unordered = completion.wanted, completion.unordered
-        goal = Goal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
+        goal = DistanceGoal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
         asks = self.spec.reads is not None and self.ensured.sums_come_first
         self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)

@@ -118,7 +118,7 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Goal:
+class DistanceGoal:
     """The sizes that the axes of every state in a space must become, and the bounds on the way there.
 
     Attributes:

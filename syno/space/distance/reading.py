@@ -35,7 +35,7 @@ from itertools import product as combinations
 from math import prod
 from typing import NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Valuation, product
+from syno.algebra import ONE, Size, Valuation, VariableKind, product
 from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.problem import Axis
 from syno.space.distance.sources import Source, Sources, joined
@@ -203,9 +203,9 @@ class ReadingBound:
             return []
         if is_whole:
             return [source for one, source in members if self._row.fraction(one) > 1]
-        primary = next((v for v in size.variables if v.kind is Kind.PRIMARY), None)
+        primary = next((v for v in size.variables if v.kind is VariableKind.PRIMARY), None)
         with_it = [(one, source) for one, source in members if primary in one.variables]
-        alone = all(sum(v.kind is Kind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
+        alone = all(sum(v.kind is VariableKind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
         shortest = min(row.integer(size) for row in self.requirements.rows)
         if not alone or self._row.integer(size) <= shortest:  # a digit with the variable may be 1 here
             return []

@@ -12,7 +12,7 @@ from itertools import product as combinations
 from operator import attrgetter
 from typing import NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Trait, product
+from syno.algebra import ONE, Size, Trait, VariableKind, product
 from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.conditions import (
     ended_usage,
@@ -26,7 +26,7 @@ from syno.space.distance.conditions import (
     windows_fit,
     within_flops,
 )
-from syno.space.distance.problem import UNREACHABLE, Axis, Goal, Limits
+from syno.space.distance.problem import UNREACHABLE, Axis, DistanceGoal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.sizes import SizeTable
 
@@ -84,11 +84,11 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
         pieces = axis.endings.pieces
         cost += pieces.given(assignment.contractions) - pieces.more
     choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
-    found = [needed for ways in combinations(*choices) if (needed := _needed(assignment, cost, ways)) is not None]
+    found = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:
         return None
-    if not _conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
+    if not _has_conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
         return least
     if least + 2 > most or not _may_exchange(assignment):
         return None
@@ -97,7 +97,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     return min(exchanged, default=None)
 
 
-def _needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
+def _primitives_needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
     """Return what the assignment needs if surpluses go in these ways; None if that is beyond the limits."""
     limits, left, ended = assignment.limits, assignment.limits.left, assignment.ended
     outer = product((limits.outer, *(axis.size for axis in ended if axis.is_outer), *(way.ended for way in removals)))
@@ -125,7 +125,7 @@ def _merges(assignment: Assignment) -> int:
     return assignment.base + len(assignment.parted) + len(assignment.surpluses)
 
 
-def _conflicts(assignment: Assignment) -> bool:
+def _has_conflicts(assignment: Assignment) -> bool:
     """Return whether rules or occurrences keep the axes, as they are, from these cases."""
     if (assignment.windows and not windows_fit(assignment)) or weighted_usage(assignment) is None:
         return True
@@ -154,16 +154,20 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
     surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
     if surplus is ONE:
-        return [Removal(*cut) for cut in [_cut(assignment, group, ended=False)] if cut is not None]
+        return [Removal(*cut) for cut in [_cost_of_cut(assignment, group, ended=False)] if cut is not None]
     facts = assignment.sizes[surplus]
     window = left.unfolds and facts.can_be_window
     repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest
-    if (window or repeat) and (cut := _cut(assignment, group, ended=False)) is not None:
+    if (window or repeat) and (cut := _cost_of_cut(assignment, group, ended=False)) is not None:
         if window:
             found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
         if repeat:
             found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
-    if assignment.contractions and may_end(assignment, surplus) and (cut := _cut(assignment, group, ended=True)) is not None:
+    if (
+        assignment.contractions
+        and may_end(assignment, surplus)
+        and (cut := _cost_of_cut(assignment, group, ended=True)) is not None
+    ):
         found.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):
         pieces = assignment.goal.pieces(surplus).given(assignment.contractions)
@@ -175,7 +179,7 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
 # ---- Merges ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
+def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
     """Return what it takes to cut the surplus off a group, or to part its block; None if no Merge can.
 
     `ended` says that a weight ends what is cut off.
@@ -284,8 +288,10 @@ class Surpluses(dict[int, Surplus]):
     def __missing__(self, code: int) -> Surplus:
         size = Size.of_code(code)
         kinds = [variable.kind for variable, exponent in size.exponents if exponent > 0]
-        lack = Size({v: e for v, e in size.exponents if e < 0 and v.kind is Kind.PRIMARY})
-        found = self[code] = Surplus(int(Kind.PRIMARY in kinds), int(bool(kinds)), size.trait is Trait.UNDEFINED, lack.code)
+        lack = Size({v: e for v, e in size.exponents if e < 0 and v.kind is VariableKind.PRIMARY})
+        found = self[code] = Surplus(
+            int(VariableKind.PRIMARY in kinds), int(bool(kinds)), size.trait is Trait.UNDEFINED, lack.code
+        )
         return found
 
 
@@ -362,7 +368,7 @@ class _Answer(NamedTuple):
 class ShapeDistance:
     """Shape distances to one goal, each found once."""
 
-    goal: Goal
+    goal: DistanceGoal
     reading: ReadingBound | None = None
     _known: dict[tuple[tuple[int, ...], Limits], _Answer] = field(default_factory=dict)
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from syno.base.errors import SpecError, suggestion
 from syno.base.registry import Registry, is_path
 from syno.base.user_code import user_code
-from syno.space.steps import KINDS, CandidateStep, Kind
+from syno.space.steps import KINDS, CandidateStep, StepKind
 
-GivenKinds = Kind | str | tuple[Kind | str, ...]
+GivenKinds = StepKind | str | tuple[StepKind | str, ...]
 Predicate = Callable[[CandidateStep], bool]
 ALL = "all"  # stands for every built-in rule
 REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
@@ -59,7 +59,7 @@ class Rule:
     against: str | None = None
     rest_of: str | None = None
     published: Predicate | None = None
-    looks_at: tuple[Kind, ...] = field(init=False, repr=False)
+    looks_at: tuple[StepKind, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = self.kinds if isinstance(self.kinds, tuple | list) else (self.kinds,)
@@ -156,7 +156,7 @@ class RuleSet:
         _check_ids(own)
         self._enter(
             row
-            for row in (*RULES.values(), *(_guarded(name, row) for name, row in own.items()))
+            for row in (*RULES.values(), *(_with_named_errors(name, row) for name, row in own.items()))
             if row.id in included or (row.on and row.id not in excluded and ALL not in off)
         )
         for row in self.rules:
@@ -188,7 +188,7 @@ class RuleSet:
                 return name
         return None
 
-    def of(self, kind: Kind) -> tuple[Rule, ...]:
+    def of(self, kind: StepKind) -> tuple[Rule, ...]:
         """Return the rules that look at steps of this kind."""
         return tuple(row for row in self.rules if kind in row.looks_at)
 
@@ -226,7 +226,7 @@ def _check_ids(own: Mapping[str, Rule]) -> None:
         paths[row.id] = path
 
 
-def _guarded(path: str, row: Rule) -> Rule:
+def _with_named_errors(path: str, row: Rule) -> Rule:
     """Return the user's own row with a predicate whose exceptions name the rule."""
 
     def rejects(step: CandidateStep) -> bool:
