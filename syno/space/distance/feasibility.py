@@ -143,7 +143,7 @@ class Relaxation:
         return apart if any(apart) else NOT_APART
 
     def axis(self, dim: Dim, state: State) -> Axis:
-        """Return what the distance knows of one dim."""
+        """Return the axis that stands for one dim, with its number."""
         known = self._axes[state.ends.counts.weights]
         found = known.get(dim)
         if found is None:
@@ -224,7 +224,7 @@ class Relaxation:
         return tuple(sorted(pieces, key=lambda size: size.code))
 
     def _pieces(self, size: Size, cuts: Cuts, weight: int) -> PieceCosts:
-        """Return what it takes to end the dim in pieces, if that may be better than to end it as it is."""
+        """Return the costs of ending the dim in pieces, or NO_PIECES where ending it as it is costs no more."""
         anything = not self.ensured.merges_below_joins
         slides = cuts.above_window < UNREACHABLE
         if not (cuts.now or anything or cuts.above_shift or slides):
@@ -301,7 +301,7 @@ class FlopsBound:
 
         @cache
         def rest(done: int) -> int:
-            """Return what the sums that are not `done` cost: those of the next round, and then the others."""
+            """Return the multiply-adds of the sums that are not `done`: those of the next round, and then of the others."""
             best, pending = -1, everything & ~done
             chosen = pending
             while chosen:
@@ -371,7 +371,7 @@ class SumSets:
         return found
 
     def distance_of(self, sums: Sums) -> int:
-        """Return how many primitives these reductions, in any order, need at least, later reductions included."""
+        """Return the least number of primitives after these reductions, in any order; later reductions count as well."""
         sums = self._in_order(sums)
         found = self._least.get(sums)
         if found is None:
@@ -393,7 +393,7 @@ class SumSets:
         return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
 
     def _after(self, sums: Sums) -> list[Size]:
-        """Return what may come next: not before the last, and nothing that was too much before."""
+        """Return the sizes that may follow: none before the last in order, and none that was too much for a shorter set."""
         found = self._next.get(sums)
         if found is None:
             last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))

@@ -27,7 +27,7 @@ class PieceCosts(NamedTuple):
     one: int
     more: int
 
-    def given(self, contractions: int) -> int:
+    def with_contractions(self, contractions: int) -> int:
         """Return the cost with this number of contractions."""
         return self[min(contractions, 2)]
 
@@ -144,7 +144,7 @@ class DistanceGoal:
         self.elements = self.sizes[product(self.spec.output_sizes)].total  # of the output: the FLOPs of a last view
 
     def pieces(self, size: Size, first: tuple[Size, ...] | None = None) -> PieceCosts:
-        """Return what it takes to end an axis of this size in pieces: as windows, as repeats, or by weights.
+        """Return the costs of ending an axis of this size in pieces: as windows, as repeats, or by weights.
 
         Args:
             size: of the axis.

@@ -195,9 +195,10 @@ class ReadingBound:
         return all(how(is_fine(axis, least) for axis in axes) for least, axes, how in self._asked)
 
     def _digits(self, size: Size, is_whole: bool, members: tuple[Member, ...]) -> list[Source]:
-        """Return the members of which all must take two values, or one if the axis is made together with others.
+        """Return the members that are digits of an axis of this size (see "Borders of blocks" above).
 
-        None of them if that is not known.
+        All of them must take two values; or one of them, if the axis is made together with others. Empty if the digits are not
+        known.
         """
         if not _is_power_of_two(self._row.integer(size)):
             return []
@@ -212,7 +213,10 @@ class ReadingBound:
         return [source for _, source in with_it]
 
     def _places(self, question: Question) -> Iterator[tuple[int, ...]]:
-        """Yield the ways to slide each window over one group. Of no group is an axis longer than all that it is made of."""
+        """Yield the ways to slide each window over one group: one at least `least_ratio` times as long as the window.
+
+        An axis of the input is at most as long as the product of its group's members, so that product is what is compared.
+        """
         least, sizes = self.spec.windows.least_ratio, self.table
         wholes = [product(size for size, _ in members) for _, members in question.groups]
         options = [

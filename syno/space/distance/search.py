@@ -32,7 +32,7 @@ from syno.space.sizes import SizeTable
 
 # The cost of an assignment: the primitives that it needs at least, or that rules and limits forbid it.
 #
-# What a group has too much of, its surplus, is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
+# The surplus of a group is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
 # a remainder, above a Shift of small pieces, or above a window larger than the piece. The rules on views leave no other place.
 #
 # Paper: section 5.4.
@@ -45,7 +45,9 @@ class CutCost(NamedTuple):
     primitives: int
 
 
-AT_ONCE, ABOVE_SHIFT, AFTER_MERGE = CutCost(0, 0), CutCost(0, 1), CutCost(1, 1)
+AT_ONCE = CutCost(0, 0)  # a Merge that rules allow on the axis as it is
+ABOVE_SHIFT = CutCost(0, 1)  # a Shift first: rules keep Merges off Splits and Shares, not off a Shift of small blocks
+AFTER_MERGE = CutCost(1, 1)  # a Merge elsewhere first, whose pieces can then be cut
 
 
 class Removal(NamedTuple):
@@ -82,7 +84,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     """
     for axis in assignment.parted:
         pieces = axis.endings.pieces
-        cost += pieces.given(assignment.contractions) - pieces.more
+        cost += pieces.with_contractions(assignment.contractions) - pieces.more
     choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
     found = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
@@ -90,6 +92,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
         return None
     if not _has_conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
         return least
+    # One Merge and one Split may exchange parts of two axes, after which the conditions are met: two primitives more.
     if least + 2 > most or not _may_exchange(assignment):
         return None
     left = assignment.limits.left
@@ -98,7 +101,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
 
 
 def _primitives_needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
-    """Return what the assignment needs if surpluses go in these ways; None if that is beyond the limits."""
+    """Return the primitives that the assignment needs with these removals of surpluses; None if they are beyond the limits."""
     limits, left, ended = assignment.limits, assignment.limits.left, assignment.ended
     outer = product((limits.outer, *(axis.size for axis in ended if axis.is_outer), *(way.ended for way in removals)))
     if assignment.sizes[outer].highest > assignment.spec.contractions.largest_outer:
@@ -170,7 +173,7 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     ):
         found.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):
-        pieces = assignment.goal.pieces(surplus).given(assignment.contractions)
+        pieces = assignment.goal.pieces(surplus).with_contractions(assignment.contractions)
         if pieces < UNREACHABLE:
             found.append(Removal(1, pieces))
     return found
@@ -180,7 +183,7 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
 
 
 def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
-    """Return what it takes to cut the surplus off a group, or to part its block; None if no Merge can.
+    """Return the extra cost of the Merge that cuts the surplus off a group, or parts its block; None if no Merge can.
 
     `ended` says that a weight ends what is cut off.
     """
@@ -238,7 +241,7 @@ def _cut_above_window(assignment: Assignment, group: InputGroup, ended: bool) ->
 
 
 def _products(axes: list[Axis]) -> set[Size]:
-    """Return what one or more of the axes are together."""
+    """Return the products of one or more of the axes."""
     wholes = {ONE}
     for axis in axes:
         wholes |= {whole * axis.size for whole in wholes}
@@ -262,7 +265,7 @@ def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Ax
     )
 
 
-# The blocks of the input's axes, and what the axes that a block is made of have too much or too little of.
+# The blocks of the input's axes, and the surplus of the axes that a block is made of.
 #
 # Paper: section 5.4.
 
@@ -383,6 +386,7 @@ class ShapeDistance:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
         if most < 0:
             return UNREACHABLE
+        # Numbers stand for axes: a tuple of small integers is hashed much faster than one of axes with 16 fields.
         key = tuple([axis.number for axis in axes]), limits
         found = self._known.get(key)
         if found is None or (found.distance > found.most and most > found.most):
@@ -533,7 +537,7 @@ class _BranchAndBound:
         self.empty = empty
 
     def _complete(self, cost: int, contractions: int) -> None:
-        """Take the assignment for the best if it may be made with some number of contractions, and is cheaper."""
+        """Check the complete assignment with each number of contractions, and keep it as `best` if it is cheaper."""
         chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
         if chosen.windows and not limits.left.unfolds:
             return
@@ -554,5 +558,5 @@ class _BranchAndBound:
             if primitives is not None and primitives + number <= self.most:
                 if reading is not None and not reading.allows(chosen):  # whatever the number of contractions
                     return
-                self.most = primitives + number - 1
+                self.most = primitives + number - 1  # only a cheaper one is of interest from here on
                 self.best = CheapestAssignment.of(chosen, primitives + number)
