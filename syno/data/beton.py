@@ -206,6 +206,8 @@ def _check_jpegs(file: Path) -> None:
                 )
 
 
+# ---- conversion ------------------------------------------------------------------------------------------------------
+
 # Conversion of folders of pictures to FFCV's beton files, as for ImageNet.
 #
 # Known of ffcv 1.0.2: its writer waits for ever for a worker that raised, and it declares no dependency on Pillow, without

@@ -24,12 +24,13 @@ from syno.data.image_folder import FORMATS, parquet_files, rows_of_files, rows_o
 from syno.data.pictures import Augmentation, DataSet, check_fits, colours
 from syno.data.settings import Cifar100Settings
 
+# ---- pickles of arrays -----------------------------------------------------------------------------------------------
+
 # A reader of pickles of arrays, as CIFAR-100's authors wrote them, that runs nothing that a pickle names.
 #
 # A pickle is a program for a small stack machine. This one has only the opcodes that CIFAR-100's pickles consist of, replaces
 # the few functions that they name by functions that check their arguments, and makes arrays of plain numbers only. It is
 # based on the machine in Python, since a large index into the memo can make the one in C take any amount of memory.
-
 
 MOST_BYTES = 2**29  # of a file; the larger one of CIFAR-100 has 155 MB
 MOST_STEPS = 2_000_000  # opcodes that are run; that file takes some 500,000
@@ -217,6 +218,8 @@ def read_pickle(file: Path) -> Any:
         raise DataError(f"{file} cannot be read as a pickle of arrays: {reason}") from error
     return found.value if isinstance(found, _Array) else found
 
+
+# ---- data set --------------------------------------------------------------------------------------------------------
 
 FORMAT = 1
 TENSORS = ("train_images", "train_labels", "test_images", "test_labels")

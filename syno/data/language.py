@@ -20,10 +20,11 @@ from syno.data.contract import DATASETS, Orders, check_batch, described
 from syno.data.image_folder import parquet_files, rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
 
+# ---- token files -----------------------------------------------------------------------------------------------------
+
 # Text as tokens: sequences in a random order, each with the token that follows it, and the files that hold tokens.
 #
 # A token file has a header of one page, which is JSON in one line, and two bytes for each token. It is mapped to memory.
-
 
 PAGE = 4096  # bytes of the header, filled up with blanks
 TOKEN = np.dtype("<u2")
@@ -206,6 +207,8 @@ def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
         raise DataError(f"{file} is damaged: it has other tokens than were written; delete it, and it is made again")
     return header, np.memmap(file, dtype=TOKEN, mode="r", offset=PAGE, shape=(header.count,))
 
+
+# ---- data sets of text -----------------------------------------------------------------------------------------------
 
 SPLITS = ("train", "test")
 COLUMN = "text"

@@ -15,13 +15,14 @@ from syno.base.files import checksum
 from syno.data.contract import Orders, Pair, content_hash, generator_of
 from syno.data.settings import AugmentationSettings, is_picture
 
+# ---- random changes for training -------------------------------------------------------------------------------------
+
 # Random changes of pictures for training, on a whole batch at once and on the device where it is.
 #
 # `Augmentation.draw` draws the random numbers, and `Augmentation.train` applies them, so that the changes can be repeated and
 # compared with a slow reference.
 #
 # The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
-
 
 DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of the random numbers
 
@@ -134,6 +135,8 @@ def _mirror_places(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
     place = torch.arange(size, device=offset.device) + offset[:, None] - pad
     return size - 1 - (size - 1 - place.abs()).abs()
 
+
+# ---- data sets of pictures -------------------------------------------------------------------------------------------
 
 PLAIN = torch.contiguous_format
 

@@ -15,8 +15,9 @@ from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.base.validation import Settings, explained
 
-# The shapes of samples, in words: importing this module does not load torch.
+# ---- shapes of samples -----------------------------------------------------------------------------------------------
 
+# The shapes of samples, in words: importing this module does not load torch.
 
 PICTURE_AXES = 3  # channels, height, width
 
@@ -34,6 +35,9 @@ def samples_in_words(shape: Sequence[int]) -> str:
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 class DataSettings(Settings):

@@ -26,8 +26,9 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.support import Relation, Table, check_repeatable, relation
 
-# Sizes at which an operator is looked at where none are given: small, but large enough to tell its windows from whole axes.
+# ---- sizes to look at ------------------------------------------------------------------------------------------------
 
+# Sizes at which an operator is looked at where none are given: small, but large enough to tell its windows from whole axes.
 
 LENGTH, CHANNELS = 32, 16  # the least lengths of axes that the output has, too, and of others
 
@@ -69,6 +70,8 @@ def _alike(graph: PGraph, variable: Variable) -> set[Variable]:
                 found |= pair
     return found
 
+
+# ---- one axis --------------------------------------------------------------------------------------------------------
 
 # The positions along one axis of the input that output elements read, from the relation between output and input.
 
@@ -255,6 +258,8 @@ def _numbers(columns: Mapping[int, Array], shape: Sequence[int]) -> Array:
     numbers: Array = np.ravel_multi_index(tuple(columns.values()), tuple(shape[axis] for axis in columns))
     return numbers
 
+
+# ---- all axes --------------------------------------------------------------------------------------------------------
 
 MOST_PATTERN_ROWS = 2_000_000  # of one table: for all output elements at once
 SHAPES = {0: "one position", 1: "a line", 2: "a square"}  # by the number of axes with several positions

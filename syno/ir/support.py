@@ -24,6 +24,8 @@ from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 
+# ---- relation of one operator ----------------------------------------------------------------------------------------
+
 # The relation between positions of an operator's output and the positions of its input, or of weights, that they depend on.
 #
 # The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
@@ -31,7 +33,6 @@ from syno.ir.primitives import UNFOLD
 # coordinate that nothing above needs is dropped from its table, and coordinates that have nothing to do with each other are in
 # tables of their own. So nothing is left out, and yet the loops over features and weights, which rarely touch a position, cost
 # little. Weights count as not zero, and products of different weights never cancel.
-
 
 MOST_ROWS = 20_000_000  # of one table
 LARGEST_KEY = 2**62
@@ -278,12 +279,13 @@ def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
         )
 
 
+# ---- support of many operators ---------------------------------------------------------------------------------------
+
 # The support of many operators that have parts in common: each part is followed once.
 #
 # Coordinates that have nothing to do with each other are in parts of their own (`syno.ir.support`), such as the rows, the
 # columns and the channels of a convolution. A search meets the same parts in most of its operators, and one operator has the
 # same part at several positions of its output.
-
 
 REMEMBERED = 4096  # parts
 

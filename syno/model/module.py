@@ -101,10 +101,11 @@ def prepare_for_inference(model: Model) -> Model:
     return model
 
 
+# ---- operators as modules --------------------------------------------------------------------------------------------
+
 # An operator as an `nn.Module`: its generated source, executed, with the operator itself.
 #
 # Its pickle and the check when weights are loaded contain the operator's text, its repr the operator's id.
-
 
 NOMINAL_LENGTH = 32  # for axes of any length, where a plan needs a number: a usual batch size
 

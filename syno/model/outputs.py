@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+# ---- shared memory ---------------------------------------------------------------------------------------------------
+
 # Parameters and buffers that share memory: slices of one tensor, a weight and its transpose, tied weights.
 #
 # PyTorch keeps parameters that are one object, but copies, devices and memory formats give parameters that share memory partly
 # memory of their own, without a word: what is trained then is another network.
-
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -108,6 +109,8 @@ def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch
             new = torch.empty(0, dtype=view.dtype, device=memory.device)
             tensor.data = new.set_(memory, view.offset, view.shape, view.stride)
 
+
+# ---- tensors in an output -------------------------------------------------------------------------------------------
 
 DEEPEST = 8  # levels of nesting: objects may hold each other
 

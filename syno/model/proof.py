@@ -25,8 +25,9 @@ from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
 from syno.model.geometry import Layer
 from syno.model.outputs import copy_of, tensors_in
 
-# What stands in place of a layer answers what people read on the layer: its sizes, its device and number format, its hooks.
+# ---- stand-ins for layers --------------------------------------------------------------------------------------------
 
+# What stands in place of a layer answers what people read on the layer: its sizes, its device and number format, its hooks.
 
 SIZES = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "output_padding")
 SIZES_OF_LINEAR = ("in_features", "out_features")
@@ -257,6 +258,8 @@ def _make_in_place(kind: Any) -> Any:
     made = _in_place_class(kind)
     return made.__new__(made)
 
+
+# ---- proof that a network works with them ----------------------------------------------------------------------------
 
 SEED = 0
 OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them

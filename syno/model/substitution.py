@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions.
+# ---- modules around an operator --------------------------------------------------------------------------------------
 
+# Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions.
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 
@@ -193,6 +194,8 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
     whole.stand_for(layer.module)
     return whole.train(layer.module.training)
 
+
+# ---- substitution ----------------------------------------------------------------------------------------------------
 
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input

@@ -22,8 +22,9 @@ from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
-# The steps that can follow a state, each looked at once however often walks come by.
+# ---- steps that follow a state ---------------------------------------------------------------------------------------
 
+# The steps that can follow a state, each looked at once however often walks come by.
 
 # Of the Unfolds and Shifts that rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
 LIKELY_FIRST = (UNFOLD, SHIFT, REDUCE, STRIDE, EXPAND, MERGE, CONTRACTION, SPLIT)
@@ -104,6 +105,8 @@ def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph
     options[place], options[-1] = options[-1], options[place]
     return options.pop()
 
+
+# ---- proposals -------------------------------------------------------------------------------------------------------
 
 OPTIONS: dict[
     StepKind, tuple[str, str]

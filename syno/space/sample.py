@@ -17,6 +17,8 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph, check_not_empty, why_empty
 from syno.space.steps import Step
 
+# ---- all orders of one operator's steps ------------------------------------------------------------------------------
+
 # All orders in which a space allows the steps to one operator.
 
 
@@ -72,6 +74,8 @@ class _AllOrders(StepOrders):
             self._leads[state] = bool(steps)
         return self._leads[state]
 
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
 
 LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in all, and for each operator
 

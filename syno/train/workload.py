@@ -43,8 +43,9 @@ from syno.train.tasks import Task, initialize, on_device, own_state, task_of
 from syno.train.training import train
 from syno.train.weights import check_keeping
 
-# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
+# ---- check on the first batch ----------------------------------------------------------------------------------------
 
+# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
 
 INPUT = ""  # in place of a weight's name
 
@@ -119,6 +120,9 @@ def _is_finite(tensors: Iterable[torch.Tensor]) -> bool:
 
 def _quoted_name(name: str) -> str:
     return f"weight {name}" if name else "its input"
+
+
+# ---- workload --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -315,6 +319,8 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
         f"{needed} are: {', '.join(models)}"
     )
 
+
+# ---- trial step ------------------------------------------------------------------------------------------------------
 
 # A trial step of a training, made before anything that takes long: forward and backward on one batch, a test on another.
 

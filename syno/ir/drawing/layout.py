@@ -16,13 +16,14 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from syno.ir.drawing.diagram import Diagram, Edge, Family, Node, TensorAxes, diagram
 from syno.ir.graph import PGraph
 
+# ---- levels and order ------------------------------------------------------------------------------------------------
+
 # Levels of a drawing, and the order within each: the first two steps of a layered layout.
 #
 # Levels are counted from the top. Some hold nodes, those between them hold labels of edges. An edge has an item on every
 # level that it passes, so that nothing else is drawn there.
 #
 # Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981.
-
 
 _SWEEPS = 6  # down and up, from each start
 _PERMUTED = 4  # with at most so many tensors at the top, every order of them is a start
@@ -205,6 +206,8 @@ def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrang
     return current
 
 
+# ---- horizontal positions --------------------------------------------------------------------------------------------
+
 # Horizontal positions in a layered layout: balanced ones, then those with the straightest edges.
 #
 # The objective is a linear program, but scipy's `linprog` does worse here: of the many equally good positions it returns
@@ -212,7 +215,6 @@ def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrang
 #
 # Sources: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective and its weights);
 # Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its minimum).
-
 
 _BALANCING_SWEEPS = 60  # of the balancing
 _STEPS = (32, 16, 8, 4, 2, 1)  # of the descent; the last one makes it exact

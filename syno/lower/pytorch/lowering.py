@@ -19,6 +19,8 @@ from syno.lower.plan import Plan
 from syno.lower.pytorch.costs import StatementWork
 from syno.lower.pytorch.tensor_code import Decisions, TensorCode
 
+# ---- windows ---------------------------------------------------------------------------------------------------------
+
 # Windows: from an Unfold down to the weight's axes and reductions over which its neighbours are summed.
 
 
@@ -108,6 +110,9 @@ def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[
     if operation is None:
         return set()
     return {operation}.union(*(carried_out_for(structure, available, top) for top in operation.tops))
+
+
+# ---- statements of a plan --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -252,13 +252,14 @@ def _shape(sizes: Iterable[Size]) -> str:
     return ", ".join(size.integer_text() for size in sizes)
 
 
+# ---- forms of generated code -----------------------------------------------------------------------------------------
+
 # The forms of generated code: some decisions leave the result as it is, and change only how long it takes.
 #
 # - "spread": windows that a later weight shares become part of a convolution whose kernel has zeros, instead of moved slices.
 # - "repeat": a convolution repeats its taps for the part of a window that has no weight, instead of storing the windows.
 # - "convolve": a product along channels is a convolution with a kernel of size 1, instead of einsum.
 # - "channels last": data is brought into channels-last format before the first of several two-dimensional convolutions.
-
 
 MOST_FORMS = 16
 MARGIN = 0.8  # of the usual form's estimated time: another form must take less than this share, since estimates are rough

@@ -30,6 +30,8 @@ from syno.space.distance.problem import UNREACHABLE, Axis, DistanceGoal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.sizes import SizeTable
 
+# ---- cost of an assignment -------------------------------------------------------------------------------------------
+
 # The cost of an assignment: the primitives that it needs at least, or that rules and limits forbid it.
 #
 # The surplus of a group is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
@@ -265,10 +267,11 @@ def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Ax
     )
 
 
+# ---- blocks and surpluses --------------------------------------------------------------------------------------------
+
 # The blocks of the input's axes, and the surplus of the axes that a block is made of.
 #
 # Paper: section 5.4.
-
 
 Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
 
@@ -332,6 +335,9 @@ def partitions(items: list[Size]) -> Iterator[Blocks]:
 
 
 BY_HARDNESS = attrgetter("hardness")
+
+
+# ---- branch and bound ------------------------------------------------------------------------------------------------
 
 
 class InputAxes(NamedTuple):

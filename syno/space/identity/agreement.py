@@ -23,6 +23,8 @@ from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
+# ---- distinct operators ----------------------------------------------------------------------------------------------
+
 # A collection of operators of which no two mean the same.
 
 
@@ -68,6 +70,8 @@ class Distinct:
     def __iter__(self) -> Iterator[PGraph]:
         return iter(self._operators)
 
+
+# ---- agreement -------------------------------------------------------------------------------------------------------
 
 Array = NDArray[Any]
 

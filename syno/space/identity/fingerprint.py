@@ -31,6 +31,8 @@ from syno.ir.graph import PGraph
 from syno.space.identity.agreement import Array, Summands, eliminated, summed
 from syno.space.identity.valuations import own_valuations, tiny_valuations, windows_of
 
+# ---- colors ----------------------------------------------------------------------------------------------------------
+
 # Colors of elements, as random numbers of 64 bits: mixing them, and counting different ones.
 
 
@@ -56,10 +58,11 @@ def mixed(numbers: Array) -> Array:
     return found
 
 
+# ---- color refinement ------------------------------------------------------------------------------------------------
+
 # The summands of an operator at one valuation, and color refinement of the elements that they connect.
 #
 # Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at random points, Schwartz 1980.
-
 
 LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
 TENSORS = ("output", "input")
@@ -198,6 +201,9 @@ def _seed(name: str) -> Array:
 
 
 Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
+
+
+# ---- fingerprints ----------------------------------------------------------------------------------------------------
 
 
 def fingerprint(

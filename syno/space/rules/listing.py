@@ -15,10 +15,11 @@ from syno.space.identity.agreement import agreement
 from syno.space.identity.fingerprint import same_operator
 from syno.space.rules.table import RULES, Rule
 
+# ---- examples --------------------------------------------------------------------------------------------------------
+
 # An example for each rule: a form that it rejects, and the form that stays.
 #
 # Written in the operators' text form, one line after the other, "; " between them. `syno.space.rules.listing` compares the two.
-
 
 VARIABLES = "N, C, D, H; b, c, k, s, t"
 VALUES = {"N": 4, "C": 6, "D": 5, "H": 16, "b": 8, "c": 4, "k": 3, "s": 2, "t": 2}
@@ -260,6 +261,8 @@ EXAMPLES: dict[str, Example] = {
 EXAMPLES["U6"] = replace(EXAMPLES["U3"], unordered=((), (0,)))
 EXAMPLES |= {name: EXAMPLES[name.rstrip("b")] for name in ("V8b", "V9b", "V11b", "V12b", "V14b", "C10b")}
 
+
+# ---- table of the rules ----------------------------------------------------------------------------------------------
 
 COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
 
