@@ -46,7 +46,9 @@ class Size:
 
     __slots__ = ("__dict__", "code", "exponents")
 
-    code: int
+    code: (
+        int  # digits are given out in order of first use, so that codes differ between processes: they are never part of an id
+    )
     exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
 
     def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:

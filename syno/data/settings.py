@@ -28,7 +28,7 @@ def is_picture(shape: Sequence[int]) -> bool:
 
 
 def samples_in_words(shape: Sequence[int]) -> str:
-    """Return what samples of this shape are called: "pictures", or "samples" if they have no height and width."""
+    """Return the word for samples of this shape: "pictures", or "samples" if they have no height and width."""
     return "pictures" if is_picture(shape) else "samples"
 
 

@@ -1,6 +1,7 @@
 """The elements of the input that an output element reads, in numbers: how many positions, how far away, in which orientation.
 
-The numbers are exact for the sizes at hand (`syno.ir.support`). They speak of the inner output elements: those for which no
+The numbers are exact for the sizes at hand (`syno.ir.support`).
+`syno.ir.reading` has expressions that hold for all sizes. They speak of the inner output elements: those for which no
 window leaves its axis, and those in the middle third. An operator may read differently at different ones (after a Merge, at
 even and odd positions): then the least and the most are given.
 

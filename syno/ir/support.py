@@ -35,7 +35,7 @@ from syno.ir.primitives import UNFOLD
 # little. Weights count as not zero, and products of different weights never cancel.
 
 MOST_ROWS = 20_000_000  # of one table
-LARGEST_KEY = 2**62
+LARGEST_KEY = 2**62  # of rows as one number, so that products of two extents still fit int64
 
 Column = Dim | int  # a dim's coordinate; or the position along an output axis, by the axis's number, from which a row comes
 Table = dict[Column, Array]  # columns of equal length: values that coordinates take together
@@ -171,6 +171,7 @@ class Passage:
     def _distinct_rows(self, table: Table) -> Table:
         """Return each row once."""
         extents = [self._extent(name) for name in table]
+        # A mark for every combination is faster than sorting, as long as there are not many more combinations than rows.
         if len(table) == 1 or prod(extents) <= 8 * len(next(iter(table.values()))) + 1024:
             held = np.zeros(extents, bool)
             held[tuple(table.values())] = True

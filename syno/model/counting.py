@@ -309,7 +309,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             places.append(place)
 
     def count(self) -> Count:
-        """Return what was counted."""
+        """Return the counts."""
         for one in self.work.values():
             if one.layer == one.runs_in and one.layer in self.calls:
                 one.input, one.output = self.calls[one.layer]
@@ -340,7 +340,7 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
 
 
 def _published_surplus(call: LayerCall) -> int:
-    """Return what `published_flops` counts for a layer in addition to its FLOPs."""
+    """Return the multiply-adds that `published_flops` counts for a layer in addition to its FLOPs."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
         chosen, valuation = _plan_of(call.module, call.input)

@@ -44,7 +44,7 @@ class PreparedWeights(InPlace):
     _kept: tuple[State, list[torch.Tensor], Any] | None = None  # with aliases of the weights, whose memory stays in use by that
 
     def prepared_weights(self) -> Any:
-        """Return what `forward` computes from weights alone: what was kept, if the weights are the same as then."""
+        """Return the tensors that `forward` computes from weights alone: those kept, if the weights have not changed since."""
         weight = next(iter(self._parameters.values()))
         if not self._keeps or torch.compiler.is_compiling() or torch.is_grad_enabled():
             return super().prepared_weights()

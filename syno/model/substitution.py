@@ -79,7 +79,7 @@ class Fitted(InPlace):
         self.module, self.axes, self.has_stride = module, tuple(axes), has_stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what has as many positions as the layer's output has."""
+        """Return the module's output with as many positions as the layer's output has."""
         lengths = [x.shape[2 + place] for place in range(len(self.axes))]
         zeros: list[int] = []
         for axis, length in zip(reversed(self.axes), reversed(lengths), strict=True):

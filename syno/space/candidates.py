@@ -26,7 +26,8 @@ from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
 # The steps that can follow a state, each looked at once however often walks come by.
 
-# Of the Unfolds and Shifts that rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
+# The order in which the look-ahead tries them: one step that leads on is enough for it. Of the Unfolds and Shifts that
+# rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
 LIKELY_FIRST = (UNFOLD, SHIFT, REDUCE, STRIDE, EXPAND, MERGE, CONTRACTION, SPLIT)
 
 
@@ -142,7 +143,7 @@ class Candidates:
         free = [size for axis, size in enumerate(self.spec.input_sizes) if axis not in bound]
         self._input = product(free)
         self._most = {kind: getattr(self.spec.occurrences, option) for kind, (_, option) in OPTIONS.items()}
-        self._most[CONTRACTION] -= 1  # one tensor is the input
+        self._most[CONTRACTION] -= 1  # `tensors` counts the input as well
         self.proposers: dict[StepKind, Callable[[State], Iterator[CandidateStep]]] = {
             REDUCE: self._reductions,
             CONTRACTION: self._contractions,
@@ -196,6 +197,7 @@ class Candidates:
             return
         reached = product(loops)
         options = self.sizes.sizes(self.sizes.none)
+        # A sum is not smaller (in the order of the options) than the one before: a multiset of sums is reached once.
         start = max((options.index(size) for size in loops), default=0) if pure else 0
         for size in options[start:]:
             if self.sizes.fits(state.ends.usage, self.sizes.reduced(size)) and self.within_multiple(reached * size):

@@ -160,6 +160,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
         if end is None or weight not in right.blocks:
             continue
         begin = right.blocks[weight][0]
+        # A side that is a Dim is a reduction. Any two are adjacent, since two sums are one over both, in either order.
         if begin is not None and (begin is end or (isinstance(begin, Dim) and isinstance(end, Dim))):
             return True
     return False
@@ -167,6 +168,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
 
 def touches(one: DimFacts, other: DimFacts) -> bool:
     """Return whether two dims are adjacent at one Merge or one reduction, in either order."""
+    # Unlike in `adjacent`, two different reductions do not count: only what was one axis becomes one expanded axis again.
     for weight, (left, right) in one.blocks.items():
         begin, end = other.blocks.get(weight, (None, None))
         if (right is not None and right is begin) or (left is not None and left is end):

@@ -21,6 +21,7 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph
 from syno.space.steps import CONTRACTION, CandidateStep, Step
 
+# These reject an order of independent steps and no operator: they are reported only if nothing else kept an order out.
 ORDER_RULES = ("rule C7", "rule C8")
 
 

@@ -84,7 +84,7 @@ class Reads(OptionGroup):
 
 
 def least_positions(least: int, length: int) -> int:
-    """Return how many positions of an axis of this length a requirement of `least` asks for: a single one has no neighbours."""
+    """Return the positions of an axis that a requirement of `least` asks for: an axis of length 1 has no neighbours."""
     return least if length > 1 else 1
 
 

@@ -39,7 +39,9 @@ class Space(StateGraph):
         like: another space of this spec, with which tables of what is known are shared.
     """
 
-    unguided = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
+    # The share of walks that do not keep to the guide, so that every operator can be found. The others find operators
+    # that meet a requirement 2 to 4 times as fast.
+    unguided = 1 / 32
 
     def __init__(
         self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False, like: Space | None = None
@@ -149,7 +151,8 @@ class Space(StateGraph):
             return next((step for step in map(Step.finalize, self.operators(node)) if step.id == id_), None)
         if node in self._steps:
             return next((step for step in self._steps[node] if step.kind == kind and step.id == id_), None)
-        for candidate in self.candidates.proposed(node):  # without the rules, which count what they reject
+        # The rules are not asked: they count what they reject, and the step was accepted when the path was made.
+        for candidate in self.candidates.proposed(node):
             if candidate.kind.name == kind and candidate.id == id_:
                 return Step(kind, id_, candidate.taken())
         return None

@@ -95,6 +95,8 @@ class CandidateStep:
     @property
     def id(self) -> str:
         """Content id of what the step adds: the same in every state and process."""
+        # The dims of a contraction are a set, whose order must not matter; those of a Split and of an Unfold play
+        # different parts.
         names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
         return content_id(self.kind.name, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
 
@@ -125,6 +127,7 @@ class CandidateStep:
                 return state.replaced(on, dims.merge(on[0], self.block), (), ends.after(usage, ONE_MORE[self.kind]))
             case primitives.UNFOLD:
                 increases = (*ends.increases, self._increase(on, on[1].size))
+                # A window of sums is summed up again; one that is a piece of the output stays, and makes the data larger.
                 copies = ends.copies if self.of(1).only_sums else ends.copies * on[1].size
                 now = ends.after(none, ONE_MORE[self.kind], increases=increases, copies=copies)
                 return state.replaced(on, (dims.unfold(*on),), (), now)

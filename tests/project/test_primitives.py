@@ -32,6 +32,7 @@ from syno.space.facts import ORIGINS
 from syno.space.options import Occurrences
 from syno.space.space import Space
 from syno.space.state import Counts
+from syno.space.state_graph import UNBOUNDED
 from syno.space.steps import CONTRACTION, FINALIZE, KINDS, ONE_MORE
 
 ROOT = Path(syno.__file__).parents[1]
@@ -77,6 +78,7 @@ WITHOUT_NAMES = {  # further places of the recipe, which hold something for each
     "lower/pytorch/source.py",
     "space/options.py",
     "space/state.py",
+    "space/state_graph.py",
 }
 
 
@@ -141,6 +143,8 @@ def test_the_tables_for_searching_have_every_primitive() -> None:
     assert {*LIKELY_FIRST} == proposed, "LIKELY_FIRST in syno/space/candidates.py"
     assert {*ORIGINS} == {row for row in TABLE.values() if row is not EXPAND}, "ORIGINS in syno/space/facts.py"
     assert all(len(ORIGINS[row]) == len(row.tops) for row in ORIGINS), "ORIGINS in syno/space/facts.py"
+    single = {option for kind, (_, option) in OPTIONS.items() if kind not in (REDUCE, CONTRACTION, EXPAND)}
+    assert {*UNBOUNDED} == single, "UNBOUNDED in syno/space/state_graph.py"
     proposers = Space(small_specs.matmul()).candidates.proposers
     assert {*proposers} == proposed, "proposers in syno/space/candidates.py"
 

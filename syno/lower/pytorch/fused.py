@@ -262,7 +262,12 @@ AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
 
 
 class FusedLowering(Lowering):
-    """Writes the statements of the fused mode."""
+    """Writes the statements of the fused mode.
+
+    A window that is contracted is a convolution. One that survives a contraction commutes with it: the contraction comes
+    first, and moved slices are added after it. Windows are stored, which multiplies the data by their length, only where
+    neither can be done, or costs more.
+    """
 
     lazy = True
 

@@ -261,7 +261,7 @@ def _shape(sizes: Iterable[Size]) -> str:
 # - "convolve": a product along channels is a convolution with a kernel of size 1, instead of einsum.
 # - "channels last": data is brought into channels-last format before the first of several two-dimensional convolutions.
 
-MOST_FORMS = 16
+MOST_FORMS = 16  # of one operator: all combinations of the four decisions
 MARGIN = 0.8  # of the usual form's estimated time: another form must take less than this share, since estimates are rough
 
 

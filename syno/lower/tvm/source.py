@@ -135,7 +135,7 @@ class StageWriter:
 
 
 def margins(step: Intermediate) -> tuple[str, str]:
-    """Return how far the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
+    """Return the positions by which the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
     window = step.operation.bottoms[1].size
     whole = window.integer_text()
     return _text(half(window)), f"({whole} - 1)//2"

@@ -145,6 +145,7 @@ def weights_large_enough(assignment: Assignment) -> bool:
         if len(group.block) > 1:
             pieces.update(group.block, *(axis.cuts.now for axis in group.members))
         whole = all(axis.is_shareable for axis in group.members)
+        # An upper bound on the elements: pieces count in every weight, even where two of them could not be cut at once.
         for piece in pieces:  # small ones go into every weight, whatever they are cut off from
             usage = sizes[piece].joined
             if sizes[piece].is_legal and (not any(usage) or (not whole and fits(room, usage))):

@@ -293,6 +293,7 @@ class FlopsBound:
             waits: for each sum, the increases that must come before it, as bits.
             start: the elements of the input.
         """
+        # A dynamic program over sets of sums, as bits: the cost of the rest depends on which sums are done, not on their order.
         everything = (1 << len(sums)) - 1
 
         def elements(done: int, chosen: int) -> int:
@@ -504,6 +505,7 @@ class Feasibility:
         self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
+        # Where sums may come at any time (C1 is off), one can supply any variable, and no Split can be refused by its sizes.
         quick = self.kind == "exact" and self.ensured.sums_come_first
         narrow = self.reading if is_narrow else None
         self.joins = Joins(goal, narrow) if quick else None  # with other distances it might say no where they do not
@@ -555,6 +557,7 @@ class Feasibility:
 
     def after(self, step: CandidateStep) -> State | None:
         """Return the state after a step if it may still become an operator, else None."""
+        # Splits are by far the most steps, and their states the most expensive to make for nothing: see `Joins`.
         if step.kind is SPLIT and self.joins is not None and not self.joins.allow(step):
             return None
         state = step.taken()

@@ -78,7 +78,8 @@ class Axis:
         facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
         last = (self.is_misordered, self.is_strided, self.source, *(size.code for size in self.cuts.now), self.is_open)
         self.order = (self.size.code, self.cuts, self.endings, *facts, *last)
-        # those with primaries first, then those that no weight can end; equal axes side by side
+        # The search decides the hard axes first, where most assignments fail: those with primaries, then those that no
+        # weight can end; equal axes side by side
         self.hardness = (self.size.trait is not Trait.GENERAL, -self.endings.weight, self.size.code, len(self.cuts.now))
 
 

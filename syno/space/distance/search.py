@@ -439,7 +439,8 @@ class _BranchAndBound:
 
     def run(self) -> CheapestAssignment | None:
         """Return the cheapest assignment, if one is cheap enough."""
-        for partition in self.distance.partitions:  # those with the fewest Merges first
+        # Partitions with most blocks come first: they need the fewest Merges, and a low cost found early prunes the others.
+        for partition in self.distance.partitions:
             self.empty = len(partition)  # groups without members
             base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
             self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
@@ -463,6 +464,7 @@ class _BranchAndBound:
             contractions: that the cases so far need.
             last, last_group: case and group of the axis before; an equal axis does not go below them.
         """
+        # Each empty group still takes an axis, and each axis that neither a weight ends nor a group takes costs a primitive.
         if len(self.axes) - index < self.empty or cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
             return
         chosen, supply, surpluses = self.assignment, self.supply[index], self.surpluses
@@ -555,6 +557,7 @@ class _BranchAndBound:
                     return
         if ended_usage(chosen) is None:
             return
+        # With the most contractions first, as a cheap way to find that no number of them helps.
         chosen.contractions = limits.left.contractions
         if not all(group.is_whole or removals(chosen, group) for group in self.groups):  # fewer contractions allow no more
             return

