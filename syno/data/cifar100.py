@@ -39,7 +39,7 @@ PLAIN = frozenset(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {
 
 
 def _text(given: Any) -> str:
-    """Return text that is given as text or bytes. Other things are refused before they are compared or hashed.
+    """Return text given as text or bytes. Anything else is an error, before it is compared or hashed.
 
     Comparing or hashing deeply nested tuples would end the process.
     """
@@ -202,7 +202,7 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # mypy does not know the class
 
 
 def read_pickle(file: Path) -> Any:
-    """Return what is in a pickle: arrays in a dictionary, with numbers, text, bytes, lists and tuples beside them.
+    """Return the content of a pickle: a dictionary of arrays, numbers, text, bytes, lists and tuples.
 
     Strings of Python 2 are bytes. DataError, with the file's name, if it is something else, or larger than 512 MiB.
     """

@@ -84,7 +84,7 @@ class Augmentation:
         return self._resize(self._normalize(images))
 
     def _in_hole(self, corner: torch.Tensor, size: int) -> torch.Tensor:
-        """Return which places of an axis lie in the square that is cut out: [n] -> bool [n, size]."""
+        """Return the mask of an axis' places in the square that is cut out: [n] -> bool [n, size]."""
         place = torch.arange(size, device=corner.device) - corner[:, None]
         return (place >= 0) & (place < self.settings.cutout)
 

@@ -312,7 +312,7 @@ class ReadPattern:
 
 
 def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied: int = 1) -> ReadPattern:
-    """Return what an output element reads of the input.
+    """Return the elements of the input that an output element reads.
 
     Args:
         graph: the operator.

@@ -348,7 +348,7 @@ class SharedSupport:
     _single: dict[int, Combined] = field(default_factory=dict)
 
     def of(self, graph: PGraph, applied: int) -> OperatorSupport:
-        """Return the support of an operator that is applied so often.
+        """Return the support of an operator applied `applied` times.
 
         Raises SizeError if a size of it is not a whole number, or it cannot be applied to its own output.
         """

@@ -136,7 +136,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _output_as_class(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
-    """Return what a layer of this kind with the layer's weights computes."""
+    """Return the output of a layer of this class with the layer's weights."""
     if kind is nn.Linear:
         return functional.linear(x, layer.weight, layer.bias)
     if kind in CONVOLVE_TRANSPOSED:

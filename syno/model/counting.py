@@ -91,7 +91,7 @@ class LayerWork:
 
 @dataclass(frozen=True)
 class Count:
-    """What runs in a network for a batch.
+    """The work, parameters and memory of a network for one batch.
 
     Attributes:
         work: in the order in which it begins.
@@ -157,7 +157,7 @@ def count(model: nn.Module, example: torch.Tensor) -> Count:
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Let attention run as functions that are seen, and not as one of which nothing is known."""
+    """Run attention as separate products, which are counted, in place of one fused function, which is not."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

@@ -130,7 +130,7 @@ Ends: TypeAlias = tuple[tuple[int, int], ...]  # positions ahead of and behind t
 
 @dataclass(frozen=True)
 class Padding:
-    """What a convolution adds around its input.
+    """The padding that a convolution adds around its input.
 
     Attributes:
         mode: "zeros", "circular", "reflect" or "replicate", as PyTorch names them; or "ceil": as many zeros as make

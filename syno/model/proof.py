@@ -48,7 +48,7 @@ NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
 @dataclass(frozen=True)
 class ReplacedWeight:
-    """What is known of the weight of a layer that was replaced. It is no tensor, and has no elements.
+    """Shape, dtype and device of the weight of a replaced layer, in its place: no tensor, without elements.
 
     Attributes:
         shape: the layer's.
@@ -136,7 +136,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     @property
     def weight(self) -> Any:
-        """The module's own, or what is known of that of the layer."""
+        """The module's own weight, or the `ReplacedWeight` of the layer."""
         for own in (self._parameters, self._buffers, self._modules):
             if "weight" in own:
                 return own["weight"]
@@ -164,7 +164,7 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
 
     @property
     def bias(self) -> Any:
-        """The layer's bias, which goes on to learn; None if it had none."""
+        """The layer's bias, which is still trained; None if it had none."""
         return next((bias for module in reversed(list(self)) if (bias := getattr(module, "bias", None)) is not None), None)
 
 
@@ -276,7 +276,7 @@ LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not 
 
 @dataclass(frozen=True)
 class _Run:
-    """What one run of a network showed.
+    """The record of one run of a network.
 
     Attributes:
         counts: how often each layer ran, by name.
@@ -386,7 +386,7 @@ class _Prover:
         return refused | {layer.name: "it runs in evaluation mode only" for layer in never}
 
     def _culprits(self, layers: Sequence[Layer]) -> dict[str, str]:
-        """Return the layers whose stand-ins do not do what the layers did, with reasons."""
+        """Return the layers in whose place a stand-in fails, each with the reason."""
         found = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
         left = [layer for layer in layers if layer.name not in found]
         if left and (fault := self._fault(left)) is not None:
@@ -402,7 +402,7 @@ class _Prover:
         return frozenset(layer.name for layer in found)
 
     def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
-        """Return what goes wrong with stand-ins in these layers, of which some return another memory format."""
+        """Return the fault of stand-ins for these layers, `moved` ones in another memory format; None if there is none."""
         for mode, before in self.before.items():
             copied = copy_of(self.model)
             stand_ins: dict[str, _StandIn] = {}
@@ -481,7 +481,7 @@ class _Prover:
         backward: bool = True,
         seed: int = SEED,
     ) -> _Run:
-        """Run a copy of the network, and return what happened.
+        """Run a copy of the network, and return the record of the run.
 
         Args:
             model: the copy.

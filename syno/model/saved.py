@@ -107,7 +107,7 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.training = program.training = False
 
     def forward(self, x: torch.Tensor) -> Any:
-        """Return what the program returns."""
+        """Return the output of the program."""
         return self.program(x)
 
     def train(self, mode: bool = True) -> _Program:

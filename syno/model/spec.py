@@ -43,7 +43,7 @@ class Requirement:
 
 
 def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer], share: float) -> Requirement:
-    """Return what the network asks of an operator in these layers.
+    """Return the requirement of a network for the operators in these layers.
 
     A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
     positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. That is so

@@ -165,7 +165,7 @@ class AlongAxes(InPlace):
 
 
 def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
-    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
+    """Return the module, in the layer's training mode, between modules for the layer's stride, padding and bias.
 
     Args:
         module: of the operator, or of a baseline.

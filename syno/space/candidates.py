@@ -161,7 +161,7 @@ class Candidates:
             yield from self.of_kind(state, kind)
 
     def of_kind(self, state: State, kind: StepKind) -> Iterator[CandidateStep]:
-        """Yield those of them that are of this kind."""
+        """Yield the steps of one kind that options and rules allow."""
         if self._has_room(state, kind):
             for step in self.proposers[kind](state):
                 if self.rules.reject(step) is None:

@@ -115,7 +115,7 @@ class Requirements:
         return None
 
     def _runs(self, axis: int, least: int, size: int) -> list[range]:
-        """Return the runs of so many positions side by side that hold the middle. They may go on at the other border.
+        """Return the runs of this many neighbouring positions that contain the middle one; they may wrap around the border.
 
         Of a causal axis, the one that ends there, as far as positions before it are left.
         """

@@ -119,7 +119,7 @@ class Space(StateGraph):
         return known
 
     def drafts(self, node: Hashable) -> Iterator[Draft]:
-        """Yield what may be a step from a node: those of `steps`, and others that may turn out to lead nowhere."""
+        """Yield drafts of steps from a node: of all of `steps`, and of others that may turn out to lead nowhere."""
         if not isinstance(node, State):
             return
         for step in self._steps[node] if node in self._steps else map(Step.finalize, self.operators(node)):
@@ -209,7 +209,7 @@ class Space(StateGraph):
     def drawn(
         self, state: State, random: Random, *, by_kind: bool, without: frozenset[Hashable] | set[Hashable] = frozenset()
     ) -> Step | None:
-        """Return one of the steps at random, those to nodes in `without` left out; None if there is none.
+        """Return a random step, none to a node in `without`; None if there is no step.
 
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """

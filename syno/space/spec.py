@@ -116,7 +116,7 @@ class OperatorSpec(OptionGroup):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers(cls, layers: Any) -> Any:
-        """Accept a layer that is written as its values alone."""
+        """Accept a layer given as a mapping of values, without `count`."""
         if not isinstance(layers, list | tuple):
             return layers
         return [
@@ -148,7 +148,7 @@ class OperatorSpec(OptionGroup):
 
     @property
     def table(self) -> VariableTable:
-        """The variables, with the values of those that have one everywhere."""
+        """The variables; one with the same value in all layers has it as its default."""
         return self._declared_variables[0]
 
     @property

@@ -86,7 +86,7 @@ class TrainingState:
         self.checkpoint.write(state)
 
     def end_round(self, progress: TrainingProgress) -> None:
-        """Keep the weights if the score of the training is of its best round, and that is so far the one that has ended."""
+        """Keep the weights if the best round counts for the training, and the round that has just ended is the best so far."""
         number = len(progress.scores)
         if self.weights is not None and self.score == BEST and progress.scored_round(self.metric, self.score) == number:
             self.weights.write(self.parts["model"], number)

@@ -138,7 +138,7 @@ def _places(units: Sequence[Unit]) -> dict[Item, int]:
 
 
 def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Link]) -> int:
-    """Return how many pairs of links cross; links that meet in an item do not."""
+    """Return the number of pairs of links that cross; links that meet in an item do not."""
     above, below = _places(upper), _places(lower)
     seen: list[int] = []
     count = 0

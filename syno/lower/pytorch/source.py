@@ -225,7 +225,7 @@ class _Module:
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
     def _divisibility(self, *, at_runtime: bool) -> list[str]:
-        """Return the checks that sizes are whole: of those with a variable that is read from the input, or of the others."""
+        """Return the checks that sizes are whole numbers: for sizes with a variable read from the input, or for the others."""
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
             if at_runtime == self.graph.runtime_variables.isdisjoint(v.name for v in size.variables):

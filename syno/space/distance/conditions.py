@@ -212,7 +212,7 @@ def _pool(assignment: Assignment) -> float:
 
 
 def _copies(assignment: Assignment) -> float:
-    """Return the product of what comes after the sums: repeats, and windows that are pieces of the output."""
+    """Return the factor by which the data grows after the sums: by repeats, and by windows that are pieces of the output."""
     sizes, spec = assignment.sizes, assignment.spec
     after = (*assignment.repeated, *(axis for axis in assignment.windows if not axis.only_sums))
     copies = assignment.limits.copies * sizes[product(axis.size for axis in after)].highest

@@ -195,11 +195,11 @@ class Relaxation:
         )
 
     def _above(self, facts: DimFacts) -> int:
-        """Return how many primitives may stand above the dim."""
+        """Return the number of primitives that may stand above the dim."""
         return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
 
     def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
-        """Return after how many contractions a weight may have ended the dim."""
+        """Return the number of contractions after which a weight may have ended the dim: 1, 2, or UNREACHABLE."""
         options, above = self.spec.contractions, self._above(facts)
         if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
@@ -297,7 +297,7 @@ class FlopsBound:
         everything = (1 << len(sums)) - 1
 
         def elements(done: int, chosen: int) -> int:
-            """Return the elements of the data after the sums `done`, when it is wide enough for those `chosen` as well."""
+            """Return the elements of the data after the sums `done`, widened as far as the sums `chosen` need it."""
             widened = 0
             for wait in _items_of_bits(waits, done | chosen):
                 widened |= wait
@@ -324,7 +324,7 @@ def _items_of_bits(items: Sequence[T], bits: int) -> list[T]:
 
 
 def waits(ends: Ends) -> list[int]:
-    """Return, for each sum, what must widen the data before it, as bits."""
+    """Return, for each sum, the increases that must come before it, as bits."""
     found = dict.fromkeys(ends.sums, 0)
     for bit, increase in enumerate(ends.increases):
         for dim in increase.sums.union(*_items_of_bits(ends.weight_sums, increase.tags >> 1)):

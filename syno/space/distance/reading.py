@@ -48,7 +48,7 @@ Member = tuple[Size, Source]
 
 
 class Question(NamedTuple):
-    """An assignment as far as it says what is read."""
+    """The part of an assignment on which the number of positions read depends."""
 
     groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of axes of the input, and what they are made of
     windows: tuple[Member, ...]  # each is slid over one group
@@ -95,7 +95,7 @@ class ReadingBound:
         self._centred = wide & found.own.keys()
 
     def _chosen_row(self) -> Valuation:
-        """Return the valuation with the longest axes, of powers of two if possible: there most can be told of blocks."""
+        """Return the valuation with the longest axes, of powers of two if possible, which "Borders of blocks" needs."""
         asked = [self.spec.table.size(name) for name in self.reads.positions]
 
         def key(row: Valuation) -> tuple[bool, bool, int]:

@@ -302,7 +302,7 @@ class Surpluses(dict[int, Surplus]):
 
 
 class Legality(dict[int, bool]):
-    """For the code of a surplus with all that may still be added to it, whether it is 1 or a size that may be cut off."""
+    """Whether a surplus may be cut off or is 1, by its code with that of all coefficients that may still join its group."""
 
     def __init__(self, sizes: SizeTable) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ class Legality(dict[int, bool]):
 
 
 def different_partitions(items: list[Size]) -> list[Blocks]:
-    """Return the partitions of the items into blocks, those with most blocks first; of those with equal blocks one."""
+    """Return the different partitions of the items into blocks, those with most blocks first."""
     found: dict[tuple[tuple[Size, ...], ...], Blocks] = {}
     for partition in partitions(items):
         found.setdefault(tuple(sorted(partition)), partition)

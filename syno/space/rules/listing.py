@@ -355,7 +355,7 @@ def _place(row: tuple[str, ...]) -> tuple[object, ...]:
 
 
 def _approximate(rule: str) -> str:
-    """Return the kind of a rule that is not exact, with the agreement ratio of its example if that has another form."""
+    """Return the word for a rule that is not exact, with the agreement ratio of its example's two forms, if there are two."""
     share = agreement_ratio(rule) if rule in EXAMPLES else None
     return "policy" if share is None else f"approximate ({share:.3f})"
 
