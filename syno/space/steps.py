@@ -37,7 +37,8 @@ FINALIZE = NonPrimitive("Finalize")  # the live dims are taken as the input's ax
 KINDS: dict[str, StepKind] = {
     kind.name: kind for kind in (REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE)
 }
-IN_ORDER = (SPLIT, UNFOLD)  # primitives whose two dims play different parts
+# Steps whose dims play different parts; those of others are a set.
+IN_ORDER = tuple(kind for kind in KINDS.values() if isinstance(kind, Primitive) and len(kind.bottoms) > 1)
 ONE_MORE = {  # what a step of this kind adds to the counts of a state; a contraction adds its shares as well
     REDUCE: Counts(reductions=1),
     SHIFT: Counts(shifts=1),
@@ -95,8 +96,6 @@ class CandidateStep:
     @property
     def id(self) -> str:
         """Content id of what the step adds: the same in every state and process."""
-        # The dims of a contraction are a set, whose order must not matter; those of a Split and of an Unfold play
-        # different parts.
         names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
         return content_id(self.kind.name, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
 

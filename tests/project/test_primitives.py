@@ -28,7 +28,7 @@ from syno.lower.plan import plan_for
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 from syno.lower.tvm.source import to_te_source
 from syno.space.candidates import LIKELY_FIRST, OPTIONS
-from syno.space.facts import ORIGINS
+from syno.space.facts import TWO_TOPS
 from syno.space.options import Occurrences
 from syno.space.space import Space
 from syno.space.state import Counts
@@ -58,9 +58,12 @@ PLACES = {  # module: the primitives that it leaves out, and why
     "lower/tvm/source.py": ("Split Merge Expand Stride Reduce Share", SPECIAL),
     "report/operators/folder.py": ("Split Merge Shift Unfold Stride Reduce", ABOVE_SHARES),
     "space/candidates.py": ("Share", "it comes in a Contraction"),
-    "space/distance/feasibility.py": ("Expand Stride Reduce Share", "the distance follows them by the facts of a dim"),
-    "space/distance/sources.py": ("Split Merge Shift Expand Unfold Stride Share", "it asks `support` for all others"),
-    "space/facts.py": ("Expand", "no dim stands above it"),
+    "space/distance/feasibility.py": ("Expand Stride Share", "the distance follows them by the facts of a dim"),
+    "space/distance/sources.py": (
+        "Split Merge Shift Expand Unfold Stride Share",
+        "a dim above another primitive takes at most as many values as the dims below it",
+    ),
+    "space/facts.py": ("Shift Expand", "a Shift changes none of the facts, and no dim stands above an Expand"),
     "space/features.py": ("", ""),
     "space/identity/valuations.py": ("Shift Expand Stride Reduce", "only these change sizes that are compared"),
     "space/reach.py": ("Split Merge Shift Unfold Stride", "only these are parts of other steps"),
@@ -69,7 +72,7 @@ PLACES = {  # module: the primitives that it leaves out, and why
     "space/rules/guarantees.py": ("Split Expand Stride Reduce Share", "the distance asks for the rules on these alone"),
     "space/rules/order.py": ("Share", "it comes in a Contraction"),
     "space/rules/symmetry.py": ("Expand Stride Reduce", DUPLICATES),
-    "space/rules/views.py": ("Expand Reduce Share", DUPLICATES),
+    "space/rules/views.py": ("Expand Share", DUPLICATES),
     "space/steps.py": ("Share", "it comes in a Contraction"),
 }
 WITHOUT_NAMES = {  # further places of the recipe, which hold something for each primitive under another name
@@ -141,8 +144,7 @@ def test_the_tables_for_searching_have_every_primitive() -> None:
     assert {counted for counted, _ in OPTIONS.values()} | {"shares"} == {*Counts._fields}, "Counts in syno/space/state.py"
     assert {option for _, option in OPTIONS.values()} <= {*get_type_hints(Occurrences)}, "Occurrences in syno/space/options.py"
     assert {*LIKELY_FIRST} == proposed, "LIKELY_FIRST in syno/space/candidates.py"
-    assert {*ORIGINS} == {row for row in TABLE.values() if row is not EXPAND}, "ORIGINS in syno/space/facts.py"
-    assert all(len(ORIGINS[row]) == len(row.tops) for row in ORIGINS), "ORIGINS in syno/space/facts.py"
+    assert {*TWO_TOPS} == {row for row in TABLE.values() if len(row.tops) > 1}, "TWO_TOPS in syno/space/facts.py"
     single = {option for kind, (_, option) in OPTIONS.items() if kind not in (REDUCE, CONTRACTION, EXPAND)}
     assert {*UNBOUNDED} == single, "UNBOUNDED in syno/space/state_graph.py"
     proposers = Space(small_specs.matmul()).candidates.proposers

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from syno.algebra import Size, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
-from syno.ir.primitives import MERGE, SHIFT, SPLIT, UNFOLD
+from syno.ir.primitives import MERGE, REDUCE, SHIFT, SPLIT, UNFOLD
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance import DISTANCES, OtherDistance
@@ -158,7 +158,7 @@ class Relaxation:
         above = self._above(facts)
         pooling = spec.reductions.largest_pooling
         is_shareable = self.sizes.fits(self.sizes.none, facts.size.joined)
-        is_sum = facts.origin is Origin.REDUCE
+        is_sum = facts.origin is REDUCE
         window = int(is_sum and ensured.no_sum_as_window) if above > 0 and facts.size.can_be_window else UNREACHABLE
         above_window = UNREACHABLE  # contractions before an Unfold can go on it
         if above > 0 and not self._is_blocked(UNFOLD, dim, state):
@@ -205,7 +205,7 @@ class Relaxation:
             if self.candidates.may_be_outer(facts, dim.size):
                 return 1
             low_rank = options.least_low_rank <= facts.size.highest <= options.most_low_rank
-            if facts.origin is Origin.REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
+            if facts.origin is REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
                 return 2
         return UNREACHABLE
 

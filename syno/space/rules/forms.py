@@ -70,7 +70,7 @@ def cut_of_a_split(step: CandidateStep) -> bool:
     dim = step.dims[0]
     while step.facts[dim].origin in (Origin.QUOTIENT, Origin.REMAINDER):
         (dim,) = _bottoms(dim)
-    return dim is not step.dims[0] and step.facts[dim].origin is Origin.SPLIT
+    return dim is not step.dims[0] and step.facts[dim].origin is SPLIT
 
 
 def fused_merge(step: CandidateStep) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from syno.algebra import product
 from syno.ir.dim import Dim
 from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD
-from syno.space.facts import FactTable, Origin, adjacent, touches
+from syno.space.facts import FactTable, adjacent, touches
 from syno.space.rules.forms import outer_alike
 from syno.space.rules.table import Rest, rule
 from syno.space.spec import OperatorSpec
@@ -105,7 +105,7 @@ def _(step: CandidateStep) -> bool:
 
 @rule("C12", CONTRACTION, "a bare reduction as outer dim", "the sum would be over the weight only", exact=False)
 def _(step: CandidateStep) -> bool:
-    return any(step.facts[dim].origin is Origin.REDUCE for dim in step.outer)
+    return any(step.facts[dim].origin is REDUCE for dim in step.outer)
 
 
 @rule(
