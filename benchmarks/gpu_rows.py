@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import syno
-from syno.algebra import Kind
+from syno.algebra import VariableKind
 from syno.base.errors import SynoError, one_line
 from syno.measure.isolation import run_limited
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
@@ -150,7 +150,7 @@ def with_published(networks: Sequence[Network]) -> list[Network]:
     for operator in reversed(cases.operators(cases.artifact_folder())):
         if operator.layer is not None and operator.backbone:
             variables = operator.graph.variables.items()
-            constants = {name: operator.layer[name] for name, one in variables if one.kind is Kind.COEFFICIENT}
+            constants = {name: operator.layer[name] for name, one in variables if one.kind is VariableKind.COEFFICIENT}
             known[operator.backbone] = operator.name, str(operator.graph.renamed(operator.name, **constants))
     found = []
     for network in networks:

@@ -108,7 +108,7 @@ class Expression:
             size_text: writes a size.
             divide: "//" for Python, "/" for C.
         """
-        return _Writer(size_text, divide).sum(self.terms)
+        return _ExpressionWriter(size_text, divide).sum(self.terms)
 
     def __str__(self) -> str:
         return self.text()
@@ -162,7 +162,7 @@ def _value(terms: Terms, iterators: Mapping[str, Any], valuation: Valuation) -> 
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _ExpressionWriter:
     """Writes sums as source text, for Python (`divide` is "//") or for C ("/")."""
 
     size_text: SizeText

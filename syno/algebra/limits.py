@@ -14,7 +14,7 @@ MOST_VARIABLES = 32
 MOST_PRIMITIVES = 200
 MOST_HEIGHT = 64  # primitives on one path from the output to a tensor
 MOST_AXES = 32  # of the output, of the input, of each weight; output axes and reductions together: NumPy 1 has no more
-MOST_WEIGHTS = 16
+MOST_WEIGHTS = 16  # plans try the orders of weights: see MOST_ORDERS in syno/lower/stages.py
 MOST_TERMS = 10_000  # in the coordinate of one axis, written out: some chains of views double it at each step
 
 LIMITS = {  # the table in docs/language.md

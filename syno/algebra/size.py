@@ -18,7 +18,7 @@ from typing import Any
 
 from syno.algebra.code_names import code_name
 from syno.algebra.limits import shortened
-from syno.algebra.variable import Kind, Variable
+from syno.algebra.variable import Variable, VariableKind
 from syno.base.errors import ParseError, SizeError, suggestion
 
 EXPONENT_LIMIT = 63  # sums of two such digits are unique in base 256, so an overflow is noticed
@@ -46,7 +46,9 @@ class Size:
 
     __slots__ = ("__dict__", "code", "exponents")
 
-    code: int
+    code: (
+        int  # digits are given out in order of first use, so that codes differ between processes: they are never part of an id
+    )
     exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
 
     def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:
@@ -121,8 +123,8 @@ class Size:
     @cached_property
     def trait(self) -> Trait:
         """The use that this size can have."""
-        primary = [e for v, e in self.exponents if v.kind is Kind.PRIMARY]
-        coefficient = [e for v, e in self.exponents if v.kind is Kind.COEFFICIENT]
+        primary = [e for v, e in self.exponents if v.kind is VariableKind.PRIMARY]
+        coefficient = [e for v, e in self.exponents if v.kind is VariableKind.COEFFICIENT]
         if any(e < 0 for e in primary):
             return Trait.UNDEFINED
         if primary:
@@ -169,7 +171,7 @@ class Size:
     @property
     def _as_written(self) -> list[tuple[Variable, int]]:
         """The exponents with coefficients first, each kind by name."""
-        return sorted(self.exponents, key=lambda entry: (entry[0].kind is Kind.PRIMARY, entry[0].name))
+        return sorted(self.exponents, key=lambda entry: (entry[0].kind is VariableKind.PRIMARY, entry[0].name))
 
     @cached_property
     def _text(self) -> str:
@@ -214,7 +216,7 @@ def _power(variable: Variable, exponent: int) -> str:
 
 
 def _rebuild(exponents: Iterable[tuple[str, str, int]]) -> Size:
-    return Size({Variable(name, Kind(kind)): exponent for name, kind, exponent in exponents})
+    return Size({Variable(name, VariableKind(kind)): exponent for name, kind, exponent in exponents})
 
 
 ONE = Size()

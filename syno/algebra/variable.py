@@ -14,7 +14,7 @@ from syno.algebra.limits import MOST_NAME_CHARACTERS, shortened
 from syno.base.errors import SizeError
 
 
-class Kind(Enum):
+class VariableKind(Enum):
     """Primary variables are large (channels, height); coefficients are small (kernel size, groups)."""
 
     PRIMARY = "primary"
@@ -29,7 +29,7 @@ class Variable:
     """A named symbolic size. A valuation gives it a value."""
 
     name: str
-    kind: Kind
+    kind: VariableKind
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) or keyword.iskeyword(self.name):
@@ -47,4 +47,4 @@ class Variable:
     @property
     def sort_key(self) -> tuple[bool, str]:
         """A key that puts primaries first and sorts each kind by name."""
-        return (self.kind is Kind.COEFFICIENT, self.name)
+        return (self.kind is VariableKind.COEFFICIENT, self.name)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from syno.algebra.limits import LARGEST_NUMBER, MOST_VARIABLES, shortened
 from syno.algebra.size import Size
-from syno.algebra.variable import Kind, Variable
+from syno.algebra.variable import Variable, VariableKind
 from syno.base.errors import ParseError, SizeError, ValuationError, suggestion
 
 
@@ -52,7 +52,7 @@ class VariableTable(Mapping[str, Variable]):
             raise ParseError(
                 f'"{shortened(text)}" has more than one ";": write "primaries; coefficients", as in "N, C, H; k=3"'
             )
-        for part, kind in zip(parts, (Kind.PRIMARY, Kind.COEFFICIENT), strict=False):
+        for part, kind in zip(parts, (VariableKind.PRIMARY, VariableKind.COEFFICIENT), strict=False):
             for entry in filter(None, (piece.strip() for piece in part.split(","))):
                 if len(variables) == MOST_VARIABLES:
                     raise ParseError(f"more than {MOST_VARIABLES} variables are declared; at most {MOST_VARIABLES} are allowed")
@@ -100,12 +100,12 @@ class VariableTable(Mapping[str, Variable]):
         return len(self._by_name)
 
     def __str__(self) -> str:
-        def declared(kind: Kind) -> str:
+        def declared(kind: VariableKind) -> str:
             names = (name for name, variable in self.items() if variable.kind is kind)
             return ", ".join(f"{name}={self.defaults[name]}" if name in self.defaults else name for name in names)
 
-        coefficients = declared(Kind.COEFFICIENT)
-        return declared(Kind.PRIMARY) + (f"; {coefficients}" if coefficients else "")
+        coefficients = declared(VariableKind.COEFFICIENT)
+        return declared(VariableKind.PRIMARY) + (f"; {coefficients}" if coefficients else "")
 
     def __repr__(self) -> str:
         return f'VariableTable.parse("{self}")'
@@ -116,7 +116,7 @@ class Valuation(Mapping[str, int]):
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = {name: _positive(name, value) for name, value in values.items()}
-        self._integers, self._fractions = _found(tuple(self._values.items()))
+        self._integers, self._fractions = _sizes_known(tuple(self._values.items()))
 
     def fraction(self, size: Size) -> Fraction:
         """Return the exact value of `size`, which may not be an integer."""
@@ -193,7 +193,7 @@ class Valuations(Sequence[Valuation]):
         self._rows = tuple(Valuation({**(defaults or {}), **row}) for row in rows)
         if not self._rows:
             raise ValuationError("no valuation given: a spec needs at least one set of values")
-        self._values = _found_in_all(tuple(tuple(row.items()) for row in self._rows))
+        self._values = _values_known(tuple(tuple(row.items()) for row in self._rows))
 
     def values(self, size: Size) -> SizeValues:
         """Return the values of `size` under all valuations. They are computed once."""
@@ -218,13 +218,13 @@ class Valuations(Sequence[Valuation]):
 
 
 @lru_cache(maxsize=4096)
-def _found(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
+def _sizes_known(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
     """Return the values of sizes that were found, whole and exact ones, which equal valuations share."""
     return {}, {}
 
 
 @lru_cache(maxsize=4096)
-def _found_in_all(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
+def _values_known(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
     """Return the values of sizes that were found under all of these valuations."""
     return {}
 

@@ -206,6 +206,8 @@ def _check_jpegs(file: Path) -> None:
                 )
 
 
+# ---- conversion ------------------------------------------------------------------------------------------------------
+
 # Conversion of folders of pictures to FFCV's beton files, as for ImageNet.
 #
 # Known of ffcv 1.0.2: its writer waits for ever for a worker that raised, and it declares no dependency on Pillow, without
@@ -248,7 +250,7 @@ def convert(
             jpeg_quality=quality,
         )
         made = writer.DatasetWriter(str(temporary), {"image": image, "label": fields.IntField()}, num_workers=workers)
-        samples = _Samples(pictures, temporary.with_name(f"{temporary.name}.damaged"))
+        samples = _BetonSamples(pictures, temporary.with_name(f"{temporary.name}.damaged"))
         try:
             made.from_indexed_dataset(samples, chunksize=min(100, -(-len(samples) // workers)))
             samples.check()
@@ -274,7 +276,7 @@ def convert(
     return record
 
 
-class _Samples:
+class _BetonSamples:
     """The pictures for FFCV's writer. It never raises, since the writer would wait for ever; damage goes into a file."""
 
     def __init__(self, pictures: ImageFolder, damaged: Path) -> None:

@@ -24,12 +24,13 @@ from syno.data.image_folder import FORMATS, parquet_files, rows_of_files, rows_o
 from syno.data.pictures import Augmentation, DataSet, check_fits, colours
 from syno.data.settings import Cifar100Settings
 
+# ---- pickles of arrays -----------------------------------------------------------------------------------------------
+
 # A reader of pickles of arrays, as CIFAR-100's authors wrote them, that runs nothing that a pickle names.
 #
 # A pickle is a program for a small stack machine. This one has only the opcodes that CIFAR-100's pickles consist of, replaces
 # the few functions that they name by functions that check their arguments, and makes arrays of plain numbers only. It is
 # based on the machine in Python, since a large index into the memo can make the one in C take any amount of memory.
-
 
 MOST_BYTES = 2**29  # of a file; the larger one of CIFAR-100 has 155 MB
 MOST_STEPS = 2_000_000  # opcodes that are run; that file takes some 500,000
@@ -38,7 +39,7 @@ PLAIN = frozenset(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {
 
 
 def _text(given: Any) -> str:
-    """Return text that is given as text or bytes. Other things are refused before they are compared or hashed.
+    """Return text given as text or bytes. Anything else is an error, before it is compared or hashed.
 
     Comparing or hashing deeply nested tuples would end the process.
     """
@@ -101,7 +102,7 @@ class _Named:
         self.function = function
 
 
-def _encoded(text: Any, encoding: Any) -> bytes:
+def _encode_latin1(text: Any, encoding: Any) -> bytes:
     """Return text encoded as Latin-1: the only use of `_codecs.encode` in pickles of bytes by protocol 2."""
     if _text(encoding) != "latin1":
         raise pickle.UnpicklingError(f'it asks for the encoding "{_text(encoding)[:20]}"')
@@ -114,7 +115,7 @@ ALLOWED = {
     ("numpy", "dtype"): _Named(_Type),
     ("numpy.core.multiarray", "_reconstruct"): _Named(_Array),
     ("numpy._core.multiarray", "_reconstruct"): _Named(_Array),
-    ("_codecs", "encode"): _Named(_encoded),
+    ("_codecs", "encode"): _Named(_encode_latin1),
 }
 PYTHON: Any = pickle._Unpickler
 STEPS = [  # opcodes of pickle, without those that make objects of any class
@@ -126,7 +127,7 @@ STEPS = [  # opcodes of pickle, without those that make objects of any class
 ]  # fmt: skip
 
 
-class _Steps(dict[int, Callable[..., None]]):
+class _PickleSteps(dict[int, Callable[..., None]]):
     """The functions of the opcodes. At most `left` opcodes are run."""
 
     left = MOST_STEPS
@@ -153,7 +154,7 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # mypy does not know the class
 
     def load(self) -> Any:
         """Return the object in the pickle, as `pickle.Unpickler` does."""
-        self.dispatch = _Steps(type(self).dispatch)
+        self.dispatch = _PickleSteps(type(self).dispatch)
         return super().load()
 
     def load_reduce(self) -> None:
@@ -201,7 +202,7 @@ class _Unpickler(PYTHON):  # type: ignore[misc]  # mypy does not know the class
 
 
 def read_pickle(file: Path) -> Any:
-    """Return what is in a pickle: arrays in a dictionary, with numbers, text, bytes, lists and tuples beside them.
+    """Return the content of a pickle: a dictionary of arrays, numbers, text, bytes, lists and tuples.
 
     Strings of Python 2 are bytes. DataError, with the file's name, if it is something else, or larger than 512 MiB.
     """
@@ -217,6 +218,8 @@ def read_pickle(file: Path) -> Any:
         raise DataError(f"{file} cannot be read as a pickle of arrays: {reason}") from error
     return found.value if isinstance(found, _Array) else found
 
+
+# ---- data set --------------------------------------------------------------------------------------------------------
 
 FORMAT = 1
 TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -256,7 +259,7 @@ def cifar100(**settings: Any) -> DataSet:
 def prepare(settings: Cifar100Settings) -> dict[str, Any]:
     """Decode the data, write the file `prepared`, and return its content. DataError if the data is missing or damaged."""
     made_from = described(_source_files(settings.folder))
-    parts = [array for split in SPLITS for array in _read(settings, split)]
+    parts = [array for split in SPLITS for array in _read_split(settings, split)]
     tensors = [torch.from_numpy(array) for array in parts]
     mean, deviation = colours(tensors[0])
     content: dict[str, Any] = dict(zip(TENSORS, parts, strict=True))
@@ -299,7 +302,7 @@ def _check_arrays(content: Mapping[str, Any]) -> None:
     """Raise ValueError or LookupError if these are not the arrays that `prepare` writes."""
     for name, labels_name in (TENSORS[:2], TENSORS[2:]):
         images, labels = content[name], content[labels_name]
-        _checked(images, labels, name)
+        _as_arrays(images, labels, name)
         if (images.dtype, images.shape[1:], labels.dtype) != (np.uint8, (3, SIDE, SIDE), np.int64):
             raise ValueError("its arrays have other shapes or types than CIFAR-100's")
     statistics = [content[name] for name in ("mean", "deviation")]
@@ -319,21 +322,21 @@ def _pickles(folder: Path, split: str) -> list[Path]:
     return [file for pattern in PICKLES if (file := folder / pattern.format(split=split)).is_file()][:1]
 
 
-def _read(settings: Cifar100Settings, split: str) -> Part:
+def _read_split(settings: Cifar100Settings, split: str) -> Part:
     """Return the pictures and labels of a split. DataError if they are missing or damaged."""
     files = parquet_files(settings.folder, split)
     if files:
-        return _decoded(rows_of_files(files, COLUMNS), f"{settings.folder}, {split}")
+        return _decode_rows(rows_of_files(files, COLUMNS), f"{settings.folder}, {split}")
     for file in _pickles(settings.folder, split):
-        return _unpickled(file)
+        return _read_authors_pickle(file)
     absent = (
         f"there is no CIFAR-100 ({split}) in the folder {settings.folder}: neither cifar100/{split}-*.parquet nor "
         f"cifar-100-python/{split}"
     )
-    return _decoded(rows_of_hub(settings, split, COLUMNS, absent), settings.repository)
+    return _decode_rows(rows_of_hub(settings, split, COLUMNS, absent), settings.repository)
 
 
-def _unpickled(file: Path) -> Part:
+def _read_authors_pickle(file: Path) -> Part:
     """Return the pictures and labels in a pickle of the authors."""
     content = read_pickle(file)
     if not isinstance(content, dict):
@@ -348,10 +351,10 @@ def _unpickled(file: Path) -> Part:
         raise DataError(f"{file}: data is {given}; it must be uint8 [n, {3 * SIDE**2}]")
     if not isinstance(labels, np.ndarray) and not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise DataError(f"{file}: labels are no whole numbers")  # nested lists, a few bytes in a pickle, can be endless
-    return _checked(pictures.reshape(-1, 3, SIDE, SIDE), labels, str(file))
+    return _as_arrays(pictures.reshape(-1, 3, SIDE, SIDE), labels, str(file))
 
 
-def _decoded(tables: Iterator[tuple[str, Any]], place: str) -> Part:
+def _decode_rows(tables: Iterator[tuple[str, Any]], place: str) -> Part:
     """Return the pictures and labels in tables, each of which comes with the name of its file."""
     pictures: list[NDArray[np.uint8]] = []
     labels: list[Any] = []
@@ -368,7 +371,7 @@ def _decoded(tables: Iterator[tuple[str, Any]], place: str) -> Part:
             raise DataError(f"{file}: there are more than {MOST_PICTURES:,} pictures; CIFAR-100 has 60,000")
         labels += table.column("fine_label").to_pylist()
     stacked = np.stack(pictures) if pictures else np.empty((0, 3, SIDE, SIDE), np.uint8)
-    return _checked(stacked, labels, place)
+    return _as_arrays(stacked, labels, place)
 
 
 def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
@@ -386,7 +389,7 @@ def _picture(png: bytes | None, place: str) -> NDArray[np.uint8]:
     return pixels.transpose(2, 0, 1)
 
 
-def _checked(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
+def _as_arrays(pictures: NDArray[np.uint8], labels: Any, place: str) -> Part:
     """Return pictures and labels as arrays. DataError, which begins with `place`, if they can't be CIFAR-100's."""
     if not len(pictures):
         raise DataError(f"{place}: there are no pictures")

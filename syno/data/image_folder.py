@@ -24,8 +24,9 @@ from syno.base.files import checksum
 from syno.data.contract import Orders, Pair
 from syno.data.settings import Cifar100Settings, ImagenetSettings, Lm1bSettings
 
-# Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it.
+# ---- rows of a data set of the Hub -----------------------------------------------------------------------------------
 
+# Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it.
 
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 ROWS = 1000  # read at once
@@ -132,6 +133,8 @@ def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> N
         if name not in given:
             raise DataError(f'{place} has no column "{name}"; it has: {", ".join(given)}')
 
+
+# ---- folders of pictures ---------------------------------------------------------------------------------------------
 
 ENDINGS = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
 UNPACKED = "__MACOSX"  # a folder that archives made on a Mac leave beside the classes
@@ -311,7 +314,7 @@ class FolderBatches:
         ]
         cuda = torch.device(self.device).type == "cuda"
         loader = DataLoader(
-            _Samples(self.pictures, self.settings, self.seed),
+            _FolderSamples(self.pictures, self.settings, self.seed),
             batch_sampler=places,
             num_workers=self.settings.workers,
             collate_fn=_together,
@@ -325,7 +328,7 @@ class FolderBatches:
             yield normalized(images, self.layout), labels
 
 
-class _Samples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
+class _FolderSamples(Dataset):  # type: ignore[misc]  # mypy does not look into torch
     """Pictures by epoch and index. Crops depend on these and on the seed, not on the process that reads the picture."""
 
     def __init__(self, pictures: ImageFolder, settings: ImagenetSettings, seed: int | None) -> None:

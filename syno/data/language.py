@@ -20,10 +20,11 @@ from syno.data.contract import DATASETS, Orders, check_batch, described
 from syno.data.image_folder import parquet_files, rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
 
+# ---- token files -----------------------------------------------------------------------------------------------------
+
 # Text as tokens: sequences in a random order, each with the token that follows it, and the files that hold tokens.
 #
 # A token file has a header of one page, which is JSON in one line, and two bytes for each token. It is mapped to memory.
-
 
 PAGE = 4096  # bytes of the header, filled up with blanks
 TOKEN = np.dtype("<u2")
@@ -207,6 +208,8 @@ def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
     return header, np.memmap(file, dtype=TOKEN, mode="r", offset=PAGE, shape=(header.count,))
 
 
+# ---- data sets of text -----------------------------------------------------------------------------------------------
+
 SPLITS = ("train", "test")
 COLUMN = "text"
 TENTH = 10  # every tenth topic of Python's help is to test on
@@ -228,13 +231,13 @@ def lm1b(**settings: Any) -> TokenSet:
     """
     chosen = Lm1bSettings.of(**settings)
     tokenizer: Tokenizer = Bytes() if chosen.tokenizer is None else FromFiles(chosen.tokenizer, chosen.vocabulary)
-    files = [_tokenized(chosen, split, tokenizer) for split in SPLITS]
+    files = [_tokenize(chosen, split, tokenizer) for split in SPLITS]
     (train, train_tokens), (test, test_tokens) = map(map_tokens, files)
     both = checksum(f"{train.hash} {test.hash} {train.vocabulary}".encode())
     return TokenSet(f"lm1b, {tokenizer.name}", train_tokens, test_tokens, train.vocabulary, chosen.length, both)
 
 
-def _tokenized(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
+def _tokenize(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
     """Return the token file of a split. It is written unless one that was made of the same text in the same way is there."""
     file, texts = settings.prepared / f"{split}.tokens", parquet_files(settings.folder, split)
     most = settings.most_train_tokens if split == "train" else None
@@ -342,7 +345,7 @@ class FromFiles:
             MissingPackageError: `tokenizers` is not installed.
         """
         files = _tokenizer_files(folder)
-        self._tokenizer = _loaded(files)
+        self._tokenizer = _load_tokens(files)
         self.name, self.vocabulary = folder.name, vocabulary
         self.hash = checksum(b"\0".join(file.read_bytes() for file in files))
         there = self._tokenizer.get_vocab_size()
@@ -375,7 +378,7 @@ def _tokenizer_files(folder: Path) -> list[Path]:
     )
 
 
-def _loaded(files: Sequence[Path]) -> Any:
+def _load_tokens(files: Sequence[Path]) -> Any:
     try:
         import tokenizers
     except ImportError:

@@ -15,13 +15,14 @@ from syno.base.files import checksum
 from syno.data.contract import Orders, Pair, content_hash, generator_of
 from syno.data.settings import AugmentationSettings, is_picture
 
+# ---- random changes for training -------------------------------------------------------------------------------------
+
 # Random changes of pictures for training, on a whole batch at once and on the device where it is.
 #
 # `Augmentation.draw` draws the random numbers, and `Augmentation.train` applies them, so that the changes can be repeated and
 # compared with a slow reference.
 #
 # The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
-
 
 DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of the random numbers
 
@@ -66,32 +67,32 @@ class Augmentation:
         Returns float32 [n, channels, size, size].
         """
         count, channels, height, width = images.shape
-        rows = _mirrored(draws[:, DOWN], self.settings.pad, height)
-        columns = _mirrored(draws[:, RIGHT], self.settings.pad, width)
+        rows = _mirror_places(draws[:, DOWN], self.settings.pad, height)
+        columns = _mirror_places(draws[:, RIGHT], self.settings.pad, width)
         columns = torch.where(draws[:, FLIP, None] == 1, columns.flip(1), columns)
         each, channel = (torch.arange(size, device=images.device) for size in (count, channels))
         moved = images[each[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]
-        made = self._normalized(moved)
+        made = self._normalize(moved)
         if self.settings.cutout:
             down = self._in_hole(draws[:, TOP], height)
             across = self._in_hole(draws[:, LEFT], width)
             made = made.masked_fill((down[:, :, None] & across[:, None, :])[:, None], 0.0)
-        return self._resized(made)
+        return self._resize(made)
 
     def test(self, images: torch.Tensor) -> torch.Tensor:
         """Return pictures to test on: normalized and resized only. uint8 [n, c, h, w] -> float32 [n, c, size, size]."""
-        return self._resized(self._normalized(images))
+        return self._resize(self._normalize(images))
 
     def _in_hole(self, corner: torch.Tensor, size: int) -> torch.Tensor:
-        """Return which places of an axis lie in the square that is cut out: [n] -> bool [n, size]."""
+        """Return the mask of an axis' places in the square that is cut out: [n] -> bool [n, size]."""
         place = torch.arange(size, device=corner.device) - corner[:, None]
         return (place >= 0) & (place < self.settings.cutout)
 
-    def _normalized(self, images: torch.Tensor) -> torch.Tensor:
+    def _normalize(self, images: torch.Tensor) -> torch.Tensor:
         mean, deviation = (_by_channel(values, images.device) for values in (self.mean, self.deviation))
         return images.float().sub_(mean).div_(deviation)
 
-    def _resized(self, images: torch.Tensor) -> torch.Tensor:
+    def _resize(self, images: torch.Tensor) -> torch.Tensor:
         size = self.settings.size
         if size is None or images.shape[-2:] == (size, size):
             return images
@@ -126,7 +127,7 @@ def _by_channel(values: tuple[float, ...], device: torch.device) -> torch.Tensor
     return torch.tensor(values, device=device).reshape(-1, 1, 1)
 
 
-def _mirrored(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
+def _mirror_places(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
     """Return the pixel at each place of an axis that is cropped at these offsets: [n] -> [n, size].
 
     Outside of the picture is its mirror image, whose axis is the outermost pixel.
@@ -134,6 +135,8 @@ def _mirrored(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
     place = torch.arange(size, device=offset.device) + offset[:, None] - pad
     return size - 1 - (size - 1 - place.abs()).abs()
 
+
+# ---- data sets of pictures -------------------------------------------------------------------------------------------
 
 PLAIN = torch.contiguous_format
 

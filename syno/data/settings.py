@@ -15,8 +15,9 @@ from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.base.validation import Settings, explained
 
-# The shapes of samples, in words: importing this module does not load torch.
+# ---- shapes of samples -----------------------------------------------------------------------------------------------
 
+# The shapes of samples, in words: importing this module does not load torch.
 
 PICTURE_AXES = 3  # channels, height, width
 
@@ -27,13 +28,16 @@ def is_picture(shape: Sequence[int]) -> bool:
 
 
 def samples_in_words(shape: Sequence[int]) -> str:
-    """Return what samples of this shape are called: "pictures", or "samples" if they have no height and width."""
+    """Return the word for samples of this shape: "pictures", or "samples" if they have no height and width."""
     return "pictures" if is_picture(shape) else "samples"
 
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 class DataSettings(Settings):

@@ -15,6 +15,8 @@ from syno.data.contract import DATASETS, content_hash, generator_of
 from syno.data.pictures import Augmentation, DataSet
 from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings, ShapesSettings
 
+# ---- glyphs ----------------------------------------------------------------------------------------------------------
+
 # Small data sets without files: procedural pictures of glyphs, and scikit-learn's digits.
 #
 # Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
@@ -24,7 +26,6 @@ from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings, Sha
 #
 # Glyphs are drawn in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
 # disappear.
-
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
-from syno.algebra import ONE, Kind, Size, Valuation, Variable, VariableTable, product
+from syno.algebra import ONE, Size, Valuation, Variable, VariableKind, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
 from syno.base.errors import GraphError, SizeError, SpecError
 from syno.base.files import LONGEST_NAME, check_name
@@ -167,7 +167,7 @@ class PGraph:
             if (name := str(dim.size)) in self.variables and name not in fixed:
                 found.setdefault(name, (axis, ONE))
         for axis, dim in enumerate(self.input):
-            free = [v for v in dim.size.variables if v.kind is Kind.PRIMARY and v.name not in fixed]
+            free = [v for v in dim.size.variables if v.kind is VariableKind.PRIMARY and v.name not in fixed]
             if (
                 len(free) == 1
                 and dim.size.exponent(free[0]) == 1

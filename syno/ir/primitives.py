@@ -47,7 +47,7 @@ Parameter = Size | int | tuple[Size, int] | None
 Sizes = Sequence[Size]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one object for each row: equal means the same, and is quick as a key of dicts
 class Primitive:
     """One row of Table 1.
 
@@ -144,6 +144,8 @@ UNFOLD = Primitive(
     tops=("axis",),
     parameter=ParameterKind.NONE,
     top_sizes=lambda sizes, _: (sizes[0],),
+    # For an even K the window reaches one position further back than ahead, as K//2 is subtracted. The guard is on the axis's
+    # length N: with K in its place, most of what the published TVM kernels compute is zero.
     index=lambda a, at, sizes, _: (a.guard(at[0] + at[1] - a.half(sizes[1]), sizes[0]),),
 )
 STRIDE = Primitive(

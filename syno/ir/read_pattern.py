@@ -1,6 +1,7 @@
 """The elements of the input that an output element reads, in numbers: how many positions, how far away, in which orientation.
 
-The numbers are exact for the sizes at hand (`syno.ir.support`). They speak of the inner output elements: those for which no
+The numbers are exact for the sizes at hand (`syno.ir.support`).
+`syno.ir.reading` has expressions that hold for all sizes. They speak of the inner output elements: those for which no
 window leaves its axis, and those in the middle third. An operator may read differently at different ones (after a Merge, at
 even and odd positions): then the least and the most are given.
 
@@ -21,13 +22,14 @@ from math import lcm, prod
 
 import numpy as np
 
-from syno.algebra import Kind, Size, Variable
+from syno.algebra import Size, Variable, VariableKind
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.support import Relation, Table, check_repeatable, relation
 
-# Sizes at which an operator is looked at where none are given: small, but large enough to tell its windows from whole axes.
+# ---- sizes to look at ------------------------------------------------------------------------------------------------
 
+# Sizes at which an operator is looked at where none are given: small, but large enough to tell its windows from whole axes.
 
 LENGTH, CHANNELS = 32, 16  # the least lengths of axes that the output has, too, and of others
 
@@ -39,7 +41,9 @@ def example_values(graph: PGraph, given: Mapping[str, int] | None = None) -> dic
     are variables. Coefficients without a value get none: they decide what is read.
     """
     known = {**graph.variables.defaults, **(given or {})}
-    free = [variable for name, variable in graph.variables.items() if name not in known and variable.kind is Kind.PRIMARY]
+    free = [
+        variable for name, variable in graph.variables.items() if name not in known and variable.kind is VariableKind.PRIMARY
+    ]
     factors = dict.fromkeys(free, 1)
     for size in graph.sizes:
         below = prod(known.get(variable.name, 1) ** -exponent for variable, exponent in size.exponents if exponent < 0)
@@ -67,6 +71,8 @@ def _alike(graph: PGraph, variable: Variable) -> set[Variable]:
                 found |= pair
     return found
 
+
+# ---- one axis --------------------------------------------------------------------------------------------------------
 
 # The positions along one axis of the input that output elements read, from the relation between output and input.
 
@@ -125,7 +131,7 @@ class AxisPattern:
 
 
 @dataclass(frozen=True)
-class Group:
+class RelationTable:
     """One table of the relation: some input axes and the output axes on which they depend, with one entry for each row.
 
     Attributes:
@@ -145,7 +151,7 @@ class Group:
     shapes: tuple[Sequence[int], Sequence[int]]
 
     @classmethod
-    def of(cls, graph: PGraph, found: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> Group:
+    def of(cls, graph: PGraph, found: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> RelationTable:
         """Return the group of one of the relation's tables. It needs all output axes to be followed."""
         starts = {name: column for name, column in table.items() if isinstance(name, int)}
         rows = len(next(iter(table.values())))
@@ -254,6 +260,8 @@ def _numbers(columns: Mapping[int, Array], shape: Sequence[int]) -> Array:
     return numbers
 
 
+# ---- all axes --------------------------------------------------------------------------------------------------------
+
 MOST_PATTERN_ROWS = 2_000_000  # of one table: for all output elements at once
 SHAPES = {0: "one position", 1: "a line", 2: "a square"}  # by the number of axes with several positions
 
@@ -304,7 +312,7 @@ class ReadPattern:
 
 
 def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied: int = 1) -> ReadPattern:
-    """Return what an output element reads of the input.
+    """Return the elements of the input that an output element reads.
 
     Args:
         graph: the operator.
@@ -322,7 +330,7 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
         check_repeatable(graph, valuation)
     read, written = ([valuation.integer(dim.size) for dim in dims] for dims in (graph.input, graph.output))
     found = relation(graph, valuation, applied=applied, follow=range(len(written)), most_rows=MOST_PATTERN_ROWS)
-    groups = [Group.of(graph, found, table, (read, written)) for table in found.tables if table]
+    groups = [RelationTable.of(graph, found, table, (read, written)) for table in found.tables if table]
     axes = [next(group for group in groups if axis in group.axes).pattern(axis) for axis in range(len(read))]
     places = place_axes(graph)
     counts = [group.counts([place for place in places if place in group.axes]) for group in groups]

@@ -1,5 +1,11 @@
 """The positions at which an operator reads each axis of its input: along which output axis, and how far displaced.
 
+This is the symbolic description: expressions that hold for all sizes, read off the index map, for texts that say how an
+operator moves data (`syno.report.operators.words`). It knows the usual forms of an index; for others `output` is None. The
+numeric one (`syno.ir.read_pattern` and `syno.ir.support`) is exact for one set of sizes, whatever the form: it counts
+positions, also of an operator applied twice, for requirements and for what an output depends on. Neither follows from the
+other: numbers at some sizes prove no expression, and different reductions may lead to the same position.
+
 An index such as `((i2 + r1 - k//2) + 1) % H` is a position along an output axis (`i2`) that is displaced twice: by
 `r1 - k//2`, where positions beyond the border are zero, and by 1, around the border. Other indices are kept as they are.
 

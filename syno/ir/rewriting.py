@@ -187,8 +187,9 @@ def renamed_parameter(parameter: Parameter, names: Mapping[Variable, Variable]) 
     return (renamed_size(parameter[0], names), parameter[1]) if isinstance(parameter, tuple) else parameter
 
 
-# Operators of square pictures as operators of pictures with a height and a width.
+# ---- square pictures with a height and a width -----------------------------------------------------------------------
 
+# Operators of square pictures as operators of pictures with a height and a width.
 
 WIDTH_AXIS, WIDTH = 3, "W"  # of pictures that are not square
 MOST_PLACES = 8  # where an operator may depend on a size that becomes two

@@ -24,6 +24,8 @@ from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 
+# ---- relation of one operator ----------------------------------------------------------------------------------------
+
 # The relation between positions of an operator's output and the positions of its input, or of weights, that they depend on.
 #
 # The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
@@ -32,9 +34,8 @@ from syno.ir.primitives import UNFOLD
 # tables of their own. So nothing is left out, and yet the loops over features and weights, which rarely touch a position, cost
 # little. Weights count as not zero, and products of different weights never cancel.
 
-
 MOST_ROWS = 20_000_000  # of one table
-LARGEST_KEY = 2**62
+LARGEST_KEY = 2**62  # of rows as one number, so that products of two extents still fit int64
 
 Column = Dim | int  # a dim's coordinate; or the position along an output axis, by the axis's number, from which a row comes
 Table = dict[Column, Array]  # columns of equal length: values that coordinates take together
@@ -114,9 +115,9 @@ class Passage:
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
         """Return the tables above the operator, and add what windows cut off to `border`."""
-        tables = [kept for table in tables if (kept := self._kept(table))]
+        tables = [kept for table in tables if (kept := self._project(table))]
         for operation in self.operations:
-            rows = self._joined(tables, operation.bottoms)
+            rows = self._join(tables, operation.bottoms)
             indices = Indices(self.valuation)
             tops = operation.index(indices, [rows[below] for below in operation.bottoms])
             for below in operation.bottoms:
@@ -126,26 +127,26 @@ class Passage:
                 if not indices.inside.all():
                     cut: Table = {name: column[~indices.inside] for name, column in rows.items() if isinstance(name, int)}
                     if cut:
-                        border.append(self._distinct(cut))
+                        border.append(self._distinct_rows(cut))
                     rows = {name: column[indices.inside] for name, column in rows.items()}
                     if not indices.inside.any() and not cut:  # every summand is zero
                         self.is_empty = True
                         return [{dim: np.empty(0, np.int64) for dim in self.targets}]
-                if kept := self._kept(rows, always=True):
+                if kept := self._project(rows, always=True):
                     tables.append(kept)
-            elif kept := self._kept(rows):
+            elif kept := self._project(rows):
                 tables.append(kept)
         for dim in self.targets:  # a sum over a whole axis
             if not any(dim in table for table in tables):
                 tables.append({dim: np.arange(self.valuation.integer(dim.size))})
         return tables
 
-    def _kept(self, table: Table, *, always: bool = False) -> Table:
+    def _project(self, table: Table, *, always: bool = False) -> Table:
         """Return the columns that are needed, without repetitions of rows."""
         kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
-        return self._distinct(kept) if kept and (always or len(kept) < len(table)) else kept
+        return self._distinct_rows(kept) if kept and (always or len(kept) < len(table)) else kept
 
-    def _joined(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
+    def _join(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
         """Return one table with these dims: the tables that hold them, removed from `tables`, and all combinations of rows."""
         parts: list[Table] = []
         for dim in dims:
@@ -167,9 +168,10 @@ class Passage:
             joined |= {name: np.tile(np.repeat(column, each), times) for name, column in part.items()}
         return joined
 
-    def _distinct(self, table: Table) -> Table:
+    def _distinct_rows(self, table: Table) -> Table:
         """Return each row once."""
         extents = [self._extent(name) for name in table]
+        # A mark for every combination is faster than sorting, as long as there are not many more combinations than rows.
         if len(table) == 1 or prod(extents) <= 8 * len(next(iter(table.values()))) + 1024:
             held = np.zeros(extents, bool)
             held[tuple(table.values())] = True
@@ -278,12 +280,13 @@ def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
         )
 
 
+# ---- support of many operators ---------------------------------------------------------------------------------------
+
 # The support of many operators that have parts in common: each part is followed once.
 #
 # Coordinates that have nothing to do with each other are in parts of their own (`syno.ir.support`), such as the rows, the
 # columns and the channels of a convolution. A search meets the same parts in most of its operators, and one operator has the
 # same part at several positions of its output.
-
 
 REMEMBERED = 4096  # parts
 
@@ -345,7 +348,7 @@ class SharedSupport:
     _single: dict[int, Combined] = field(default_factory=dict)
 
     def of(self, graph: PGraph, applied: int) -> OperatorSupport:
-        """Return the support of an operator that is applied so often.
+        """Return the support of an operator applied `applied` times.
 
         Raises SizeError if a size of it is not a whole number, or it cannot be applied to its own output.
         """

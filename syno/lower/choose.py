@@ -14,7 +14,7 @@ CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to c
 
 
 @dataclass(frozen=True)
-class Measured:
+class TimedPlan:
     """A plan and how long its fused module took, forward only, for the first of its valuations."""
 
     plan: Plan
@@ -63,12 +63,12 @@ def _by_measuring(plans: list[Plan], device: str, seconds: float) -> Plan:
     return measure(plans, device=device, seconds=seconds)[0].plan
 
 
-def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[Measured]:
+def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[TimedPlan]:
     """Run each plan's fused module on random data, without gradients, and return the plans, fastest first.
 
     Each plan is timed for about `seconds` after a warm-up, with as many threads as torch is set to; the figure is the median.
     """
-    return sorted((Measured(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
+    return sorted((TimedPlan(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
 
 
 def _latency_ms(plan: Plan, device: str, seconds: float) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from syno.algebra import Kind, Valuation, Valuations
+from syno.algebra import Valuation, Valuations, VariableKind
 from syno.base.errors import GraphError
 from syno.base.files import LONGEST_NAME
 from syno.base.text_tables import html_table
@@ -25,6 +25,8 @@ from syno.ir.primitives import EXPAND, SHARE, SHIFT, SPLIT
 from syno.ir.structure import Rebuilt, numbered
 from syno.lower.cut import Structure
 from syno.lower.stages import Stage, orders_of_work
+
+# ---- weights contracted with each other, ahead of the data -----------------------------------------------------------
 
 # Contracting two weights with each other, ahead of the data.
 #
@@ -184,6 +186,8 @@ def _without_share(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim,
     return Operation(operation.primitive, operation.parameter, bottoms).tops
 
 
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
 FLOAT_BYTES = 4  # float32, which the figures for memory assume
 
 
@@ -294,6 +298,9 @@ class Plan:
         return html_table(rows, str(self.valuations[0]))
 
 
+# ---- choice of a plan ------------------------------------------------------------------------------------------------
+
+
 def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:
     """Return a plan for each order of multiplying weights in; for inference, also for each pair of weights composed.
 
@@ -328,12 +335,12 @@ def nominal_values(graph: PGraph) -> Valuation:
     """Return values for planning where none are given: the defaults; other coefficients 3; primaries large and divisible."""
     values = dict(graph.variables.defaults)
     for name, variable in graph.variables.items():
-        if variable.kind is Kind.COEFFICIENT:
+        if variable.kind is VariableKind.COEFFICIENT:
             values.setdefault(name, 3)
     deepest = prod(
         values[name] ** max(0, *(-size.exponent(variable) for size in graph.sizes))
         for name, variable in graph.variables.items()
-        if variable.kind is Kind.COEFFICIENT
+        if variable.kind is VariableKind.COEFFICIENT
     )
     for name in graph.variables:
         values.setdefault(name, deepest * max(1, -(-64 // deepest)))

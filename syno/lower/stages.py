@@ -138,7 +138,7 @@ def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tup
     summed: set[Dim] = set()
     stages: list[Stage] = []
     for group in scheme:
-        before = _ordered(graph, cut.dims)
+        before = _text_order(graph, cut.dims)
         cut.dims.update(dim for number in group for dim in graph.weights[number - 1])
         done.update(group)
         for number in group:
@@ -148,9 +148,9 @@ def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tup
                     cut.include(share.bottoms[0])
         ready = [dim for dim in graph.reduces if dim not in summed and structure.weights_above(dim) <= done]
         summed.update(ready)
-        stages += _materialized(graph, group, before, cut, ready, valuations)
+        stages += _materialize_sums(graph, group, before, cut, ready, valuations)
     if cut.dims != set(graph.output):
-        before = _ordered(graph, cut.dims)
+        before = _text_order(graph, cut.dims)
         for dim in graph.output:
             cut.include(dim)
         stages.append(Stage((), before, (), graph.output))
@@ -167,7 +167,7 @@ class _Order:
     steps: tuple[tuple[frozenset[Dim], Cut], ...]
 
 
-def _materialized(
+def _materialize_sums(
     graph: PGraph, group: tuple[int, ...], before: tuple[Dim, ...], cut: Cut, ready: Sequence[Dim], valuations: Valuations
 ) -> list[Stage]:
     """Split one contraction and its sums into stages so that the total work is least; `cut` is moved past the sums.
@@ -186,22 +186,22 @@ def _materialized(
     for count in range(len(others) + 1):
         for chosen in combinations(others, count):
             taken = contracted | frozenset(chosen)
-            orders = [_extended(start, taken, max(len(group), 1), valuations)] if group or taken else []
-            orders += [_extended(order, taken - done, 1, valuations) for done, order in best.items() if done < taken]
+            orders = [_extend_order(start, taken, max(len(group), 1), valuations)] if group or taken else []
+            orders += [_extend_order(order, taken - done, 1, valuations) for done, order in best.items() if done < taken]
             possible = [order for order in orders if order is not None]
             if possible:
                 best[taken] = min(possible, key=lambda order: order.work)
     data = before
     stages: list[Stage] = []
     for take, after in best[frozenset(ready)].steps[1:]:  # taking all at once is always possible
-        output = _ordered(graph, after.dims)
+        output = _text_order(graph, after.dims)
         stages.append(Stage(() if stages else group, data, tuple(dim for dim in graph.reduces if dim in take), output))
         data = output
     cut.dims = set(data)
     return stages
 
 
-def _extended(order: _Order, take: frozenset[Dim], multiplications: int, valuations: Valuations) -> _Order | None:
+def _extend_order(order: _Order, take: frozenset[Dim], multiplications: int, valuations: Valuations) -> _Order | None:
     """Return the order extended by the sums `take`; None if that uncovers a reduction that is not among them."""
     cut = order.steps[-1][1].copy()
     for dim in sorted(take, key=lambda dim: dim.id):
@@ -213,11 +213,13 @@ def _extended(order: _Order, take: frozenset[Dim], multiplications: int, valuati
     return _Order(order.work + work, (*order.steps, (take, cut)))
 
 
-def _ordered(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
+def _text_order(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
     """Return the dims in the order of the operator's text."""
     rank = {dim: position for position, dim in enumerate(graph.labels)}
     return tuple(sorted(dims, key=rank.__getitem__))
 
+
+# ---- accesses of a stage ---------------------------------------------------------------------------------------------
 
 # The accesses of a stage of a plan to its tensors, which generators write inside the loops of the stage.
 

@@ -46,13 +46,13 @@ class ModuleBaseline:
     @property
     def id(self) -> str:
         """The id in records, 32 hexadecimal digits. It depends on the name or path, not on what the module computes."""
-        return content_id("module", self._given)
+        return content_id("module", self._name_or_path)
 
     def __str__(self) -> str:
-        return f"{BEGINNING}{self._given}\n"
+        return f"{BEGINNING}{self._name_or_path}\n"
 
     @property
-    def _given(self) -> str:
+    def _name_or_path(self) -> str:
         return self.name if self.name in MODULE_BASELINES else self.factory
 
     def build(self, values: Mapping[str, int], seed: int | None = None) -> nn.Module:
@@ -72,7 +72,9 @@ class ModuleBaseline:
                 torch.default_generator.manual_seed(seed)
             made: Any = factory(dict(values))
         if not isinstance(made, torch.nn.Module):
-            raise SpecError(f'the module baseline "{self._given}" returned {type(made).__name__}; it must return an nn.Module')
+            raise SpecError(
+                f'the module baseline "{self._name_or_path}" returned {type(made).__name__}; it must return an nn.Module'
+            )
         return made
 
 

@@ -124,7 +124,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
                     continue
                 raise
             try:
-                expected = _computed(copied, kind, padding, x)
+                expected = _output_as_class(copied, kind, padding, x)
             except RuntimeError:  # a padding that is impossible at this size
                 return False
             if not isinstance(made, torch.Tensor) or made.shape != expected.shape or made.dtype != expected.dtype:
@@ -135,8 +135,8 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def _computed(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
-    """Return what a layer of this kind with the layer's weights computes."""
+def _output_as_class(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
+    """Return the output of a layer of this class with the layer's weights."""
     if kind is nn.Linear:
         return functional.linear(x, layer.weight, layer.bias)
     if kind in CONVOLVE_TRANSPOSED:

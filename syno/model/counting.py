@@ -71,7 +71,7 @@ OWN_NAMESPACES = frozenset({"aten", "prim", "prims", "profiler", "inductor"})  #
 
 
 @dataclass
-class Work:
+class LayerWork:
     """The multiply-adds that a module's `forward` does with the weights of one layer, for a batch.
 
     Attributes:
@@ -91,7 +91,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Count:
-    """What runs in a network for a batch.
+    """The work, parameters and memory of a network for one batch.
 
     Attributes:
         work: in the order in which it begins.
@@ -101,7 +101,7 @@ class Count:
         not_counted: functions whose multiply-adds are not known, each with the modules that call it.
     """
 
-    work: tuple[Work, ...]
+    work: tuple[LayerWork, ...]
     parameters: int
     memory_bytes: int
     attention_flops: int
@@ -157,7 +157,7 @@ def count(model: nn.Module, example: torch.Tensor) -> Count:
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Let attention run as functions that are seen, and not as one of which nothing is known."""
+    """Run attention as separate products, which are counted, in place of one fused function, which is not."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -204,7 +204,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
                 self.weights.append(weight)
                 self.owners.setdefault(id(weight), []).append(self.names[id(module)])
                 self.origins[weight] = frozenset({id(weight)})
-        self.work: dict[tuple[str, str], Work] = {}
+        self.work: dict[tuple[str, str], LayerWork] = {}
         self.calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self.unknown: dict[str, list[str]] = {}  # the modules that call each function
         self.memory = self.attention = 0
@@ -297,7 +297,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory)
 
     def _add(self, layer: str, runs_in: str, given: tuple[int, ...], made: tuple[int, ...], flops: int, memory: int) -> None:
-        work = self.work.setdefault((layer, runs_in), Work(layer, runs_in, given, made))
+        work = self.work.setdefault((layer, runs_in), LayerWork(layer, runs_in, given, made))
         work.flops += flops
         self.memory = max(self.memory, memory)
 
@@ -309,7 +309,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             places.append(place)
 
     def count(self) -> Count:
-        """Return what was counted."""
+        """Return the counts."""
         for one in self.work.values():
             if one.layer == one.runs_in and one.layer in self.calls:
                 one.input, one.output = self.calls[one.layer]
@@ -340,7 +340,7 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
 
 
 def _published_surplus(call: LayerCall) -> int:
-    """Return what `published_flops` counts for a layer in addition to its FLOPs."""
+    """Return the multiply-adds that `published_flops` counts for a layer in addition to its FLOPs."""
     read, made = math.prod(call.input), math.prod(call.output)
     if isinstance(call.module, OperatorModule):
         chosen, valuation = _plan_of(call.module, call.input)

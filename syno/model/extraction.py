@@ -147,7 +147,7 @@ def _by_reason(refused: Mapping[str, str]) -> str:
 
 
 def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
-    """Return what to do where a rule takes no layer: the rules that take some, the most first."""
+    """Return the advice for a rule that takes no layer: the rules that take some, the most first."""
     names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
     counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
     taking = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
@@ -311,6 +311,6 @@ def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "pap
 
 
 def size_of(layer: Layer) -> tuple[object, ...]:
-    """Return what is equal for layers of one size: kernel, groups, stride, and the shapes of input and output."""
+    """Return the key of layers of one size: kernel, groups, stride, and the shapes of input and output."""
     kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
     return (*kernel, layer.stride, *layer.input, *layer.output)

@@ -130,7 +130,7 @@ Ends: TypeAlias = tuple[tuple[int, int], ...]  # positions ahead of and behind t
 
 @dataclass(frozen=True)
 class Padding:
-    """What a convolution adds around its input.
+    """The padding that a convolution adds around its input.
 
     Attributes:
         mode: "zeros", "circular", "reflect" or "replicate", as PyTorch names them; or "ceil": as many zeros as make
@@ -185,11 +185,9 @@ def axes_of(layer: nn.Module, padding: Padding | None = None) -> tuple[LayerAxis
     return tuple(ConvolutionAxis(kernel, stride, dilation, zeros) for kernel, stride, dilation, zeros in sizes)
 
 
-# The rules that say which layers of a network are replaced.
-
+# ---- layers ----------------------------------------------------------------------------------------------------------
 
 # A layer of a network that an operator can replace, with the sizes that it has there.
-
 
 NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}  # of a convolution, by their number
 STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
@@ -341,6 +339,10 @@ class Layer:
         before, after = (few, many) if self.is_transposed else (many, few)
         return (*ends[0], *before), (*ends[1], *after)
 
+
+# ---- rules that choose layers ----------------------------------------------------------------------------------------
+
+# The rules that say which layers of a network are replaced.
 
 KINDS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 PATTERN = frozenset("*?[")  # signs of patterns of names

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from syno.model.counting import Work, count
+from syno.model.counting import LayerWork, count
 from syno.model.extraction import sorted_out, trace
 from syno.model.geometry import KINDS, LAYER_RULES, STEM, TRANSPOSED, Layer, Where
 from syno.model.layer_row import LayerRow
@@ -33,20 +33,20 @@ def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[L
     replaced = {layer.name for layer in found}
     possible = {layer.name: layer for layer in sorted_out(model, example, _every, keep_stem=False)[0]}
     modules = dict(model.named_modules())
-    work: dict[str, list[Work]] = {}
+    work: dict[str, list[LayerWork]] = {}
     for one in count(model, example).work:
         work.setdefault(one.layer, []).append(one)
     for call in trace(model, example):  # those of which another module's weight runs, or none
         if isinstance(call.module, KINDS) and call.name not in work:
-            work[call.name] = [Work(call.name, call.name, call.input, call.output)]
+            work[call.name] = [LayerWork(call.name, call.name, call.input, call.output)]
 
-    def reason(name: str, of: Sequence[Work]) -> str:
+    def reason(name: str, of: Sequence[LayerWork]) -> str:
         if name in replaced:
             return ""
         module = modules[name]
         if isinstance(module, KINDS):
             if any(one.runs_in == name for one in of):
-                return _advised(refused.get(name, OTHER_KIND), possible.get(name), found)
+                return _with_advice(refused.get(name, OTHER_KIND), possible.get(name), found)
             user = type(modules[of[0].runs_in]).__name__
             return f"{user} uses its weight without calling it, so it cannot be replaced"
         if isinstance(module, torch.jit.ScriptModule):
@@ -82,7 +82,7 @@ def _every(layer: Layer) -> None:
 _every.kind = KINDS  # type: ignore[attr-defined]
 
 
-def _advised(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
+def _with_advice(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
     """Return why a layer stays, and what takes it; `layer` is None if it cannot be replaced."""
     if layer is None:
         return f"{reason}, so it cannot be replaced"

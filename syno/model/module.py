@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 State = tuple[int, list[tuple[int, int]]]  # the steps of optimizers, and each weight's place in memory and count of changes
 
 
-class _Steps:
+class _OptimizerSteps:
     """The number of steps that optimizers have taken: fused ones change weights without counting it at the weight."""
 
     taken = 0
@@ -44,14 +44,14 @@ class PreparedWeights(InPlace):
     _kept: tuple[State, list[torch.Tensor], Any] | None = None  # with aliases of the weights, whose memory stays in use by that
 
     def prepared_weights(self) -> Any:
-        """Return what `forward` computes from weights alone: what was kept, if the weights are the same as then."""
+        """Return the tensors that `forward` computes from weights alone: those kept, if the weights have not changed since."""
         weight = next(iter(self._parameters.values()))
         if not self._keeps or torch.compiler.is_compiling() or torch.is_grad_enabled():
             return super().prepared_weights()
         if torch.is_autocast_enabled(weight.device.type) or any(one.is_inference() for one in self._parameters.values()):
             return super().prepared_weights()  # of another number format, or weights that count no changes
         try:
-            state = _Steps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
+            state = _OptimizerSteps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
         except RuntimeError:  # weights without memory, as in torch.func
             return super().prepared_weights()
         if self._kept is None or self._kept[0] != state:
@@ -93,7 +93,7 @@ def prepare_for_inference(model: Model) -> Model:
     ...     tuple(prepared(torch.zeros(1, 64, 8, 8)).shape)
     (1, 64, 8, 8)
     """
-    _Steps.count()
+    _OptimizerSteps.count()
     model.eval()
     for module in model.modules():
         if isinstance(module, PreparedWeights):
@@ -101,10 +101,11 @@ def prepare_for_inference(model: Model) -> Model:
     return model
 
 
+# ---- operators as modules --------------------------------------------------------------------------------------------
+
 # An operator as an `nn.Module`: its generated source, executed, with the operator itself.
 #
 # Its pickle and the check when weights are loaded contain the operator's text, its repr the operator's id.
-
 
 NOMINAL_LENGTH = 32  # for axes of any length, where a plan needs a number: a usual batch size
 

@@ -123,7 +123,7 @@ def _buffers_of(network: nn.Module, module: nn.Module) -> set[str]:
 
 
 def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the arguments that a function takes; a width other than 1 in any case, since without it all is different.
+    """Return the arguments that a function takes, and a width other than 1 in any case, as it may not be left out silently.
 
     A network may be of a fixed number of classes and channels; whether it fits the data shows in the first batch. A function
     that takes any others, as by `**rest`, gets all but a width of 1: it says nothing, and most of what `rest` is handed on to
@@ -139,7 +139,7 @@ def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> d
 
 
 def call(make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Return what a function makes of those of the arguments that it takes.
+    """Call a function with the arguments that it takes, and return its result.
 
     The seed is that of all random numbers during the call, so that equal arguments make equal weights.
     """

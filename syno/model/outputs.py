@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+# ---- shared memory ---------------------------------------------------------------------------------------------------
+
 # Parameters and buffers that share memory: slices of one tensor, a weight and its transpose, tied weights.
 #
 # PyTorch keeps parameters that are one object, but copies, devices and memory formats give parameters that share memory partly
 # memory of their own, without a word: what is trained then is another network.
-
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -66,7 +67,7 @@ def moved_to(network: Model, device: torch.device | str) -> Model:
 
 
 def to_channels_last(network: nn.Module) -> None:
-    """Give the weights of convolutions of pictures the memory format of channels-last data, but those that share memory."""
+    """Give weights of two-dimensional convolutions the memory format of channels-last data, except those that share memory."""
     modules = list(network.modules())
     keep = {id(modules[view.module]) for sharing in _sharings(network) for view in sharing.views}
     for module in modules:
@@ -96,7 +97,7 @@ def _bytes(memory: torch.UntypedStorage) -> torch.Tensor:
 
 
 def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Let tensors share memory again that `made` returns for what they shared before."""
+    """Let tensors that shared memory share the memory that `made` returns in its place."""
     modules = list(network.modules()) if sharings else []
     for sharing in sharings:
         memory = made(sharing.memory).untyped_storage()
@@ -108,6 +109,8 @@ def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch
             new = torch.empty(0, dtype=view.dtype, device=memory.device)
             tensor.data = new.set_(memory, view.offset, view.shape, view.stride)
 
+
+# ---- tensors in an output -------------------------------------------------------------------------------------------
 
 DEEPEST = 8  # levels of nesting: objects may hold each other
 

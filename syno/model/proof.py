@@ -25,8 +25,9 @@ from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
 from syno.model.geometry import Layer
 from syno.model.outputs import copy_of, tensors_in
 
-# What stands in place of a layer answers what people read on the layer: its sizes, its device and number format, its hooks.
+# ---- stand-ins for layers --------------------------------------------------------------------------------------------
 
+# What stands in place of a layer answers what people read on the layer: its sizes, its device and number format, its hooks.
 
 SIZES = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "output_padding")
 SIZES_OF_LINEAR = ("in_features", "out_features")
@@ -47,7 +48,7 @@ NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
 @dataclass(frozen=True)
 class ReplacedWeight:
-    """What is known of the weight of a layer that was replaced. It is no tensor, and has no elements.
+    """Shape, dtype and device of the weight of a replaced layer, in its place: no tensor, without elements.
 
     Attributes:
         shape: the layer's.
@@ -135,7 +136,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     @property
     def weight(self) -> Any:
-        """The module's own, or what is known of that of the layer."""
+        """The module's own weight, or the `ReplacedWeight` of the layer."""
         for own in (self._parameters, self._buffers, self._modules):
             if "weight" in own:
                 return own["weight"]
@@ -163,7 +164,7 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
 
     @property
     def bias(self) -> Any:
-        """The layer's bias, which goes on to learn; None if it had none."""
+        """The layer's bias, which is still trained; None if it had none."""
         return next((bias for module in reversed(list(self)) if (bias := getattr(module, "bias", None)) is not None), None)
 
 
@@ -205,22 +206,22 @@ def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) ->
     for part in network.modules():
         own = vars(part)
         for name in own.keys() - OF_PYTORCH:
-            own[name] = _exchanged(own[name], layer, module, done)
+            own[name] = _exchange(own[name], layer, module, done)
 
 
-def _exchanged(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
+def _exchange(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
     """Return the value of an attribute, with a module in place of a layer; `done` has the ids of lists and mappings."""
     if value is layer:
         return module
     if isinstance(value, tuple):
-        changed = [_exchanged(one, layer, module, done) for one in value]
+        changed = [_exchange(one, layer, module, done) for one in value]
         if all(new is one for new, one in zip(changed, value, strict=True)):
             return value
         return type(value)._make(changed) if hasattr(value, "_make") else tuple(changed)
     if isinstance(value, list | dict) and id(value) not in done:
         done.add(id(value))
         for key, one in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if (new := _exchanged(one, layer, module, done)) is not one:
+            if (new := _exchange(one, layer, module, done)) is not one:
                 value[key] = new
     return value
 
@@ -244,17 +245,21 @@ def in_place(module: nn.Module) -> InPlace:
 
 @cache
 def _in_place_class(kind: Any) -> Any:
-    return type(kind.__name__, (InPlace, kind), {"__reduce__": _reduced, "__module__": kind.__module__, "own_class": kind})
+    return type(
+        kind.__name__, (InPlace, kind), {"__reduce__": _reduce_in_place, "__module__": kind.__module__, "own_class": kind}
+    )
 
 
-def _reduced(module: Any) -> tuple[Any, ...]:
-    return _made, (module.own_class,), module.__dict__
+def _reduce_in_place(module: Any) -> tuple[Any, ...]:
+    return _make_in_place, (module.own_class,), module.__dict__
 
 
-def _made(kind: Any) -> Any:
+def _make_in_place(kind: Any) -> Any:
     made = _in_place_class(kind)
     return made.__new__(made)
 
+
+# ---- proof that a network works with them ----------------------------------------------------------------------------
 
 SEED = 0
 OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them
@@ -271,7 +276,7 @@ LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not 
 
 @dataclass(frozen=True)
 class _Run:
-    """What one run of a network showed.
+    """The record of one run of a network.
 
     Attributes:
         counts: how often each layer ran, by name.
@@ -381,7 +386,7 @@ class _Prover:
         return refused | {layer.name: "it runs in evaluation mode only" for layer in never}
 
     def _culprits(self, layers: Sequence[Layer]) -> dict[str, str]:
-        """Return the layers whose stand-ins do not do what the layers did, with reasons."""
+        """Return the layers in whose place a stand-in fails, each with the reason."""
         found = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
         left = [layer for layer in layers if layer.name not in found]
         if left and (fault := self._fault(left)) is not None:
@@ -397,7 +402,7 @@ class _Prover:
         return frozenset(layer.name for layer in found)
 
     def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
-        """Return what goes wrong with stand-ins in these layers, of which some return another memory format."""
+        """Return the fault of stand-ins for these layers, `moved` ones in another memory format; None if there is none."""
         for mode, before in self.before.items():
             copied = copy_of(self.model)
             stand_ins: dict[str, _StandIn] = {}
@@ -407,7 +412,7 @@ class _Prover:
                 stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
                 put_in_place(copied, layer.names, stand_ins[layer.name])
                 replaced[layer.name] = [own, layer.module]
-            shared = {id(one) for one in (*copied.parameters(), *self._shared(layers))}  # with layers that stay
+            shared = {id(one) for one in (*copied.parameters(), *self._parameters_outside(layers))}  # with layers that stay
             weights = {
                 id(one): name
                 for name, modules in replaced.items()
@@ -431,7 +436,7 @@ class _Prover:
                     self.formats[name] = one.format
         return None
 
-    def _shared(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
+    def _parameters_outside(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
         """Yield the parameters of the network's modules without these layers."""
         replaced = {id(part) for layer in layers for part in layer.module.modules()}
         for module in self.model.modules():
@@ -476,7 +481,7 @@ class _Prover:
         backward: bool = True,
         seed: int = SEED,
     ) -> _Run:
-        """Run a copy of the network, and return what happened.
+        """Run a copy of the network, and return the record of the run.
 
         Args:
             model: the copy.
@@ -491,7 +496,9 @@ class _Prover:
         watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
         with ExitStack() as stack:
             for name, module in watched.items():
-                module.forward = _counted(module.forward, counts, name)  # not a hook, which `layer.forward(x)` passes by
+                module.forward = _counting_forward(
+                    module.forward, counts, name
+                )  # not a hook, which `layer.forward(x)` passes by
             backward = backward and training and not self.is_meta
             stack.enter_context(unchanged_process(seed))
             model.train(training)
@@ -569,7 +576,7 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **given)
 
 
-def _counted(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
+def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         counts[name] += 1
         return forward(*args, **kwargs)

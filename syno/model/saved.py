@@ -107,11 +107,11 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.training = program.training = False
 
     def forward(self, x: torch.Tensor) -> Any:
-        """Return what the program returns."""
+        """Return the output of the program."""
         return self.program(x)
 
     def train(self, mode: bool = True) -> _Program:
-        """Leave the mode as it is. SpecError for the training mode, which a program has not."""
+        """Accept the mode of evaluation. Raises SpecError for the training mode, which an exported program has not."""
         if mode:
             raise SpecError(
                 f"this network is for inference: {PROGRAM} is a program of torch.export, which has no training mode; train the "

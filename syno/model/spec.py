@@ -19,8 +19,9 @@ from syno.space.complete import Cost
 from syno.space.reads import AUTO, Reads
 from syno.space.spec import OperatorSpec
 
-# The requirement that a network has of an operator in its layers: which part of the input it must read.
+# ---- requirement of a network ----------------------------------------------------------------------------------------
 
+# The requirement that a network has of an operator in its layers: which part of the input it must read.
 
 MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it
 PARTS = 3  # queries, keys and values
@@ -42,7 +43,7 @@ class Requirement:
 
 
 def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer], share: float) -> Requirement:
-    """Return what the network asks of an operator in these layers.
+    """Return the requirement of a network for the operators in these layers.
 
     A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
     positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. That is so
@@ -147,6 +148,8 @@ def in_words(reads: Reads) -> str:
         parts.append("all channels")
     return f"{'applied twice, ' if reads.applied == 2 else ''}an operator reads {' and '.join(parts)}"
 
+
+# ---- spec of a network -----------------------------------------------------------------------------------------------
 
 # Defaults of a spec for small networks on small pictures. Windows of 3 must fit where H is 4.
 DEFAULTS: Mapping[str, Any] = {

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions.
+# ---- modules around an operator --------------------------------------------------------------------------------------
 
+# Modules around an operator in a network: they add the bias of the layer that it replaces, or change axes and positions.
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 
@@ -78,7 +79,7 @@ class Fitted(InPlace):
         self.module, self.axes, self.has_stride = module, tuple(axes), has_stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what has as many positions as the layer's output has."""
+        """Return the module's output with as many positions as the layer's output has."""
         lengths = [x.shape[2 + place] for place in range(len(self.axes))]
         zeros: list[int] = []
         for axis, length in zip(reversed(self.axes), reversed(lengths), strict=True):
@@ -164,7 +165,7 @@ class AlongAxes(InPlace):
 
 
 def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
-    """Return the module in the layer's training mode, between what takes the place of the layer's stride, padding and bias.
+    """Return the module, in the layer's training mode, between modules for the layer's stride, padding and bias.
 
     Args:
         module: of the operator, or of a baseline.
@@ -193,6 +194,8 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
     whole.stand_for(layer.module)
     return whole.train(layer.module.training)
 
+
+# ---- substitution ----------------------------------------------------------------------------------------------------
 
 SIDES = {"H", "W"}  # of pictures
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input

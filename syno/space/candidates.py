@@ -14,17 +14,20 @@ from syno.algebra import Size, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.space.facts import DimFacts, FactTable, Origin, Role
 from syno.space.rules import RuleSet
 from syno.space.sizes import SizeTable, Usage, added
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
-from syno.space.steps import CONTRACTION, EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
+from syno.space.steps import CONTRACTION, CandidateStep, StepKind
+
+# ---- steps that follow a state ---------------------------------------------------------------------------------------
 
 # The steps that can follow a state, each looked at once however often walks come by.
 
-
-# Of the Unfolds and Shifts that rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
+# The order in which the look-ahead tries them: one step that leads on is enough for it. Of the Unfolds and Shifts that
+# rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
 LIKELY_FIRST = (UNFOLD, SHIFT, REDUCE, STRIDE, EXPAND, MERGE, CONTRACTION, SPLIT)
 
 
@@ -32,14 +35,13 @@ class Branch:
     """A candidate step, and the state after it once somebody has asked for that.
 
     Attributes:
-        kind: of the step.
         candidate: the step.
     """
 
-    __slots__ = ("_child", "_id", "_is_known", "candidate", "kind")
+    __slots__ = ("_child", "_id", "_is_known", "candidate")
 
     def __init__(self, candidate: CandidateStep) -> None:
-        self.kind, self.candidate = candidate.kind, candidate
+        self.candidate = candidate
         self._child: State | None = None
         self._is_known = False
         self._id = ""
@@ -66,9 +68,9 @@ class Branches:
 
     __slots__ = ("_made", "_more", "operators")
 
-    def __init__(self, operators: list[PGraph], candidates: Mapping[str, Iterator[CandidateStep]]) -> None:
+    def __init__(self, operators: list[PGraph], candidates: Mapping[StepKind, Iterator[CandidateStep]]) -> None:
         self.operators = operators
-        self._made: dict[str, list[Branch]] = {kind: [] for kind in candidates}
+        self._made: dict[StepKind, list[Branch]] = {kind: [] for kind in candidates}
         self._more = candidates
 
     def __iter__(self) -> Iterator[Branch]:
@@ -81,13 +83,13 @@ class Branches:
         order = dict.fromkeys((*LIKELY_FIRST, *self._made))
         return chain.from_iterable(self._of_kind(kind) for kind in order if kind in self._made)
 
-    def by_kind(self) -> dict[str, list[Branch | PGraph]]:
+    def by_kind(self) -> dict[StepKind, list[Branch | PGraph]]:
         """Return all branches by their kind, without kinds that have none."""
         for kind, made in self._made.items():
             made.extend(map(Branch, self._more[kind]))
         return {kind: [*made] for kind, made in self._made.items() if made}
 
-    def _of_kind(self, kind: str) -> Iterator[Branch]:
+    def _of_kind(self, kind: StepKind) -> Iterator[Branch]:
         made, more = self._made[kind], self._more[kind]
         for place in count():
             if place == len(made):
@@ -105,7 +107,11 @@ def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph
     return options.pop()
 
 
-OPTIONS = {  # of each kind of step, its number in a state, and the option of `occurrences` that bounds it
+# ---- proposals -------------------------------------------------------------------------------------------------------
+
+OPTIONS: dict[
+    StepKind, tuple[str, str]
+] = {  # of each kind of step, its number in a state, and the option of `occurrences` that bounds it
     REDUCE: ("reductions", "reductions"),
     CONTRACTION: ("weights", "tensors"),
     SHIFT: ("shifts", "shifts"),
@@ -119,7 +125,13 @@ OPTIONS = {  # of each kind of step, its number in a state, and the option of `o
 
 @dataclass
 class Candidates:
-    """Proposes steps."""
+    """Proposes steps.
+
+    Attributes:
+        spec, sizes, facts: the spec, and what is known of its sizes and dims.
+        rules: the rules that are on.
+        proposers: for each kind of step, the function that yields the steps of this kind that sizes and windows allow.
+    """
 
     spec: OperatorSpec
     sizes: SizeTable
@@ -131,8 +143,8 @@ class Candidates:
         free = [size for axis, size in enumerate(self.spec.input_sizes) if axis not in bound]
         self._input = product(free)
         self._most = {kind: getattr(self.spec.occurrences, option) for kind, (_, option) in OPTIONS.items()}
-        self._most[CONTRACTION] -= 1  # one tensor is the input
-        self._proposers = {
+        self._most[CONTRACTION] -= 1  # `tensors` counts the input as well
+        self.proposers: dict[StepKind, Callable[[State], Iterator[CandidateStep]]] = {
             REDUCE: self._reductions,
             CONTRACTION: self._contractions,
             SHIFT: self._shifts,
@@ -145,23 +157,23 @@ class Candidates:
 
     def __call__(self, state: State) -> Iterator[CandidateStep]:
         """Yield every step that options and rules allow, in an order that is the same in every process."""
-        for kind in self._proposers:
+        for kind in self.proposers:
             yield from self.of_kind(state, kind)
 
-    def of_kind(self, state: State, kind: str) -> Iterator[CandidateStep]:
-        """Yield those of them that are of this kind."""
+    def of_kind(self, state: State, kind: StepKind) -> Iterator[CandidateStep]:
+        """Yield the steps of one kind that options and rules allow."""
         if self._has_room(state, kind):
-            for step in self._proposers[kind](state):
+            for step in self.proposers[kind](state):
                 if self.rules.reject(step) is None:
                     yield step
 
     def proposed(self, state: State) -> Iterator[CandidateStep]:
         """Yield every step that the options allow."""
-        for kind, propose in self._proposers.items():
+        for kind, propose in self.proposers.items():
             if self._has_room(state, kind):
                 yield from propose(state)
 
-    def step(self, state: State, kind: str, on: tuple[Dim, ...] = (), size: Size | None = None) -> CandidateStep:
+    def step(self, state: State, kind: StepKind, on: tuple[Dim, ...] = (), size: Size | None = None) -> CandidateStep:
         """Return the step of this kind on these dims, allowed or not."""
         return CandidateStep(self.spec, self.sizes, self.facts, state, kind, on, size)
 
@@ -171,7 +183,7 @@ class Candidates:
         axes = [dims.output_axis(i, size) for i, size in enumerate(self.spec.output_sizes) if i not in bound]
         return State(tuple(sorted(axes, key=lambda dim: dim.id)), (), Ends(self.sizes.none))
 
-    def _has_room(self, state: State, kind: str) -> bool:
+    def _has_room(self, state: State, kind: StepKind) -> bool:
         most = self._most[kind]
         return most is None or getattr(state.ends.counts, OPTIONS[kind][0]) < most
 
@@ -185,6 +197,7 @@ class Candidates:
             return
         reached = product(loops)
         options = self.sizes.sizes(self.sizes.none)
+        # A sum is not smaller (in the order of the options) than the one before: a multiset of sums is reached once.
         start = max((options.index(size) for size in loops), default=0) if pure else 0
         for size in options[start:]:
             if self.sizes.fits(state.ends.usage, self.sizes.reduced(size)) and self.within_multiple(reached * size):
@@ -279,6 +292,6 @@ class Candidates:
 
     def _has_role(self, facts: DimFacts) -> bool:
         """Return whether some weight can end the dim. One may end a bare sum if no rule forbids that."""
-        origins = (Origin.REDUCE, Origin.QUOTIENT, Origin.REMAINDER)
+        origins = (REDUCE, Origin.QUOTIENT, Origin.REMAINDER)
         bare = facts.origin in origins and facts.only_sums and not facts.tags
         return facts.role is not Role.INNER or (bare and not self.rules.is_on("C12"))

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from syno.ir.dim import Dim, Operation
-from syno.ir.primitives import MERGE, REDUCE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
+from syno.ir.primitives import MERGE, REDUCE, SHARE, SPLIT, STRIDE, UNFOLD, Primitive
 from syno.space.sizes import SizeFacts, SizeTable
 from syno.space.spec import OperatorSpec
 
 
 class Origin(Enum):
-    """The primitive that a dim lies above."""
+    """What a dim lies above where the primitive alone does not say it: one of two tops, or nothing."""
 
-    OUTPUT = auto()
-    REDUCE = auto()
-    SHIFT = auto()
-    STRIDE = auto()
-    SPLIT = auto()
-    UNFOLD = auto()
+    OUTPUT = auto()  # an axis of the output
     QUOTIENT = auto()  # the first dim above a Merge
     REMAINDER = auto()  # the second
     DATA = auto()  # the data side of a Share
@@ -39,15 +34,7 @@ class Role(Enum):
     LOW_RANK = auto()  # it may end the dim, a sum that an earlier weight has already
 
 
-ORIGINS = {
-    SHIFT: (Origin.SHIFT,),
-    STRIDE: (Origin.STRIDE,),
-    SPLIT: (Origin.SPLIT,),
-    UNFOLD: (Origin.UNFOLD,),
-    MERGE: (Origin.QUOTIENT, Origin.REMAINDER),
-    SHARE: (Origin.DATA, Origin.WEIGHT),
-    REDUCE: (Origin.REDUCE,),
-}
+TWO_TOPS = {MERGE: (Origin.QUOTIENT, Origin.REMAINDER), SHARE: (Origin.DATA, Origin.WEIGHT)}
 
 Side = Operation | Dim | None  # a Merge, a reduction, or nothing
 Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), the sides to the left and to the right
@@ -57,7 +44,7 @@ Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), th
 class DimFacts:
     """Facts about one dim."""
 
-    origin: Origin
+    origin: Primitive | Origin  # the primitive below it, if that has one top
     size: SizeFacts
     height: int  # operations on the longest way down, a reduction counting as one
     tags: int  # bit w is set if a Share with weight w is below
@@ -91,10 +78,11 @@ class FactTable(dict[Dim, DimFacts]):
         facts.base, facts.shared_by, facts.role = dim, (), Role.INNER
         operation = dim.operation
         if operation is None or operation.primitive is REDUCE:
-            return self._bare(dim, facts)
+            return self._bare_facts(dim, facts)
         below = [self[bottom] for bottom in operation.bottoms]
         first = below[0]
-        facts.origin = ORIGINS[operation.primitive][dim.position]
+        primitive = operation.primitive
+        facts.origin = TWO_TOPS[primitive][dim.position] if primitive in TWO_TOPS else primitive
         facts.height = 1 + max(fact.height for fact in below)
         facts.tags = 0
         for fact in below:
@@ -105,25 +93,24 @@ class FactTable(dict[Dim, DimFacts]):
         facts.pooled = frozenset().union(*(fact.pooled for fact in below))
         facts.weighted = frozenset().union(*(fact.weighted for fact in below))
         facts.blocks = {0: (None, None)}
-        match facts.origin:
-            case Origin.STRIDE:
-                facts.discards = True
-            case Origin.UNFOLD:
-                facts.discards = first.discards  # a window takes up what its Stride skips
-            case Origin.SPLIT:
-                facts.blocks = _joined(first.blocks, below[1].blocks)
-                facts.shared_by = first.shared_by + below[1].shared_by
-            case Origin.QUOTIENT | Origin.REMAINDER:
-                facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
-                left = facts.origin is Origin.QUOTIENT
-                facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
-            case Origin.DATA | Origin.WEIGHT:
-                self._share(facts, first, operation)
+        if primitive is STRIDE:
+            facts.discards = True
+        elif primitive is UNFOLD:
+            facts.discards = first.discards  # a window takes up what its Stride skips
+        elif primitive is SPLIT:
+            facts.blocks = _join_blocks(first.blocks, below[1].blocks)
+            facts.shared_by = first.shared_by + below[1].shared_by
+        elif primitive is MERGE:
+            facts.base, facts.role = first.base, first.role if first.only_sums else Role.OUTER
+            left = facts.origin is Origin.QUOTIENT
+            facts.blocks = {w: (l, operation) if left else (operation, r) for w, (l, r) in first.blocks.items()}
+        elif primitive is SHARE:
+            self._set_share_facts(facts, first, operation)
         return facts
 
-    def _bare(self, dim: Dim, facts: DimFacts) -> DimFacts:
+    def _bare_facts(self, dim: Dim, facts: DimFacts) -> DimFacts:
         reduction = dim.is_reduce
-        facts.origin = Origin.REDUCE if reduction else Origin.OUTPUT
+        facts.origin = REDUCE if reduction else Origin.OUTPUT
         facts.height, facts.tags, facts.discards = int(reduction), 0, False
         facts.scope = dim if reduction or dim.position in self.spec.unordered_output else None
         facts.only_sums = reduction
@@ -134,7 +121,7 @@ class FactTable(dict[Dim, DimFacts]):
         return facts
 
     @staticmethod
-    def _share(facts: DimFacts, below: DimFacts, operation: Operation) -> None:
+    def _set_share_facts(facts: DimFacts, below: DimFacts, operation: Operation) -> None:
         weight = operation.parameter
         assert isinstance(weight, int)
         facts.tags |= 1 << weight
@@ -144,12 +131,12 @@ class FactTable(dict[Dim, DimFacts]):
             facts.blocks = {}
             return
         facts.shared_by = (weight,)
-        facts.role = Role.LOW_RANK if below.origin is Origin.REDUCE else below.role
+        facts.role = Role.LOW_RANK if below.origin is REDUCE else below.role
         facts.blocks = {(weight if w == 0 else w): sides for w, sides in below.blocks.items()}
         facts.blocks[0] = (None, None)
 
 
-def _joined(left: Blocks, right: Blocks) -> Blocks:
+def _join_blocks(left: Blocks, right: Blocks) -> Blocks:
     none = (None, None)
     return {w: (left.get(w, none)[0], right.get(w, none)[1]) for w in left.keys() | right.keys()}
 
@@ -160,6 +147,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
         if end is None or weight not in right.blocks:
             continue
         begin = right.blocks[weight][0]
+        # A side that is a Dim is a reduction. Any two are adjacent, since two sums are one over both, in either order.
         if begin is not None and (begin is end or (isinstance(begin, Dim) and isinstance(end, Dim))):
             return True
     return False
@@ -167,6 +155,7 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
 
 def touches(one: DimFacts, other: DimFacts) -> bool:
     """Return whether two dims are adjacent at one Merge or one reduction, in either order."""
+    # Unlike in `adjacent`, two different reductions do not count: only what was one axis becomes one expanded axis again.
     for weight, (left, right) in one.blocks.items():
         begin, end = other.blocks.get(weight, (None, None))
         if (right is not None and right is begin) or (left is not None and left is end):

@@ -161,7 +161,7 @@ def _around(read: np.ndarray, own: Sequence[int], axis: int) -> bool:
 
 
 def _overlap(read: np.ndarray, own: Sequence[int], applied: int) -> float:
-    """Return intersection over union of what is read and what a convolution with a window of 3, as often applied, reads."""
+    """Return the intersection over union of the positions read and those of a convolution of window 3, applied as often."""
     around = np.zeros_like(read)
     around[tuple(slice(max(place - applied, 0), place + applied + 1) for place in own)] = True
     return float((read & around).sum() / max((read | around).sum(), 1))

@@ -21,6 +21,7 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph
 from syno.space.steps import CONTRACTION, CandidateStep, Step
 
+# These reject an order of independent steps and no operator: they are reported only if nothing else kept an order out.
 ORDER_RULES = ("rule C7", "rule C8")
 
 
@@ -114,7 +115,7 @@ class StepOrders:
         """Return the state after the operator's sums, which come first, and the steps to it; None if the space has none."""
         state, path = self.space.root, list[PathStep]()
         for dim in sorted(self.operator.reduces, key=self._sum_order):
-            candidate = self.space.candidates.step(state, "Reduce", (), dim.size)
+            candidate = self.space.candidates.step(state, REDUCE, (), dim.size)
             after = self.take(candidate, check=False)
             if after is None:
                 return None
@@ -160,7 +161,7 @@ class StepOrders:
         for operation in self.operations:
             if live.issuperset(operation.bottoms):
                 size = operation.parameter if isinstance(operation.parameter, Size) else None
-                yield self.space.candidates.step(state, operation.primitive.name, operation.bottoms, size)
+                yield self.space.candidates.step(state, operation.primitive, operation.bottoms, size)
 
     def take(self, step: CandidateStep, *, check: bool) -> State | None:
         """Return the state after the step. Return None, and note the reason, if the space has no such step."""
@@ -209,7 +210,7 @@ class StepOrders:
 
     def _path_step(self, candidate: CandidateStep, state: State) -> PathStep:
         space, left = self.space, self.space.spec.depth - state.steps
-        step, cheapest = Step(candidate.kind, candidate.id, state), space.feasibility.cheapest(state)
+        step, cheapest = Step(candidate.kind.name, candidate.id, state), space.feasibility.cheapest(state)
         return PathStep(step, candidate, state, space.distance_of(state), left, cheapest)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from syno.algebra import Kind, Size, Valuations, Variable
+from syno.algebra import Size, Valuations, Variable, VariableKind
 from syno.base.errors import SpecError, suggestion
 from syno.space.options import OptionGroup, Positive
 
@@ -84,7 +84,7 @@ class Reads(OptionGroup):
 
 
 def least_positions(least: int, length: int) -> int:
-    """Return how many positions of an axis of this length a requirement of `least` asks for: a single one has no neighbours."""
+    """Return the positions of an axis that a requirement of `least` asks for: an axis of length 1 has no neighbours."""
     return least if length > 1 else 1
 
 
@@ -116,7 +116,7 @@ def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variab
 
 
 def _is_pair(ratio: dict[Variable, int]) -> bool:
-    return sorted(ratio.values()) == [-1, 1] and all(variable.kind is Kind.PRIMARY for variable in ratio)
+    return sorted(ratio.values()) == [-1, 1] and all(variable.kind is VariableKind.PRIMARY for variable in ratio)
 
 
 def _meant(given: Any) -> Any:

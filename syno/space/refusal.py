@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from syno.algebra import Size, product
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SPLIT, STRIDE, UNFOLD
 from syno.space.candidates import OPTIONS, Candidates
 from syno.space.distance.feasibility import Feasibility
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules import RuleSet
 from syno.space.sizes import added
 from syno.space.state import State
-from syno.space.steps import CONTRACTION, EXPAND, MERGE, REDUCE, SPLIT, STRIDE, UNFOLD, CandidateStep
+from syno.space.steps import CONTRACTION, CandidateStep
 
 
 def described(step: CandidateStep) -> str:
     """Return a step in words, such as `Merge(C_out -> g, g^-1*C_out)`."""
     dims = ", ".join(f"{dim.size}{' (outer)' if dim in step.outer else ''}" for dim in step.dims)
-    if step.kind == REDUCE:
+    if step.kind is REDUCE:
         return f"Reduce({step.size})"
-    if step.kind == MERGE:
+    if step.kind is MERGE:
         return f"Merge({dims} -> {step.dims[0].size / step.block}, {step.block})"
-    return f"{step.kind}({dims}{f' by {step.block}' if step.kind == STRIDE else ''})"
+    return f"{step.kind}({dims}{f' by {step.block}' if step.kind is STRIDE else ''})"
 
 
 def why_rejected(rules: RuleSet, step: CandidateStep) -> str | None:
@@ -53,7 +54,7 @@ def why_not_offered(candidates: Candidates, step: CandidateStep) -> str | None:
         return None
     spec, (counted, option) = step.spec, OPTIONS[step.kind]
     most, used = getattr(spec.occurrences, option), getattr(step.state.ends.counts, counted)
-    if step.kind == CONTRACTION:
+    if step.kind is CONTRACTION:
         if used + 1 >= most:
             return f"there are {used} weights already (occurrences: tensors is {most})"
         return _contraction(candidates, step)
@@ -71,15 +72,15 @@ def why_not_offered(candidates: Candidates, step: CandidateStep) -> str | None:
 
 
 def _equal(offered: CandidateStep, step: CandidateStep) -> bool:
-    if offered.kind != step.kind or offered.size is not step.size or offered.outer != step.outer:
+    if offered.kind is not step.kind or offered.size is not step.size or offered.outer != step.outer:
         return False
-    return offered.dims == step.dims or (step.kind == CONTRACTION and set(offered.dims) == set(step.dims))
+    return offered.dims == step.dims or (step.kind is CONTRACTION and set(offered.dims) == set(step.dims))
 
 
 def _new_sizes(step: CandidateStep) -> list[Size]:
-    if step.kind == SPLIT:
+    if step.kind is SPLIT:
         return [product(dim.size for dim in step.dims)]
-    if step.kind == MERGE:
+    if step.kind is MERGE:
         return [step.block, step.dims[0].size / step.block]
     return [step.size] if step.size is not None else [dim.size for dim in step.dims]
 
@@ -87,26 +88,26 @@ def _new_sizes(step: CandidateStep) -> list[Size]:
 def _by_kind(step: CandidateStep) -> str:
     spec, sizes, usage = step.spec, step.sizes, step.state.ends.usage
     beyond = "its exponents are beyond those tried (sizes: enumerations_per_variable)"
-    if step.kind == REDUCE:
+    if step.kind is REDUCE:
         if not sizes.fits(usage, sizes.reduced(step.block)):
             return f"its variables occur too often (variables: {spec.variables})"
         if step.block not in sizes.sizes(sizes.none):
             return beyond
         return f"all sums together are too large (reductions: multiple is {spec.reductions.multiple:g})"
-    if step.kind == MERGE:
+    if step.kind is MERGE:
         if not sizes.fits(usage, sizes.merged(step.block, step.dims[0].size / step.block)):
             return f"its variables occur too often (variables: {spec.variables}; sizes: count_merges)"
         return beyond
-    if step.kind == UNFOLD:
+    if step.kind is UNFOLD:
         window, options = step.of(1).size, spec.windows
         if options.odd and not window.is_odd:
             return f"the window {step.dims[1].size} is not odd for every layer (windows: odd)"
         if window.highest > options.largest:
             return f"the window {step.dims[1].size} is {window.highest:g} (windows: largest is {options.largest})"
         return f"the axis is too short for the window (windows: least_ratio is {options.least_ratio:g})"
-    if step.kind == EXPAND:
+    if step.kind is EXPAND:
         return f"repeats are too large or not allowed (repeats: largest is {spec.repeats.largest}, tile {spec.repeats.tile})"
-    if step.kind == STRIDE:
+    if step.kind is STRIDE:
         return f"the strided axis is too long (windows: largest_strided is {spec.windows.largest_strided})"
     return "the axis skips elements, and only a window may follow (Stride)"
 

@@ -62,6 +62,7 @@ class Requirements:
                 for one, other in pairs or ():
                     values[one.name] = values[other.name] = lcm(values[one.name], values[other.name])
             found[tuple(values.items())] = Valuation(values)
+        # Small inputs first: most operators that read too little do so there already, and it takes the least time.
         return tuple(sorted(found.values(), key=lambda row: row.numel(self.spec.input_sizes)))
 
     @cached_property
@@ -69,7 +70,7 @@ class Requirements:
         return tuple(map(SharedSupport, self.rows))
 
     def unmet(self, operator: PGraph) -> str | None:
-        """Return what the operator reads too little of, in words, with what is required; None if it reads enough."""
+        """Return the axis along which the operator reads too little, and the requirement, in words; None if it reads enough."""
         if self.reads is None:
             return None
         for row, shared in zip(self.rows, self._supports, strict=True):
@@ -114,7 +115,7 @@ class Requirements:
         return None
 
     def _runs(self, axis: int, least: int, size: int) -> list[range]:
-        """Return the runs of so many positions side by side that hold the middle. They may go on at the other border.
+        """Return the runs of this many neighbouring positions that contain the middle one; they may wrap around the border.
 
         Of a causal axis, the one that ends there, as far as positions before it are left.
         """

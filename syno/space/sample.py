@@ -17,6 +17,8 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph, check_not_empty, why_empty
 from syno.space.steps import Step
 
+# ---- all orders of one operator's steps ------------------------------------------------------------------------------
+
 # All orders in which a space allows the steps to one operator.
 
 
@@ -64,7 +66,7 @@ class _AllOrders(StepOrders):
         if state not in self._leads:
             candidates = list(self.following(state))
             taken = [(one, after) for one in candidates if (after := self.take(one, check=True)) is not None]
-            steps = [Step(one.kind, one.id, after) for one, after in taken if self._collect(after)]
+            steps = [Step(one.kind.name, one.id, after) for one, after in taken if self._collect(after)]
             if not candidates and set(state.data) <= set(self.operator.input):
                 last = self.last(state)
                 steps = [] if last is None else [last.step]
@@ -72,6 +74,8 @@ class _AllOrders(StepOrders):
             self._leads[state] = bool(steps)
         return self._leads[state]
 
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
 
 LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in all, and for each operator
 
@@ -129,7 +133,7 @@ class Sampler:
             if step is not None and isinstance(step.node, State):
                 path.append(step.node)
             elif step is not None:
-                return self._found(step, path)
+                return self._record_operator(step, path)
             else:
                 state = path.pop()
                 done.add(state)
@@ -154,7 +158,7 @@ class Sampler:
         """The share of walks that ended in an operator."""
         return 1 - self.dead_ends / self.walks if self.walks else 1.0
 
-    def _found(self, step: Step, path: list[State]) -> PGraph | None:
+    def _record_operator(self, step: Step, path: list[State]) -> PGraph | None:
         assert step.operator is not None
         self._done.add(step.operator)
         self._done_by_guide.add(step.operator)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from operator import add
 
-from syno.algebra import Kind, Size, Trait, Variable, product
+from syno.algebra import Size, Trait, Variable, VariableKind, product
 from syno.space.spec import OperatorSpec
 
 LEGAL = (Trait.GENERAL, Trait.COEFFICIENT)  # of the sizes that coordinates may have, beside 1
@@ -84,7 +84,7 @@ class SizeTable(dict[Size, SizeFacts]):
         exponents = dict(size.exponents)
         facts.exponents = tuple(exponents.get(variable, 0) for variable in self.variables)
         facts.joined = tuple(
-            abs(exponent) if variable.kind is Kind.PRIMARY else 0
+            abs(exponent) if variable.kind is VariableKind.PRIMARY else 0
             for variable, exponent in zip(self.variables, facts.exponents, strict=True)
         )
         facts.shared = tuple(map(abs, facts.exponents)) if options.count_coefficients_in_weights else facts.joined
@@ -128,7 +128,7 @@ class SizeTable(dict[Size, SizeFacts]):
             windows = []
             for variable, limit, used in zip(self.variables, self.limits, usage, strict=True):
                 room = limit - used
-                if variable.kind is Kind.PRIMARY:
+                if variable.kind is VariableKind.PRIMARY:
                     windows.append(range(0, min(room, width - 1) + 1))
                 else:
                     windows.append(range(max(width // 2 - width + 1, -room), min(width // 2, room) + 1))
@@ -144,7 +144,7 @@ class SizeTable(dict[Size, SizeFacts]):
             for variable, limit, exponent in zip(self.variables, self.limits, self[size].exponents, strict=True):
                 middle = int(exponent / 2)  # towards zero
                 low, high = middle + width // 2 - width + 1, middle + width // 2
-                if variable.kind is Kind.PRIMARY:
+                if variable.kind is VariableKind.PRIMARY:
                     rise = max(0, -low)
                     windows.append(range(low + rise, min(high + rise, exponent) + 1))
                 else:
@@ -162,7 +162,7 @@ class SizeTable(dict[Size, SizeFacts]):
     def _combined(self, windows: list[range]) -> Iterator[Size]:
         """Yield the sizes with exponents from the windows, at most `variables` of them; the first variable changes fastest."""
         options, last = self.spec.sizes, len(self.variables) - 1
-        primaries = [variable.kind is Kind.PRIMARY for variable in self.variables]
+        primaries = [variable.kind is VariableKind.PRIMARY for variable in self.variables]
         powers = [{e: Size.of(v, e) for e in window} for v, window in zip(self.variables, windows, strict=True)]
         for reverse in combinations(*reversed(windows)):
             used = [i for i, exponent in enumerate(reverse) if exponent]

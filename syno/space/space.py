@@ -11,13 +11,13 @@ from syno.ir.graph import PGraph
 from syno.space.candidates import Branch, taken_out
 from syno.space.identity.agreement import Distinct
 from syno.space.identity.fingerprint import fingerprint, glance
-from syno.space.identity.valuations import Comparison
+from syno.space.identity.valuations import ComparisonValuations
 from syno.space.reach import reach
 from syno.space.rules.symmetry import mirrors, rolled_axes
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
 from syno.space.state_graph import StateGraph
-from syno.space.steps import FINALIZE, Draft, Step
+from syno.space.steps import FINALIZE, Draft, Step, StepKind
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
 WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
@@ -39,7 +39,9 @@ class Space(StateGraph):
         like: another space of this spec, with which tables of what is known are shared.
     """
 
-    unguided = 1 / 32  # the share of walks that do not keep to the guide, so that they may find every operator
+    # The share of walks that do not keep to the guide, so that every operator can be found. The others find operators
+    # that meet a requirement 2 to 4 times as fast.
+    unguided = 1 / 32
 
     def __init__(
         self, spec: OperatorSpec, *, use_distance: bool = True, is_guide: bool = False, like: Space | None = None
@@ -49,7 +51,9 @@ class Space(StateGraph):
         self.look_ahead = 0 if self.feasibility.kind == "none" else LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
-        self._looked: dict[State, dict[str, Step | None]] = {}  # by the id of the step; of nodes whose steps are not all known
+        self._looks_taken: dict[
+            State, dict[str, Step | None]
+        ] = {}  # by the id of the step; of nodes whose steps are not all known
 
     @property
     def id(self) -> str:
@@ -68,13 +72,13 @@ class Space(StateGraph):
         evaluated without them if they do not matter (`syno.space.identity.valuations`), else at two larger valuations for all
         such operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
         """
-        return fingerprint(**self._compared(operator))
+        return fingerprint(**self._fingerprint_arguments(operator))
 
     def distinct(self, operators: Iterable[PGraph] = ()) -> Distinct:
         """Return a collection of operators of this space of which no two have the same fingerprint."""
-        return Distinct(lambda operator: glance(**self._compared(operator)), self.fingerprint, operators)
+        return Distinct(lambda operator: glance(**self._fingerprint_arguments(operator)), self.fingerprint, operators)
 
-    def _compared(self, operator: PGraph) -> dict[str, Any]:
+    def _fingerprint_arguments(self, operator: PGraph) -> dict[str, Any]:
         """Return the arguments with which fingerprints of this space are found."""
         operator, valuations = self._comparison(operator)
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
@@ -109,24 +113,24 @@ class Space(StateGraph):
             return ()
         known = self._steps.get(node)
         if known is None:
-            taken = [Step(c.kind, c.id, child) for c, child in self.children(node) if self.is_alive(child)]
+            taken = [Step(c.kind.name, c.id, child) for c, child in self.children(node) if self.is_alive(child)]
             known = self._steps[node] = (*taken, *map(Step.finalize, self.operators(node)))
-            self._looked.pop(node, None)
+            self._looks_taken.pop(node, None)
         return known
 
     def drafts(self, node: Hashable) -> Iterator[Draft]:
-        """Yield what may be a step from a node: those of `steps`, and others that may turn out to lead nowhere."""
+        """Yield drafts of steps from a node: of all of `steps`, and of others that may turn out to lead nowhere."""
         if not isinstance(node, State):
             return
         for step in self._steps[node] if node in self._steps else map(Step.finalize, self.operators(node)):
             yield Draft(step.kind, step.id, step.itself)
         if node not in self._steps:
             for branch in self.branches(node):
-                yield Draft(branch.kind, branch.id, partial(self._look, node, branch))
+                yield Draft(branch.candidate.kind.name, branch.id, partial(self._look, node, branch))
 
     def _look(self, node: State, branch: Branch) -> Step | None:
         """Return the step if it leads on, else None."""
-        looked = self._looked.setdefault(node, {})
+        looked = self._looks_taken.setdefault(node, {})
         if branch.id not in looked:
             looked[branch.id] = self._leading_on(branch)
         return looked[branch.id]
@@ -134,21 +138,22 @@ class Space(StateGraph):
     def _leading_on(self, branch: Branch, without: frozenset[Hashable] | set[Hashable] = frozenset()) -> Step | None:
         child = branch.child(self.feasibility.after)
         leads_on = child is not None and child not in without and self.is_alive(child)
-        return Step(branch.kind, branch.id, child) if leads_on else None
+        return Step(branch.candidate.kind.name, branch.id, child) if leads_on else None
 
     def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
-        """Return the step of this kind and id from a node on the path of an operator; None if the options allow none.
+        """Return the step of this kind (its name) and id from a node on the path of an operator; None if there is none.
 
         The other steps from the node are not looked at, which is what makes `steps` slow.
         """
         if not isinstance(node, State):
             return None
-        if kind == FINALIZE:
+        if kind == FINALIZE.name:
             return next((step for step in map(Step.finalize, self.operators(node)) if step.id == id_), None)
         if node in self._steps:
             return next((step for step in self._steps[node] if step.kind == kind and step.id == id_), None)
-        for candidate in self.candidates.proposed(node):  # without the rules, which count what they reject
-            if candidate.kind == kind and candidate.id == id_:
+        # The rules are not asked: they count what they reject, and the step was accepted when the path was made.
+        for candidate in self.candidates.proposed(node):
+            if candidate.kind.name == kind and candidate.id == id_:
                 return Step(kind, id_, candidate.taken())
         return None
 
@@ -204,15 +209,15 @@ class Space(StateGraph):
     def drawn(
         self, state: State, random: Random, *, by_kind: bool, without: frozenset[Hashable] | set[Hashable] = frozenset()
     ) -> Step | None:
-        """Return one of the steps at random, those to nodes in `without` left out; None if there is none.
+        """Return a random step, none to a node in `without`; None if there is no step.
 
         Steps are tried in random order until one leads on, which is cheaper than trying all.
         """
         branches = self.branches(state)
-        waiting: dict[str, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
+        waiting: dict[StepKind, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
         waiting.update(branches.by_kind())
         if not by_kind and waiting:
-            waiting = {"": [option for options in waiting.values() for option in options]}
+            waiting = {FINALIZE: [option for options in waiting.values() for option in options]}  # all as if of one kind
         while waiting:
             kind = random.choice(list(waiting))
             chosen = taken_out(waiting[kind], random)
@@ -245,5 +250,5 @@ class Space(StateGraph):
         return guide if guide.is_feasible(guide.root) else None
 
     @cached_property
-    def _comparison(self) -> Comparison:
-        return Comparison(self.spec, self.sizes, self.completion.wanted)
+    def _comparison(self) -> ComparisonValuations:
+        return ComparisonValuations(self.spec, self.sizes, self.completion.wanted)

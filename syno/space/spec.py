@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, field_validator, model_validator
 
-from syno.algebra import Kind, Size, Valuations, Variable, VariableTable
+from syno.algebra import Size, Valuations, Variable, VariableKind, VariableTable
 from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.validation import explained, read_mapping
 from syno.ir.dim import content_id
@@ -116,7 +116,7 @@ class OperatorSpec(OptionGroup):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers(cls, layers: Any) -> Any:
-        """Accept a layer that is written as its values alone."""
+        """Accept a layer given as a mapping of values, without `count`."""
         if not isinstance(layers, list | tuple):
             return layers
         return [
@@ -135,7 +135,7 @@ class OperatorSpec(OptionGroup):
     # ---- the parsed text ------------------------------------------------------------------------------------
 
     @cached_property
-    def _declared(self) -> tuple[VariableTable, dict[Variable, int]]:
+    def _declared_variables(self) -> tuple[VariableTable, dict[Variable, int]]:
         limits: dict[str, int] = {}
 
         def strip(match: re.Match[str]) -> str:
@@ -148,13 +148,13 @@ class OperatorSpec(OptionGroup):
 
     @property
     def table(self) -> VariableTable:
-        """The variables, with the values of those that have one everywhere."""
-        return self._declared[0]
+        """The variables; one with the same value in all layers has it as its default."""
+        return self._declared_variables[0]
 
     @property
     def limits(self) -> Mapping[Variable, int]:
         """The most occurrences of each variable."""
-        return self._declared[1]
+        return self._declared_variables[1]
 
     @cached_property
     def valuations(self) -> Valuations:
@@ -229,7 +229,7 @@ class OperatorSpec(OptionGroup):
     def _check_input_axes(self) -> None:
         bound = {into for _, into in self.bound_axes}
         for axis, size in enumerate(self.input_sizes):
-            primaries = [(v.name, e) for v, e in size.exponents if v.kind is Kind.PRIMARY]
+            primaries = [(v.name, e) for v, e in size.exponents if v.kind is VariableKind.PRIMARY]
             if axis not in bound and (len(primaries) != 1 or primaries[0][1] != 1):
                 raise SpecError(
                     f"input axis {axis} has size {size}: an axis of the input has one primary variable, to the power of one "

@@ -20,11 +20,14 @@ from syno.space.state import State
 from syno.space.steps import CandidateStep
 
 NEAR, FAR = 2, 6  # how much more depth is tried, before other changes and after them
-MOST_TENSORS = 4
+MOST_TENSORS = 4  # the largest value of `occurrences: tensors`
 FEW_SUMS = 3  # reductions that are enough where a change is tried: more would take long
+# Limits that a change lifts altogether; those of sums, tensors and repeats are bounded for other reasons as well.
 UNBOUNDED = ("merges", "splits", "shifts", "strides", "unfolds")
-UNLIMITED = 1e30
-REMEMBERED = 4096  # states whose branches are kept: those on the paths of the last walks
+UNLIMITED = 1e30  # FLOPs
+# States whose branches are kept: those on the paths of the last walks. Walks return to the same states: of 110,000 checks of
+# states for 300 operators, 68,000 had been made before.
+REMEMBERED = 4096
 
 
 class StateGraph:
@@ -100,7 +103,7 @@ def check_not_empty(graph: StateGraph) -> None:
 
 
 def why_empty(spec: OperatorSpec) -> str:
-    """Return that a space holds no operator, with the first single change that leaves room for one."""
+    """Return the message about a space without operators: the first single change of its spec that leaves room for one."""
     found = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
     if spec.distance != "exact":
         spec = spec.with_(distance="exact")

@@ -7,25 +7,38 @@ from dataclasses import dataclass
 
 from syno.algebra import Size
 from syno.ir import dim as dims
+from syno.ir import primitives
 from syno.ir.dim import Dim, content_id
 from syno.ir.graph import PGraph
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, Primitive
 from syno.space.facts import DimFacts, FactTable, Role
 from syno.space.sizes import SizeTable, added
 from syno.space.spec import OperatorSpec
 from syno.space.state import Counts, Increase, State
 
-REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE = KINDS = (
-    "Reduce",
-    "Contraction",
-    "Shift",
-    "Stride",
-    "Split",
-    "Unfold",
-    "Expand",
-    "Merge",
-    "Finalize",
-)
-IN_ORDER = (SPLIT, UNFOLD)  # primitives whose two dims play different parts
+
+@dataclass(frozen=True, eq=False)
+class NonPrimitive:
+    """A kind of step that is no single primitive.
+
+    Attributes:
+        name: as in journals and tables.
+    """
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+StepKind = Primitive | NonPrimitive
+CONTRACTION = NonPrimitive("Contraction")  # all Shares of one weight, with the Expands of those of its axes that only it has
+FINALIZE = NonPrimitive("Finalize")  # the live dims are taken as the input's axes
+KINDS: dict[str, StepKind] = {
+    kind.name: kind for kind in (REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE)
+}
+# Steps whose dims play different parts; those of others are a set.
+IN_ORDER = tuple(kind for kind in KINDS.values() if isinstance(kind, Primitive) and len(kind.bottoms) > 1)
 ONE_MORE = {  # what a step of this kind adds to the counts of a state; a contraction adds its shares as well
     REDUCE: Counts(reductions=1),
     SHIFT: Counts(shifts=1),
@@ -45,7 +58,7 @@ class CandidateStep:
     Attributes:
         spec, sizes, facts: the spec, and what is known of its sizes and dims.
         state: where the step starts.
-        kind: one of KINDS.
+        kind: a primitive, CONTRACTION or FINALIZE: one of KINDS.
         dims: the dims that it builds on: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
             Contraction, the input's axes of a Finalize.
         size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
@@ -56,7 +69,7 @@ class CandidateStep:
     sizes: SizeTable
     facts: FactTable
     state: State
-    kind: str
+    kind: StepKind
     dims: tuple[Dim, ...] = ()
     size: Size | None = None
     outer: frozenset[Dim] = frozenset()
@@ -65,7 +78,7 @@ class CandidateStep:
         """Return the facts about one of the dims."""
         return self.facts[self.dims[position]]
 
-    def other(self, kind: str, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
+    def other(self, kind: StepKind, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
         """Return another step from the same state."""
         return CandidateStep(self.spec, self.sizes, self.facts, self.state, kind, on, size)
 
@@ -84,7 +97,7 @@ class CandidateStep:
     def id(self) -> str:
         """Content id of what the step adds: the same in every state and process."""
         names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
-        return content_id(self.kind, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
+        return content_id(self.kind.name, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
 
     def taken(self) -> State:
         """Return the state after the step.
@@ -92,31 +105,32 @@ class CandidateStep:
         Raises:
             ValueError: the step is a Finalize, or of an unknown kind.
         """
+        if self.kind is CONTRACTION:
+            return self._after_contraction()
         state, ends, on, none = self.state, self.state.ends, self.dims, self.sizes.none
         match self.kind:
-            case "Reduce":
+            case primitives.REDUCE:
                 top = dims.reduce(self.block, sum(dim.size is self.size for dim in ends.sums))
                 now = ends.after(self.sizes.reduced(self.block), ONE_MORE[self.kind], sums=(*ends.sums, top))
                 return state.replaced((), (top,), (), now)
-            case "Contraction":
-                return self._contracted()
-            case "Shift":
+            case primitives.SHIFT:
                 return state.replaced(on, (dims.shift(on[0], SHIFT_AMOUNT),), (), ends.after(none, ONE_MORE[self.kind]))
-            case "Stride":
+            case primitives.STRIDE:
                 usage = self.sizes.reduced(self.block)
                 now = ends.after(usage, ONE_MORE[self.kind], strides=ends.strides * self.block)
                 return state.replaced(on, (dims.stride(on[0], self.block),), (), now)
-            case "Split":
+            case primitives.SPLIT:
                 return state.replaced(on, (dims.split(*on),), (), ends.after(none, ONE_MORE[self.kind]))
-            case "Merge":
+            case primitives.MERGE:
                 usage = self.sizes.merged(self.block, on[0].size / self.block) if self.spec.sizes.count_merges else none
                 return state.replaced(on, dims.merge(on[0], self.block), (), ends.after(usage, ONE_MORE[self.kind]))
-            case "Unfold":
+            case primitives.UNFOLD:
                 increases = (*ends.increases, self._increase(on, on[1].size))
+                # A window of sums is summed up again; one that is a piece of the output stays, and makes the data larger.
                 copies = ends.copies if self.of(1).only_sums else ends.copies * on[1].size
                 now = ends.after(none, ONE_MORE[self.kind], increases=increases, copies=copies)
                 return state.replaced(on, (dims.unfold(*on),), (), now)
-            case "Expand":
+            case primitives.EXPAND:
                 size = on[0].size
                 increases = (*ends.increases, self._increase(on, size))
                 now = ends.after(
@@ -124,9 +138,9 @@ class CandidateStep:
                 )
                 return state.replaced(on, (), on, now)
             case kind:
-                raise ValueError(f'no state follows a step of kind "{kind}"')
+                raise ValueError(f"no state follows a step of kind {kind}")
 
-    def _contracted(self) -> State:
+    def _after_contraction(self) -> State:
         ends, weight = self.state.ends, self.state.ends.counts.weights + 1
         tops, expanded, usage, outer = [], [], self.sizes.none, ends.outer
         for dim in self.dims:
@@ -164,7 +178,7 @@ class Step:
     """A step that leads on.
 
     Attributes:
-        kind: the primitive, "Contraction" or "Finalize".
+        kind: the name of the primitive, "Contraction" or "Finalize". Policies and journals know steps by name and id.
         id: content id of what is added: the same addition has the same id in different states.
         node: the state or the complete operator that it leads to.
         operator: the complete operator if this is a Finalize.
@@ -178,7 +192,7 @@ class Step:
     @classmethod
     def finalize(cls, operator: PGraph) -> Step:
         """Return the step to a complete operator."""
-        return cls(FINALIZE, content_id(FINALIZE, operator.id), operator, operator)
+        return cls(FINALIZE.name, content_id(FINALIZE.name, operator.id), operator, operator)
 
     def itself(self) -> Step:
         """Return this step, as a draft's `look`."""

@@ -63,7 +63,7 @@ class Checkpoint:
         if self.file is None or not self.file.exists():
             return None
         try:
-            found = torch.load(BytesIO(_checked(self.file.read_bytes())), map_location=device, weights_only=True)
+            found = torch.load(BytesIO(_without_checksum(self.file.read_bytes())), map_location=device, weights_only=True)
             identity, state = found["identity"], dict(found["state"])
         except torch.OutOfMemoryError:
             raise
@@ -83,7 +83,7 @@ class Checkpoint:
                 self.file.unlink(missing_ok=True)
 
 
-def _checked(content: bytes) -> bytes:
+def _without_checksum(content: bytes) -> bytes:
     """Return the part of a file that `torch.save` wrote. ValueError if it doesn't agree with its checksum."""
     body, line = content[:-LINE], content[-LINE:]
     if not line.startswith(MARK):

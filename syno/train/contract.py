@@ -70,7 +70,7 @@ class Evaluation(ABC):
         """Return metrics by name."""
 
     def screen(self, operator: PGraph) -> Screening | None:
-        """Return what is found out before an operator is evaluated; None if this evaluation does not screen."""
+        """Return the costs and predictions known before an operator is evaluated; None if this evaluation does not screen."""
         return None
 
     def forget(self, operator: PGraph) -> None:  # noqa: B027  (most evaluations keep nothing)

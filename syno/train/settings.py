@@ -189,7 +189,7 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_recipe(cls, given: Any) -> Any:
+    def _fill_from_recipe(cls, given: Any) -> Any:
         """Return the settings with the recipe's values where none are given."""
         if not isinstance(given, Mapping):
             return given
@@ -237,7 +237,7 @@ class WorkloadSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings without those that were added later, where they say nothing: records are compared by them."""
+        """Return the settings by which records are compared: without later options that have their defaults."""
         return without_nothing(self, write(self))
 
 

@@ -22,8 +22,9 @@ from syno.train.tasks import on_device, own_state, task_of
 from syno.train.training import train
 from syno.train.workload import Workload
 
-# The speed of training: networks train in turns, in one process, so that a drift of the machine's speed cancels.
+# ---- networks in turns -----------------------------------------------------------------------------------------------
 
+# The speed of training: networks train in turns, in one process, so that a drift of the machine's speed cancels.
 
 WARM_UP_STEPS = 2  # of each network before the first turn: the first one compiles and allocates
 
@@ -129,6 +130,9 @@ def data_seconds(data: PictureData | TokenSet, settings: TrainingSettings, devic
         next(each)
     synchronize()
     return (time.perf_counter() - began) / count
+
+
+# ---- record ----------------------------------------------------------------------------------------------------------
 
 
 class TrainingSpeed(BaseModel):

@@ -25,8 +25,9 @@ from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
 from syno.train.settings import Initialization, Metric, TrainingSettings
 
-# The numerics of a training, by its settings: initial weights, optimizer, learning rate, number formats, device.
+# ---- numerics --------------------------------------------------------------------------------------------------------
 
+# The numerics of a training, by its settings: initial weights, optimizer, learning rate, number formats, device.
 
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of autocast
 WITHOUT_DECAY = (nn.Embedding, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)  # where only matrices decay
@@ -154,6 +155,8 @@ def on_device(name: str) -> Iterator[torch.device]:
         if device.type == "cuda":
             torch.cuda.empty_cache()
 
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
 
 TEST_BATCH = 512  # samples
 

@@ -26,8 +26,9 @@ from syno.train.settings import Metric, TrainingSettings
 from syno.train.tasks import Task, make_optimizer, make_schedule, own_state, task_of
 from syno.train.weights import WeightsFile
 
-# The state of a training: what a checkpoint holds, and the weights that are kept of its best or last round.
+# ---- state -----------------------------------------------------------------------------------------------------------
 
+# The state of a training: what a checkpoint holds, and the weights that are kept of its best or last round.
 
 BEST = "best"  # the setting `score` of a training
 
@@ -85,7 +86,7 @@ class TrainingState:
         self.checkpoint.write(state)
 
     def end_round(self, progress: TrainingProgress) -> None:
-        """Keep the weights if the score of the training is of its best round, and that is so far the one that has ended."""
+        """Keep the weights if the best round counts for the training, and the round that has just ended is the best so far."""
         number = len(progress.scores)
         if self.weights is not None and self.score == BEST and progress.scored_round(self.metric, self.score) == number:
             self.weights.write(self.parts["model"], number)
@@ -110,8 +111,9 @@ class TrainingState:
             raise FileNotFoundError(f"the weights of its round {number} are not in {self.weights.path}")
 
 
-# The reports of a training: its score after every round, and its recent loss there and at looks between.
+# ---- reports ---------------------------------------------------------------------------------------------------------
 
+# The reports of a training: its score after every round, and its recent loss there and at looks between.
 
 Tell: TypeAlias = Callable[[float, float], object]
 
@@ -154,6 +156,8 @@ class Reports:
 def _step(look: float, length: int) -> int:
     return max(1, round(look * length))
 
+
+# ---- training --------------------------------------------------------------------------------------------------------
 
 LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
 

@@ -25,6 +25,8 @@ from syno.train.settings import Metric, TrainingSettings, WorkloadSettings, chec
 from syno.train.tasks import task_of
 from syno.train.workload import Workload
 
+# ---- score in 8-bit integers -----------------------------------------------------------------------------------------
+
 # The score of a trained network in 8-bit integers, quantized as for the compilers `inductor-int8` and `tvm-int8`.
 
 
@@ -65,6 +67,9 @@ class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
     def eval(self) -> InChunks:
         """Return itself: a quantized network has no other mode, and refuses to be put in one."""
         return self
+
+
+# ---- record ----------------------------------------------------------------------------------------------------------
 
 
 class TrainingRecord(Record):

@@ -84,7 +84,7 @@ def _require_tensor(name: str, value: object) -> None:
 
 
 def _place(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return what only names of the same tensor have in common."""
+    """Return a key that only names of one and the same tensor share."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
 
 

@@ -43,8 +43,9 @@ from syno.train.tasks import Task, initialize, on_device, own_state, task_of
 from syno.train.training import train
 from syno.train.weights import check_keeping
 
-# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
+# ---- check on the first batch ----------------------------------------------------------------------------------------
 
+# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
 
 INPUT = ""  # in place of a weight's name
 
@@ -103,20 +104,25 @@ def _fault(loss: torch.Tensor, uses: list[_Use]) -> str | None:
         found = torch.autograd.grad(use.output, list(of.values()), gradient, retain_graph=True, allow_unused=True)
         for name, one in zip(of, found, strict=True):
             if one is not None and not _is_finite([one]):
-                return f"the gradient of {_named(name)} in layer {use.layer} is not finite on the first batch"
+                return f"the gradient of {_quoted_name(name)} in layer {use.layer} is not finite on the first batch"
             moved[name] = moved.get(name, False) or (one is not None and bool(one.any()))
     dead = [name for name, moves in moved.items() if not moves]
     if INPUT in dead:
         return "its output does not depend on its input on the first batch, in no layer"
-    return f"the gradient of {_named(dead[0])} is zero on the first batch, in every layer: it cannot learn" if dead else None
+    return (
+        f"the gradient of {_quoted_name(dead[0])} is zero on the first batch, in every layer: it cannot learn" if dead else None
+    )
 
 
 def _is_finite(tensors: Iterable[torch.Tensor]) -> bool:
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
-def _named(name: str) -> str:
+def _quoted_name(name: str) -> str:
     return f"weight {name}" if name else "its input"
+
+
+# ---- workload --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,7 @@ class Workload:
         Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
         """
         chosen = self.settings.seed if seed is None else seed
-        return with_placed(self._made(chosen), self.settings.placed, self.example, chosen)
+        return with_placed(self._make_network(chosen), self.settings.placed, self.example, chosen)
 
     @property
     def fixed_weights(self) -> float | None:
@@ -192,14 +198,14 @@ class Workload:
         return equal / total if total else None
 
     def _matrices(self, seed: int) -> dict[str, torch.Tensor]:
-        return {name: weight.detach() for name, weight in self._made(seed).named_parameters() if weight.dim() > 1}
+        return {name: weight.detach() for name, weight in self._make_network(seed).named_parameters() if weight.dim() > 1}
 
     @property
     def placed_layers(self) -> dict[str, str]:
         """The names of the layers that have an operator already, each with the operator's name."""
-        return placed_layers(self._made(self.settings.seed), self.settings.placed, self.example)
+        return placed_layers(self._make_network(self.settings.seed), self.settings.placed, self.example)
 
-    def _made(self, chosen: int) -> nn.Module:
+    def _make_network(self, chosen: int) -> nn.Module:
         settings, data = self.settings, self.data
         own = {"width": settings.width, "seed": chosen}
         if isinstance(data, TokenSet):
@@ -313,6 +319,8 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
         f"{needed} are: {', '.join(models)}"
     )
 
+
+# ---- trial step ------------------------------------------------------------------------------------------------------
 
 # A trial step of a training, made before anything that takes long: forward and backward on one batch, a test on another.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import small_specs
 
-from syno.algebra import Kind, Size, Variable, product
+from syno.algebra import Size, Variable, VariableKind, product
+from syno.ir.primitives import SPLIT
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
-from syno.space.steps import SPLIT
 
 READS = {"H": 3, "applied": 2}
 
@@ -35,7 +35,10 @@ def test_no_split_is_refused_that_the_distance_allows(spec: OperatorSpec, is_gui
 
 
 def test_the_sum_of_codes_is_the_code_of_the_product() -> None:
-    a, b = (Variable(name, kind) for name, kind in (("only_here_A", Kind.PRIMARY), ("only_here_b", Kind.COEFFICIENT)))
+    a, b = (
+        Variable(name, kind)
+        for name, kind in (("only_here_A", VariableKind.PRIMARY), ("only_here_b", VariableKind.COEFFICIENT))
+    )
     sizes = [Size({a: 2, b: -1}), Size({b: -3}), Size({a: -5})]
     code = sum(size.code for size in sizes)  # of a size that nobody has made yet
     assert Size.of_code(code).exponents == ((a, -3), (b, -4))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_sizes import TABLE, C, H, W, c, deterministic, exponent_rows, g, k, size, sizes
 
-from syno.algebra import ONE, Kind, Size, Variable, product
+from syno.algebra import ONE, Size, Variable, VariableKind, product
 from syno.algebra.size import EXPONENT_LIMIT
 from syno.base.errors import SizeError
 
@@ -40,7 +40,7 @@ class TestEqualSizesAreOneObject:
         assert all(one != other for one, other in itertools.combinations(seen, 2))
 
     def test_kind_is_part_of_a_variable(self) -> None:
-        assert Size.of(Variable("n", Kind.PRIMARY)) is not Size.of(Variable("n", Kind.COEFFICIENT))
+        assert Size.of(Variable("n", VariableKind.PRIMARY)) is not Size.of(Variable("n", VariableKind.COEFFICIENT))
 
     @deterministic
     @given(sizes)
@@ -137,7 +137,7 @@ class TestOverflow:
 
 
 def test_codes_do_not_depend_on_the_order_in_which_exponents_are_given() -> None:
-    variables = [Variable(f"v{number}", Kind.PRIMARY) for number in range(12)]
+    variables = [Variable(f"v{number}", VariableKind.PRIMARY) for number in range(12)]
     exponents = {variable: number - 6 for number, variable in enumerate(variables)}
     made = Size(exponents)
     assert Size(dict(reversed(exponents.items()))) is made

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_sizes import TABLE, C, H, deterministic, exponent_rows, g, k, size, sizes
 
-from syno.algebra import ONE, Kind, Size, Trait, Variable
+from syno.algebra import ONE, Size, Trait, Variable, VariableKind
 from syno.base.errors import SizeError
 
 
@@ -92,4 +92,4 @@ class TestLegality:
     @pytest.mark.parametrize("name", ["", "2C", "C-in", "_x", "class", "C in", "é"])
     def test_names_that_generated_code_could_not_use_are_errors(self, name: str) -> None:
         with pytest.raises(SizeError, match=f'"{re.escape(name)}" cannot name a variable: a name is a letter, then'):
-            Variable(name, Kind.PRIMARY)
+            Variable(name, VariableKind.PRIMARY)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from small_sizes import TABLE, deterministic, size, sizes
 
-from syno.algebra import Kind, Size, Valuation, VariableTable
+from syno.algebra import Size, Valuation, VariableKind, VariableTable
 from syno.base.errors import ParseError
 
 
@@ -75,7 +75,7 @@ class TestText:
     def test_sources_evaluate_to_the_value(self, exponents: tuple[int, ...], row: tuple[int, ...]) -> None:
         value = Size(dict(zip(TABLE.values(), exponents, strict=True)))
         names = dict(zip(TABLE, row, strict=True))
-        names |= {name: 6**4 * number for name, number in names.items() if TABLE[name].kind is Kind.PRIMARY}
+        names |= {name: 6**4 * number for name, number in names.items() if TABLE[name].kind is VariableKind.PRIMARY}
         exact = Valuation(names).fraction(value)
         assert eval(value.fraction_text.replace("^", "**"), {}, names) == pytest.approx(float(exact))
         assume(exact.denominator == 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syno.algebra import ONE, Kind, Valuation, Valuations, Variable, VariableTable
+from syno.algebra import ONE, Valuation, Valuations, Variable, VariableKind, VariableTable
 from syno.base.errors import ParseError, SizeError, ValuationError
 
 TABLE = VariableTable.parse("N, C_in, H; k=3, g")
@@ -35,10 +35,10 @@ class TestTable:
 
     def test_primaries_come_first_each_class_by_name(self) -> None:
         assert list(TABLE) == ["C_in", "H", "N", "g", "k"]
-        assert [variable.kind for variable in TABLE.values()] == [Kind.PRIMARY] * 3 + [Kind.COEFFICIENT] * 2
+        assert [variable.kind for variable in TABLE.values()] == [VariableKind.PRIMARY] * 3 + [VariableKind.COEFFICIENT] * 2
         assert TABLE.defaults == {"k": 3}
         assert len(TABLE) == 5 and "k" in TABLE and "K" not in TABLE
-        assert TABLE["H"] == Variable("H", Kind.PRIMARY)
+        assert TABLE["H"] == Variable("H", VariableKind.PRIMARY)
 
     def test_reads_shapes(self) -> None:
         assert [str(size) for size in TABLE.sizes("N, g^-1*C_in,H ,")] == ["N", "g^-1*C_in", "H"]
@@ -67,11 +67,11 @@ class TestTable:
 
     def test_a_variable_is_primary_or_coefficient_not_both(self) -> None:
         with pytest.raises(ParseError, match="declared as primary and as coefficient: a; a variable is one or the other"):
-            VariableTable([Variable("a", Kind.PRIMARY), Variable("a", Kind.COEFFICIENT)])
+            VariableTable([Variable("a", VariableKind.PRIMARY), Variable("a", VariableKind.COEFFICIENT)])
 
     def test_a_default_needs_its_variable(self) -> None:
         with pytest.raises(ParseError, match='a default for "z", which is not declared; declared are: a'):
-            VariableTable([Variable("a", Kind.PRIMARY)], {"z": 1})
+            VariableTable([Variable("a", VariableKind.PRIMARY)], {"z": 1})
 
 
 class TestValuationOfATable:

@@ -21,13 +21,13 @@ READS_ALL = """
 import json, resource, sys
 from pathlib import Path
 from syno.base.errors import DataError
-from syno.data.cifar100 import _Steps, _unpickled
-_Steps.left = 250_000  # else the test would take longer
+from syno.data.cifar100 import _PickleSteps, _read_authors_pickle
+_PickleSteps.left = 250_000  # else the test would take longer
 pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (pages + 2**30, pages + 2**30))
 for file in sorted(Path(sys.argv[1]).iterdir()):
     try:
-        _unpickled(file)
+        _read_authors_pickle(file)
         print(json.dumps([file.name, "was read"]), flush=True)
     except DataError as error:
         print(json.dumps([file.name, str(error)]), flush=True)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from syno.algebra import Kind
+from syno.algebra import VariableKind
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.model.extraction import replaceable
@@ -90,7 +90,9 @@ POOLED_PICTURE = {"efficientnet_v2_s": 3 * 112 * 112}
 
 def check(operator: PublishedOperator, setting: Setting, parameters: int, flops: int) -> None:
     values = operator.valuations[0]
-    constants = {name: values[name] for name, variable in operator.graph.variables.items() if variable.kind is Kind.COEFFICIENT}
+    constants = {
+        name: values[name] for name, variable in operator.graph.variables.items() if variable.kind is VariableKind.COEFFICIENT
+    }
     graph, example = operator.graph.renamed(operator.graph.name, **constants), setting.example(setting.batch)
     substituted = substitute(setting.network(), graph, example, where=setting.rule)
     assert published_parameters(substituted) == parameters, (operator, setting)

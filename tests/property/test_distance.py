@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
 from functools import cache
 
@@ -9,7 +10,7 @@ import pytest
 import small_specs
 from truth import Truth
 
-from syno.space import OperatorSpec, Space
+from syno.space import OperatorSpec, Space, distance
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules import RULES, RuleSet
 from syno.space.rules.guarantees import ENSURED_BY, FIRST_DIM_ALONE, Guarantees, is_blocked
@@ -97,3 +98,7 @@ def test_the_distance_loses_no_operator_deeper_with_one_rule_off(rule: str) -> N
 def test_the_distance_loses_no_operator_one_primitive_deeper(make: Make) -> None:
     spec = make(depth=make().depth + 1)
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
+
+
+def test_the_worked_example_of_the_docstring() -> None:
+    assert doctest.testmod(distance).failed == 0

@@ -23,7 +23,7 @@ from small_beton import write_beton
 from syno.base.errors import SynoError
 from syno.data import DATASETS
 from syno.data.beton import BetonRecord, read_record, record_file
-from syno.data.cifar100 import _unpickled
+from syno.data.cifar100 import _read_authors_pickle
 from syno.data.language import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
@@ -145,7 +145,7 @@ def test_pickles_of_others(tmp_path: Path) -> None:
         for what, other in damages(whole, 120):
             file.write_bytes(other)
             try:
-                images, labels = _unpickled(file)
+                images, labels = _read_authors_pickle(file)
             except SynoError as error:
                 assert str(file) in str(error) and "\n" not in str(error), what
             else:

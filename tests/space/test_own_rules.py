@@ -70,7 +70,7 @@ def test_a_users_rule_is_listed_and_named_where_it_excludes_an_operator() -> Non
     split = next(operator for _, operator in Space(spec()).enumerate() if splits(operator))
     space = Space(spec(RULE))
     assert rows(space.rules.rules)[-1][:3] == ("no-split", "Split", "any Split")
-    assert "no-split" in {row.id for row in space.rules.of("Split")}
+    assert "no-split" in {row.id for row in space.rules.of(SPLIT)}
     with pytest.raises(UnreachableError, match=r"rule no-split .*sums alone"):
         space.path(split)
 

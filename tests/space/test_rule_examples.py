@@ -36,8 +36,8 @@ def rejections(graph: PGraph, rule: str) -> set[str]:
     for operation in graph.operations:
         parameter = operation.parameter if operation.primitive.name in ("Merge", "Stride") else None
         dims: tuple[Dim, ...] = operation.bottoms
-        step = CandidateStep(spec, sizes, facts, state, operation.primitive.name, dims, parameter)  # type: ignore[arg-type]
-        if operation.primitive.name in RULES[rule].kinds and RULES[rule].rejects(step):
+        step = CandidateStep(spec, sizes, facts, state, operation.primitive, dims, parameter)  # type: ignore[arg-type]
+        if operation.primitive in RULES[rule].looks_at and RULES[rule].rejects(step):
             found.add(operation.primitive.name)
     return found
 

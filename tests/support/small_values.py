@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from syno.algebra import Kind, Valuation
+from syno.algebra import Valuation, VariableKind
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import shapes
 
@@ -18,14 +18,14 @@ def small_values(graph: PGraph, **given: int) -> Valuation:
     """A valuation with coefficients as small as can be told apart, and the smallest primaries that they divide."""
     values = dict(given)
     for name, variable in graph.variables.items():
-        if variable.kind is Kind.COEFFICIENT:
+        if variable.kind is VariableKind.COEFFICIENT:
             values.setdefault(name, COEFFICIENTS[name])
     for name, variable in graph.variables.items():
-        if variable.kind is Kind.PRIMARY and name not in values:
+        if variable.kind is VariableKind.PRIMARY and name not in values:
             divisor = prod(
                 values[other] ** max(-dim.size.exponent(coefficient) for dim in graph.labels if dim.size.exponent(variable) > 0)
                 for other, coefficient in graph.variables.items()
-                if coefficient.kind is Kind.COEFFICIENT
+                if coefficient.kind is VariableKind.COEFFICIENT
                 and any(dim.size.exponent(coefficient) < 0 < dim.size.exponent(variable) for dim in graph.labels)
             )
             factor = 1

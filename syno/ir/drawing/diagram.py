@@ -86,7 +86,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Group:
+class TensorAxes:
     """The axes of one tensor."""
 
     name: str
@@ -101,9 +101,9 @@ class Diagram:
 
     title: str
     id: str
-    sources: tuple[Group, ...]
+    sources: tuple[TensorAxes, ...]
     operations: tuple[Node, ...]
-    output: tuple[Group, ...]
+    output: tuple[TensorAxes, ...]
     reduces: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
@@ -121,7 +121,7 @@ def diagram(graph: PGraph) -> Diagram:
     above: dict[Dim, tuple[Node, int]] = {}
     below: dict[Dim, tuple[Node, int]] = {}
 
-    def axes(name: str, title: str, family: Family, dims: tuple[Dim, ...]) -> tuple[Group, ...]:
+    def axes(name: str, title: str, family: Family, dims: tuple[Dim, ...]) -> tuple[TensorAxes, ...]:
         nodes = []
         ends = below if family is Family.OUTPUT else above
         for index, dim in enumerate(dims):
@@ -129,7 +129,7 @@ def diagram(graph: PGraph) -> Diagram:
             tooltip = f"axis {index} of {title}: {label[dim]}:{dim.size}"
             nodes.append(Node(f"{name}_{index}", family, dim.size.fraction_text, note, tooltip))
             ends[dim] = (nodes[-1], 0)
-        return (Group(name, title, family, tuple(nodes)),) if nodes else ()
+        return (TensorAxes(name, title, family, tuple(nodes)),) if nodes else ()
 
     output = axes("output", "output y", Family.OUTPUT, graph.output)
     reduces = []
@@ -154,7 +154,7 @@ def _operation_node(operation: Operation, below: str) -> Node:
     primitive = operation.primitive
     return Node(
         name=f"{primitive.name}_{below}",
-        family=_FAMILIES[primitive.name],
+        family=FAMILIES[primitive.name],
         text=_operation_text(operation),
         tooltip=f"{primitive.rule}: {primitive.meaning}",
         roles_above=primitive.tops if len(primitive.tops) > 1 else (),
@@ -179,8 +179,8 @@ def _operation_text(operation: Operation) -> str:
 
 
 _VIEWS = (SPLIT, MERGE, SHIFT, STRIDE)
-_FAMILIES = {UNFOLD.name: Family.UNFOLD, SHARE.name: Family.SHARE, EXPAND.name: Family.EXPAND}
-_FAMILIES |= {primitive.name: Family.VIEW for primitive in _VIEWS}
+FAMILIES = {UNFOLD.name: Family.UNFOLD, SHARE.name: Family.SHARE, EXPAND.name: Family.EXPAND}
+FAMILIES |= {primitive.name: Family.VIEW for primitive in _VIEWS}
 _SHAPES = {
     Family.INPUT: "box, style=rounded",
     Family.WEIGHT: "box, style=rounded",
@@ -224,7 +224,7 @@ def _dot_node(node: Node) -> str:
     return f"{_quoted(node.name)} [label={_quoted(text)}, shape={_SHAPES[node.family]}];"
 
 
-def _cluster(group: Group) -> list[str]:
+def _cluster(group: TensorAxes) -> list[str]:
     head = f"  subgraph {_quoted(f'cluster_{group.name}')} {{ label={_quoted(group.title)}; style=rounded;"
     return [head, *(f"    {_dot_node(node)}" for node in group.nodes), "  }"]
 

@@ -13,8 +13,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from syno.ir.drawing.diagram import Diagram, Edge, Family, Group, Node, diagram
+from syno.ir.drawing.diagram import Diagram, Edge, Family, Node, TensorAxes, diagram
 from syno.ir.graph import PGraph
+
+# ---- levels and order ------------------------------------------------------------------------------------------------
 
 # Levels of a drawing, and the order within each: the first two steps of a layered layout.
 #
@@ -22,7 +24,6 @@ from syno.ir.graph import PGraph
 # level that it passes, so that nothing else is drawn there.
 #
 # Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981.
-
 
 _SWEEPS = 6  # down and up, from each start
 _PERMUTED = 4  # with at most so many tensors at the top, every order of them is a start
@@ -35,7 +36,7 @@ class Item:
 
     level: int
     node: Node | None = None
-    group: Group | None = None
+    group: TensorAxes | None = None
     edge: Edge | None = None
     labelled: bool = False
 
@@ -96,7 +97,7 @@ def _levels(picture: Diagram) -> tuple[Arrangement, list[tuple[Link, ...]]]:
     units: Arrangement = [[] for _ in used]
     standing: dict[str, Item] = {}
 
-    def stand(nodes: Sequence[Node], group: Group | None = None) -> None:
+    def stand(nodes: Sequence[Node], group: TensorAxes | None = None) -> None:
         unit = tuple(Item(number[even[node.name]], node=node, group=group) for node in nodes)
         standing.update(zip((node.name for node in nodes), unit, strict=True))
         units[unit[0].level].append(unit)
@@ -137,7 +138,7 @@ def _places(units: Sequence[Unit]) -> dict[Item, int]:
 
 
 def _crossings(upper: Sequence[Unit], lower: Sequence[Unit], links: Sequence[Link]) -> int:
-    """Return how many pairs of links cross; links that meet in an item do not."""
+    """Return the number of pairs of links that cross; links that meet in an item do not."""
     above, below = _places(upper), _places(lower)
     seen: list[int] = []
     count = 0
@@ -205,6 +206,8 @@ def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrang
     return current
 
 
+# ---- horizontal positions --------------------------------------------------------------------------------------------
+
 # Horizontal positions in a layered layout: balanced ones, then those with the straightest edges.
 #
 # The objective is a linear program, but scipy's `linprog` does worse here: of the many equally good positions it returns
@@ -212,7 +215,6 @@ def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrang
 #
 # Sources: Gansner, Koutsofios, North, Vo, "A Technique for Drawing Directed Graphs", 1993 (the objective and its weights);
 # Murota, "Discrete Convex Analysis", 2003, chapter 10 (steepest descent finds its minimum).
-
 
 _BALANCING_SWEEPS = 60  # of the balancing
 _STEPS = (32, 16, 8, 4, 2, 1)  # of the descent; the last one makes it exact
@@ -392,7 +394,7 @@ class Layout:
     height: int
     nodes: tuple[PlacedNode, ...]
     edges: tuple[PlacedEdge, ...]
-    groups: tuple[tuple[Group, Box], ...]
+    groups: tuple[tuple[TensorAxes, Box], ...]
 
 
 def layout(graph: PGraph) -> Layout:
@@ -514,7 +516,7 @@ class _Placing:
     def _words(self, item: Item, *, above: bool) -> tuple[tuple[str, int], ...]:
         return tuple((role, self.x[item] + middle) for role, middle in self.roles[item, above])
 
-    def _group(self, group: Group, boxes: dict[Item, Box], bands: Sequence[tuple[int, int]]) -> tuple[Group, Box]:
+    def _group(self, group: TensorAxes, boxes: dict[Item, Box], bands: Sequence[tuple[int, int]]) -> tuple[TensorAxes, Box]:
         members = [(item, box) for item, box in boxes.items() if item.group is group]
         left = min(box.left for _, box in members) - GROUP_PADDING
         right = max(box.right for _, box in members) + GROUP_PADDING

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from syno.ir.drawing.diagram import Family, Group
+from syno.ir.drawing.diagram import Family, TensorAxes
 from syno.ir.drawing.layout import (
     LINE,
     MARGIN,
@@ -92,7 +92,7 @@ def _description(placed: Layout) -> str:
     return f"The pGraph of {picture.title}; data flows downwards. {tensors}. Primitives from the top: {primitives}."
 
 
-def _group(group: Group, box: Box) -> Iterator[str]:
+def _group(group: TensorAxes, box: Box) -> Iterator[str]:
     line, area = _COLOURS[group.family]
     frame = _attributes(x=box.left, y=box.top, width=box.width, height=box.height, rx=10)
     yield f"<rect{frame}{_attributes(fill=area, fill_opacity=0.45, stroke=line)}/>"

@@ -16,7 +16,7 @@ CHANNELS_LAST = ", channels last"
 
 
 @dataclass(frozen=True)
-class Rate:
+class StatementRate:
     """The time of a statement in microseconds: of each call, of a million multiply-adds, of a million elements moved."""
 
     call: float
@@ -26,18 +26,18 @@ class Rate:
 
 # Fitted on 2026-11-23 by benchmarks/eager_costs.py: Intel(R) Xeon(R) Processor, one thread, torch 2.13.0+cpu.
 RATES = {
-    "copy": Rate(4.83, 0, 149),  # 98 sizes; median error 30 %
-    "slices": Rate(17.6, 0, 188),  # 20 sizes; median error 16 %
-    "convolution": Rate(8.53, 17, 168),  # 480 sizes; median error 37 %
-    "convolution, channels last": Rate(13.8, 15.4, 94),  # 480 sizes; median error 24 %
-    "grouped convolution": Rate(61.1, 90.9, 371),  # 400 sizes; median error 39 %
-    "grouped convolution, channels last": Rate(49.9, 56.1, 111),  # 400 sizes; median error 42 %
-    "product": Rate(18.5, 14.8, 70.7),  # 120 sizes; median error 28 %
+    "copy": StatementRate(4.83, 0, 149),  # 98 sizes; median error 30 %
+    "slices": StatementRate(17.6, 0, 188),  # 20 sizes; median error 16 %
+    "convolution": StatementRate(8.53, 17, 168),  # 480 sizes; median error 37 %
+    "convolution, channels last": StatementRate(13.8, 15.4, 94),  # 480 sizes; median error 24 %
+    "grouped convolution": StatementRate(61.1, 90.9, 371),  # 400 sizes; median error 39 %
+    "grouped convolution, channels last": StatementRate(49.9, 56.1, 111),  # 400 sizes; median error 42 %
+    "product": StatementRate(18.5, 14.8, 70.7),  # 120 sizes; median error 28 %
 }
 
 
 @dataclass(frozen=True)
-class Work:
+class StatementWork:
     """The work of a statement.
 
     Attributes:
@@ -52,17 +52,17 @@ class Work:
     multiplications: Size | None = None
     channels: Size | None = None
 
-    def channels_last(self) -> Work:
+    def channels_last(self) -> StatementWork:
         """Return the work of the same convolution on channels-last data."""
         return replace(self, kind=self.kind + CHANNELS_LAST)
 
 
-def estimated_microseconds(work: Iterable[Work], valuations: Valuations) -> float:
+def estimated_microseconds(work: Iterable[StatementWork], valuations: Valuations) -> float:
     """Return the time that the statements take, summed over the valuations."""
     return sum(_microseconds(one, valuations) for one in work)
 
 
-def _microseconds(work: Work, valuations: Valuations) -> float:
+def _microseconds(work: StatementWork, valuations: Valuations) -> float:
     is_few = work.channels is not None and valuations.values(work.channels).highest < FEW_CHANNELS
     rate = RATES[f"grouped {work.kind}" if is_few else work.kind]
     elements = sum(float(valuations.values(size).total) for size in work.elements)

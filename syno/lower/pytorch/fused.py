@@ -17,7 +17,7 @@ from itertools import groupby
 from syno.algebra import ONE, Valuations, product
 from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import MERGE, SHARE, SHIFT, SPLIT, UNFOLD
-from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.costs import StatementWork
 from syno.lower.pytorch.layouts import Convolution, Order, convolution_layouts, kernels_in_channels_last
 from syno.lower.pytorch.lowering import (
     Lowering,
@@ -30,6 +30,8 @@ from syno.lower.pytorch.lowering import (
     window_of,
 )
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
+
+# ---- contractions as torch's convolutions ----------------------------------------------------------------------------
 
 # A contraction written as a torch convolution or as an elementwise product.
 
@@ -160,7 +162,7 @@ def convolve(contraction: Contraction) -> None:
         stays,
         product(meeting.weight.size for meeting in contraction.meetings) * taps,
     )
-    work = Work("convolution", elements, stays * channels * taps, channels if contraction.groups else None)
+    work = StatementWork("convolution", elements, stays * channels * taps, channels if contraction.groups else None)
     made_of = [
         [meeting.weight for meeting in part] for part in ([*contraction.groups, *contraction.outer], contraction.channels)
     ]
@@ -254,11 +256,18 @@ def _tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
+# ---- the fused form --------------------------------------------------------------------------------------------------
+
 AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
 
 
 class FusedLowering(Lowering):
-    """Writes the statements of the fused mode."""
+    """Writes the statements of the fused mode.
+
+    A window that is contracted is a convolution. One that survives a contraction commutes with it: the contraction comes
+    first, and moved slices are added after it. Windows are stored, which multiplies the data by their length, only where
+    neither can be done, or costs more.
+    """
 
     lazy = True
 
@@ -275,7 +284,7 @@ class FusedLowering(Lowering):
         for number, made in data.convolutions.items():
             data.work.append(made.work.channels_last() if number in last else made.work)
         if channels_last:
-            data.work.append(Work("copy", (data.convolutions[min(planar)].work.elements[0],) * 2))
+            data.work.append(StatementWork("copy", (data.convolutions[min(planar)].work.elements[0],) * 2))
             first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from syno.algebra import Size
-from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.costs import StatementWork
 
 Order: TypeAlias = tuple[int, ...]  # numbers of axes, the one with the largest stride first
 
@@ -30,7 +30,7 @@ class Convolution:
     """
 
     moves: bool
-    work: Work
+    work: StatementWork
     weight: str
     kernel: tuple[Size, ...]
     channels_first: Order | None

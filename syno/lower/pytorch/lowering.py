@@ -16,8 +16,10 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.primitives import EXPAND, MERGE, SHARE, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno.lower.cut import Cut, Structure
 from syno.lower.plan import Plan
-from syno.lower.pytorch.costs import Work
+from syno.lower.pytorch.costs import StatementWork
 from syno.lower.pytorch.tensor_code import Decisions, TensorCode
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
 
 # Windows: from an Unfold down to the weight's axes and reductions over which its neighbours are summed.
 
@@ -108,6 +110,9 @@ def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[
     if operation is None:
         return set()
     return {operation}.union(*(carried_out_for(structure, available, top) for top in operation.tops))
+
+
+# ---- statements of a plan --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -299,7 +304,7 @@ class Lowering:
         data.work += weight.work if weight.source not in data.layouts else []
         sizes = tuple(product(dim.size for dim in dims) for dims in (data.axes, [dim for dim, _ in kept], weight.axes))
         multiplications = product(dim.size for dim, _ in after)
-        data.work.append(Work("product", sizes, multiplications))
+        data.work.append(StatementWork("product", sizes, multiplications))
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
 
     def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:

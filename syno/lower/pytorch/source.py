@@ -18,6 +18,8 @@ from syno.lower.pytorch.statements import statements
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.stages import fan_in
 
+# ---- weights: layout and initial values ------------------------------------------------------------------------------
+
 # The parts of a module's text that concern its weights: their layout in memory, and their initial values.
 
 
@@ -77,8 +79,9 @@ def local_names(graph: PGraph, *texts: str) -> list[str]:
     return [f"    {', '.join(used)} = {', '.join(f'self.{name}' for name in used)}"] if used else []
 
 
-# Small functions that generated modules carry along, each only where it is used.
+# ---- functions in generated modules ----------------------------------------------------------------------------------
 
+# Small functions that generated modules carry along, each only where it is used.
 
 FUNCTIONS = {
     "stored_windows": '''
@@ -134,6 +137,8 @@ def definitions(used: set[str]) -> str:
     needed = used | {other for name in used for other in NEEDS.get(name, ())}
     return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)
 
+
+# ---- module ----------------------------------------------------------------------------------------------------------
 
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end
@@ -195,7 +200,7 @@ class _Module:
         shapes = [shape_comment(dim.size for dim in dims) for dims in (self.graph.input, self.graph.output)]
         runtime = list(self.graph.runtime_axes)
         free = f"; {' and '.join(runtime)} {'is' if len(runtime) == 1 else 'are'} read from the input" if runtime else ""
-        return [f'"""{line}' if not n else line for n, line in enumerate(_wrapped(expression(self.graph)))] + [
+        return [f'"""{line}' if not n else line for n, line in enumerate(_wrap_lines(expression(self.graph)))] + [
             "", f"Input {shapes[0]}, output {shapes[1]}{free}.", '"""',
         ]  # fmt: skip
 
@@ -206,7 +211,7 @@ class _Module:
         ]
         options = ', *, seed=None, init="fan_in", device=None, dtype=None' if self.graph.weights else ""
         signature = f"def __init__({', '.join(['self', *given])}{options}):"
-        lines = [*_broken(signature), "    super().__init__()"]
+        lines = [*_break_signature(signature), "    super().__init__()"]
         if self.arguments:
             names = [code_name(name) for name in self.arguments]
             changed = [(name, code_name(name)) for name in self.arguments if argument_name(name) != code_name(name)]
@@ -220,7 +225,7 @@ class _Module:
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
     def _divisibility(self, *, at_runtime: bool) -> list[str]:
-        """Return the checks that sizes are whole: of those with a variable that is read from the input, or of the others."""
+        """Return the checks that sizes are whole numbers: for sizes with a variable read from the input, or for the others."""
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
             if at_runtime == self.graph.runtime_variables.isdisjoint(v.name for v in size.variables):
@@ -249,13 +254,13 @@ class _Module:
             "    return self",
         ]
 
-    def _prepared(self) -> list[str]:
+    def _prepared_names(self) -> list[str]:
         """Return the names of the tensors that are computed from weights alone."""
         made = [statement.partition(" = ")[0] for statement, _ in self.body.prepared]
         return sorted({*made, *(["composed"] if self.composing is not None else [])})
 
     def _prepared_weights(self) -> list[str]:
-        names = self._prepared()
+        names = self._prepared_names()
         if not names:
             return []
         composed = "    composed = self.composed_weight() if self.composed is None else self.composed"
@@ -273,7 +278,7 @@ class _Module:
         shape = ", ".join(dim.size.integer_text() for dim in graph.input) + ("," if rank == 1 else "")
         checks = self._divisibility(at_runtime=True)
         axes = graph.runtime_axes
-        read = [_read(axis, factor) for axis, factor in axes.values()]
+        read = [_variable_from_shape(axis, factor) for axis, factor in axes.values()]
         lines = [
             "def forward(self, x):",
             *local_names(self.graph, shape, *read, *checks, *(statement for statement, _ in self.body.lines)),
@@ -283,17 +288,17 @@ class _Module:
             names, ones = ", ".join(map(code_name, axes)), ", ".join("1" for _ in axes)
             found, others = (f"({', '.join(read)})", f"({ones})") if len(axes) > 1 else (read[0], ones)
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
-        shown = ", ".join(map(self._shown, (dim.size for dim in graph.input)))
+        shown = ", ".join(map(self._size_in_message, (dim.size for dim in graph.input)))
         lines += [
             f"    if shape != ({shape}):",
             f'        raise ValueError(f"the input has shape {{list(shape)}}; it must be [{shown}]")',
             *checks,
         ]
-        if prepared := self._prepared():
+        if prepared := self._prepared_names():
             lines.append(f"    {', '.join(prepared)} = self.prepared_weights()")
         return [*lines, *_statements(self.body.lines), "    return x"]
 
-    def _shown(self, size: Size) -> str:
+    def _size_in_message(self, size: Size) -> str:
         """Return a size for an f-string: `{value}` for factors that are known, names for those that the input gives."""
         read = Size({v: e for v, e in size.exponents if v.name in self.graph.runtime_variables})
         given = size / read
@@ -308,7 +313,7 @@ class _Module:
         return ["def extra_repr(self):", f'    return f"{shown}"'] if shown else []
 
 
-def _broken(signature: str) -> list[str]:
+def _break_signature(signature: str) -> list[str]:
     """Return a signature in one line, or with its options on a line of their own."""
     if len(signature) <= LINE_LENGTH:
         return [signature]
@@ -322,7 +327,7 @@ def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
     return [f"    {statement:<{width}}  # {comment}" for statement, comment in lines]
 
 
-def _read(axis: int, factor: Size) -> str:
+def _variable_from_shape(axis: int, factor: Size) -> str:
     """Return the expression for a variable of which an axis has `factor` times the length; a remainder is refused later."""
     return f"shape[{axis}]" if factor == ONE else f"shape[{axis}] // {_factor(factor.integer_text())}"
 
@@ -331,7 +336,7 @@ def _factor(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_lines(text: str) -> list[str]:
     return wrap(text, LINE_LENGTH - 4, subsequent_indent="    ", break_long_words=False)
 
 

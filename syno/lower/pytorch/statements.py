@@ -52,7 +52,7 @@ def statements(
 
 
 def estimated_time(graph: PGraph, layers: Valuations) -> float:
-    """Return the microseconds that an operator is estimated to take in all of the layers, without what is of weights alone.
+    """Return the estimated microseconds of an operator in all layers together, without work on weights alone.
 
     The estimate is that of the code generator (`syno.lower.pytorch.costs`): of one core, in plain PyTorch. Times with compilers
     and on other devices have to be learnt from measurements.

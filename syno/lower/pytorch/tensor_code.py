@@ -12,7 +12,7 @@ from typing import Protocol
 
 from syno.algebra import Size, Valuations, product
 from syno.ir.dim import Dim
-from syno.lower.pytorch.costs import Work, estimated_microseconds
+from syno.lower.pytorch.costs import StatementWork, estimated_microseconds
 from syno.lower.pytorch.layouts import Convolution, Order
 
 
@@ -44,7 +44,7 @@ class TensorCode:
         self.functions: set[str] = set()
         self.convolutions: dict[int, Convolution] = {}
         self.prepared: list[tuple[str, str]] = []
-        self.work: list[Work] = []
+        self.work: list[StatementWork] = []
         self.layouts: dict[str, Order] = {}
         self.lazy = lazy
         self._value = self.source  # what the next statement reads
@@ -66,7 +66,9 @@ class TensorCode:
         """
         after = [[part] if isinstance(part, Dim) else list(part) for part in parts]
         if kind:
-            moved = Work(kind, tuple(product(dim.size for part in tensor for dim in part) for tensor in ([self.axes], after)))
+            moved = StatementWork(
+                kind, tuple(product(dim.size for part in tensor for dim in part) for tensor in ([self.axes], after))
+            )
             self.work += [moved, moved] if kind == "slices" else [moved]  # slices are those of a padded copy
         self._write(expression, [product(dim.size for dim in part) for part in after])
         self._have(after)
@@ -99,7 +101,7 @@ class TensorCode:
             sizes = [product(dim.size for dim in part) for part in wanted]
             self._write(f"{self._value}.reshape({_shape(sizes)})", sizes)
             if have != want:
-                self.work.append(Work("copy", (product(sizes), product(sizes))))
+                self.work.append(StatementWork("copy", (product(sizes), product(sizes))))
         self._have(wanted)
         return self._value
 
@@ -140,12 +142,12 @@ class TensorCode:
         if len(new) == 1:
             self._pieces[new[0]] = [piece for dim in old for piece in self._pieces[dim]]
         else:
-            self._cut(old[0], new)
+            self._cut_axis(old[0], new)
         start = self.position(old[0])
         self.axes[start : start + len(old)] = new
         self._view()
 
-    def _cut(self, old: Dim, new: Sequence[Dim]) -> None:
+    def _cut_axis(self, old: Dim, new: Sequence[Dim]) -> None:
         pieces = self._pieces[old]
         if len(pieces) > 1 and not self._falls_apart(pieces, new):
             self.read()
@@ -181,7 +183,7 @@ class TensorCode:
     def adjacent(self, dims: Sequence[Dim], rank: Mapping[Dim, int] | None = None) -> None:
         """Permute so that these axes follow each other, at the place of one of them that disturbs the order by `rank` least."""
 
-        def placed(anchor: Dim) -> list[Dim]:
+        def with_neighbours(anchor: Dim) -> list[Dim]:
             before = [dim for dim in self.axes[: self.position(anchor)] if dim not in dims]
             return [*before, *dims, *(dim for dim in self.axes if dim not in dims and dim not in before)]
 
@@ -189,7 +191,7 @@ class TensorCode:
             ranks = [rank[dim] for dim in order if dim in rank] if rank else []
             return sum(left > right for left, right in combinations(ranks, 2))
 
-        self.order(min((placed(anchor) for anchor in dims), key=inversions))
+        self.order(min((with_neighbours(anchor) for anchor in dims), key=inversions))
 
     # ---- operations on axes -------------------------------------------------------------------------------------
 
@@ -250,6 +252,8 @@ def _shape(sizes: Iterable[Size]) -> str:
     return ", ".join(size.integer_text() for size in sizes)
 
 
+# ---- forms of generated code -----------------------------------------------------------------------------------------
+
 # The forms of generated code: some decisions leave the result as it is, and change only how long it takes.
 #
 # - "spread": windows that a later weight shares become part of a convolution whose kernel has zeros, instead of moved slices.
@@ -257,8 +261,7 @@ def _shape(sizes: Iterable[Size]) -> str:
 # - "convolve": a product along channels is a convolution with a kernel of size 1, instead of einsum.
 # - "channels last": data is brought into channels-last format before the first of several two-dimensional convolutions.
 
-
-MOST_FORMS = 16
+MOST_FORMS = 16  # of one operator: all combinations of the four decisions
 MARGIN = 0.8  # of the usual form's estimated time: another form must take less than this share, since estimates are rough
 
 

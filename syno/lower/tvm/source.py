@@ -22,10 +22,11 @@ from syno.lower.plan import Plan, plan_for
 from syno.lower.stages import Accesses, Intermediate, Stage, accesses
 from syno.lower.tvm.installed import tvm
 
+# ---- text of one stage -----------------------------------------------------------------------------------------------
+
 # The text of one stage as tensor expressions.
 #
 # Paper: section 6.1 (lowering to TVM's tensor expressions).
-
 
 INDENT = "    "
 LINE_LENGTH = 118
@@ -134,7 +135,7 @@ class StageWriter:
 
 
 def margins(step: Intermediate) -> tuple[str, str]:
-    """Return how far the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
+    """Return the positions by which the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
     window = step.operation.bottoms[1].size
     whole = window.integer_text()
     return _text(half(window)), f"({whole} - 1)//2"
@@ -181,6 +182,8 @@ def bracketed(head: str, parts: Sequence[str], between: str, tail: str = "") -> 
     return [f"{head}(", INDENT + parts[0], *(INDENT + between.lstrip() + part for part in parts[1:]), ")"]
 
 
+# ---- functions in generated text -------------------------------------------------------------------------------------
+
 # Functions that generated tensor expressions carry along, each only where it is used. They exist because TVM 0.27
 # rewrites the indices of one access together (`FlattenBuffer`), and where one loop variable meets several `//` and `%`
 # with different offsets, it takes them for one: `A[(i//2 + 1) % 7, (i%2 + 1) % 2]` is read at the flat index
@@ -195,6 +198,9 @@ def rotated(index, amount, extent):
     return tirx.Select(moved < extent, moved, moved - extent)
 ''',
 }
+
+
+# ---- text of a plan --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -328,6 +334,8 @@ def _row(names: Sequence[str], target: bool = False) -> str:
     return row if target else f"({row})" if len(names) == 1 else row
 
 
+# ---- stages as TVM's objects -----------------------------------------------------------------------------------------
+
 # The stages of a plan as TVM objects, made by running the generated text.
 #
 # Paper: section 6.1 (lowering to TVM's tensor expressions).
@@ -371,7 +379,7 @@ def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
         MissingPackageError: TVM is not installed.
         LoweringError: as `to_te_source`.
     """
-    scope = _defined(plan)
+    scope = _run_source(plan)
     return tuple(StageFunction(stage, plan.staged, scope[stage.name]) for stage in te_stages(plan))
 
 
@@ -380,7 +388,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
 
     Each has the name of its stage as `global_symbol`. Raises what `stage_functions` does, and ValuationError.
     """
-    module, scope = tvm(), _defined(plan)
+    module, scope = tvm(), _run_source(plan)
     sizes = sizes_of(plan.staged, valuation)
     named = named_sizes(sizes)
     inputs = scope["placeholders"](**named, dtype=dtype)
@@ -394,7 +402,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
     return made
 
 
-def _defined(plan: Plan) -> dict[str, Any]:
+def _run_source(plan: Plan) -> dict[str, Any]:
     """Return the functions that the text of a plan defines, by name."""
     tvm()
     scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}

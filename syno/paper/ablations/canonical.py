@@ -31,13 +31,14 @@ from typing import Any, NamedTuple
 
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.ir.primitives import REDUCE
 from syno.paper.ablations.parts import NO_PARTS, Parts, wilson
 from syno.report.operators.folder import Show, silent
 from syno.space.rules import RULES, RuleSet
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
-from syno.space.steps import CONTRACTION, REDUCE, CandidateStep
+from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
 # Search for an order of a partial operator's steps that all rules accept.
 #
@@ -85,7 +86,7 @@ class _Orders:
                 continue
             after = step.taken()
             grown = image | _matched(self.tops[index], _new_dims(state, after), image)
-            numbered = (*weights, index) if step.kind == CONTRACTION else weights
+            numbered = (*weights, index) if step.kind is CONTRACTION else weights
             if self.accepted(after, done | {index}, numbered, grown):
                 return True
         self.failed.add((done, weights))
@@ -97,7 +98,7 @@ class _Orders:
         for index, step in enumerate(self.steps):
             if index in done or not all(dim in image for dim in step.dims):
                 continue
-            if step.kind == REDUCE:
+            if step.kind is REDUCE:
                 if step.size in sums:
                     continue
                 sums.add(step.size)
@@ -113,7 +114,7 @@ def _new_dims(before: State, after: State) -> list[Dim]:
 def _moved(step: CandidateStep, state: State, image: Image) -> CandidateStep:
     """Return the step on top of another state."""
     dims = [image[dim] for dim in step.dims]
-    if step.kind == CONTRACTION:  # a set, in the order of the state
+    if step.kind is CONTRACTION:  # a set, in the order of the state
         dims = [dim for dim in state.data if dim in set(dims)]
     return replace(step, state=state, dims=tuple(dims), outer=frozenset(image[dim] for dim in step.outer))
 
@@ -258,9 +259,9 @@ def random_steps(space: Space, random: Random, most: int) -> list[CandidateStep]
     state = space.root
     steps: list[CandidateStep] = []
     while len(steps) < most:
-        by_kind: dict[str, list[CandidateStep]] = {}
+        by_kind: dict[StepKind, list[CandidateStep]] = {}
         for candidate in space.candidates(state):
-            if candidate.kind == CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
+            if candidate.kind is CONTRACTION and (len(candidate.dims) < 2 or not candidate.outer):
                 continue
             by_kind.setdefault(candidate.kind, []).append(candidate)
         if not by_kind:

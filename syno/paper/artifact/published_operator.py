@@ -18,7 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from syno.algebra import Kind, Size, Valuation, VariableTable
+from syno.algebra import Size, Valuation, VariableKind, VariableTable
 from syno.base.errors import ParseError, SynoError
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import normal_form
@@ -98,7 +98,7 @@ class PublishedOperator:
     def with_constants(self) -> PGraph:
         """The operator with the values of its coefficients, which all layers share, as defaults."""
         variables, values = self.graph.variables, self.valuations[0]
-        constants = {name: values[name] for name, variable in variables.items() if variable.kind is Kind.COEFFICIENT}
+        constants = {name: values[name] for name, variable in variables.items() if variable.kind is VariableKind.COEFFICIENT}
         return self.graph.renamed(self.graph.name, **constants)
 
     def __repr__(self) -> str:

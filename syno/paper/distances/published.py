@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Trait, Variable, product
+from syno.algebra import ONE, Size, Trait, Variable, VariableKind, product
 from syno.space.candidates import Candidates
 from syno.space.distance.problem import UNREACHABLE
 from syno.space.rules.order import pools_much
@@ -191,7 +191,7 @@ class _Groupings:
 
 
 def _primary(size: Size) -> Variable:
-    return next(variable for variable, _ in size.exponents if variable.kind is Kind.PRIMARY)
+    return next(variable for variable, _ in size.exponents if variable.kind is VariableKind.PRIMARY)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 
-from syno.algebra import Kind
+from syno.algebra import VariableKind
 from syno.base.errors import LoweringError, SizeError, ValuationError
 from syno.ir.graph import PGraph
 from syno.ir.read_pattern import AxisPattern, ReadPattern, is_picture, read_pattern, weights_used
@@ -34,7 +34,7 @@ def dependence(operator: PGraph, values: Mapping[str, int] | None = None) -> str
         values: of variables.
     """
     given, kinds = values or {}, {name: variable.kind for name, variable in operator.variables.items()}
-    small = {name: value for name, value in given.items() if kinds.get(name) is Kind.COEFFICIENT}
+    small = {name: value for name, value in given.items() if kinds.get(name) is VariableKind.COEFFICIENT}
     try:
         once = read_pattern(operator, values)
     except (SizeError, ValuationError):
@@ -59,7 +59,7 @@ def _sizes(operator: PGraph, values: Mapping[str, int]) -> str:
             for name, variable in operator.variables.items()
             if variable.kind is kind and name not in operator.unchanged_variables
         )
-        for kind in Kind
+        for kind in VariableKind
     ]
     shown = "; ".join(filter(None, kinds))
     return shown and f" ({shown})"

@@ -9,10 +9,11 @@ What is bounded
     many axes its weight is indexed by or ends. FLOPs are bounded as well, from both sides: see "FLOPs" below.
 
 The relaxed problem
-    The distance looks at sizes only. `relaxation` turns each live dim of a state into an `Axis`: its size, where a Merge may
-    cut it, and how it may end. `Limits` holds what may still be used: primitives of each kind, occurrences of variables,
-    and pairs of axes that rules keep from each other. States with the same axes and limits share one answer.
-    The `Goal` is the same for all states of a space: the sizes of the input's axes.
+    The distance looks at sizes only. `feasibility.Relaxation` turns each live dim of a state into an `Axis`: its size,
+    where a Merge may cut it, and how it may end. `Limits` holds what may still be used: primitives of each kind,
+    occurrences of variables, and pairs of axes that rules keep from each other. States with the same axes and limits share
+    one answer. The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes. See "An example"
+    below.
 
 Cases of an axis
     An assignment gives each axis one of five cases:
@@ -36,6 +37,48 @@ Cases of an axis
     the limits allow; they add their number to the cost. The distance is the least cost over all partitions, assignments and
     numbers of contractions: `search` finds it by branch and bound, `cost` adds up what one assignment needs.
 
+An example
+    The input is [N, C_in, H], the output [N, C_out, H], and N is bound, so the goal is {C_in, H}. After two reductions, of
+    C_in and of a window k, the live axes are C_out, H, C_in and k. Nothing joins or cuts them in the cheapest assignment:
+
+        axis    case                        cost
+        C_in    INPUT, group {C_in}         -
+        H       INPUT, group {H}            -
+        k       WINDOW                      1 Unfold
+        C_out   WEIGHT                      needs a contraction
+                contractions: 1             1 Contraction        distance 2: a convolution
+
+    With a reduction of C_in/g in place of C_in (a grouped convolution) no axis has the size C_in. C_in/g needs a factor g, and
+    only C_out may give it. The group {C_in} is made of both, and has the surplus C_in/g * C_out / C_in = C_out/g:
+
+        C_in/g  INPUT, group {C_in}         -
+        C_out   INPUT, group {C_in}         1 Split joins the two members
+                surplus C_out/g             1 Merge cuts it off C_out; it ends by a weight
+        H       INPUT, group {H}            -
+        k       WINDOW                      1 Unfold
+                contractions: 1             1 Contraction        distance 4
+
+    The same in code; `search` writes an assignment as sizes:
+
+    >>> from syno import OperatorSpec, Space
+    >>> from syno.ir.primitives import REDUCE
+    >>> spec = OperatorSpec(
+    ...     name="example", input="N, C_in, H", output="N, C_out, H", bound_axes=[(0, 0)], depth=6,
+    ...     variables="N:0, C_in:3, C_out:3, H:0; k=3:2, g=4:2", layers=[{"N": 1, "C_in": 16, "C_out": 32, "H": 16}],
+    ...     contractions={"least_elements": 1},
+    ... )
+    >>> space = Space(spec)
+    >>> def after(*sums):
+    ...     state = space.root
+    ...     for size in sums:
+    ...         state = space.candidates.step(state, REDUCE, (), spec.table.size(size)).taken()
+    ...     return state
+    >>> space.distance_of(after("C_in", "k")), space.distance_of(after("g^-1*C_in", "k"))
+    (2, 4)
+    >>> cheapest = space.feasibility.cheapest(after("g^-1*C_in", "k"))
+    >>> print(cheapest.groups[0].axes, cheapest.groups[0].rest, cheapest.windows, cheapest.contractions)
+    (Size(g^-1*C_in), Size(C_out)) g^-1*C_out (Size(k),) 1
+
 Why it is never above the truth
     Every way to complete a state gives an assignment: follow each axis upwards until it ends or becomes part of the
     input. Each primitive on the way is counted at most once. So the least cost over all assignments cannot be larger than
@@ -52,15 +95,17 @@ Why it is close to the truth
 
 FLOPs
     `conditions.within_flops` leaves out numbers of contractions with which the operator has too few or too many FLOPs.
-    `flops` has a second lower bound, on the order of the sums that a state has already. `feasibility` puts these together
-    and answers for whole states. Sets of sums, which come first, are looked at there before any state is built.
+    `feasibility.FlopsBound` is a second lower bound, on the order of the sums that a state has already. `feasibility` puts
+    these together and answers for whole states. Sets of sums, which come first, are looked at there before any state is
+    built.
 
 Speed
-    Nine of ten searches find that no operator is left, so what counts is to find that soon. `joins` refuses most Splits before
-    their state is made. Equal problems are searched once: axes are numbered, so that a problem is found by a few integers. The
-    search adds codes of sizes in place of multiplying sizes, and asks tables for what a surplus is like (`surpluses`). It asks
-    for ways to get rid of surpluses before anything else about a complete assignment, as that rejects most. In the space of
-    guided walks it leaves out whatever the narrow bound on what is read does not allow (`reading`) as soon as it can be told.
+    Nine of ten searches find that no operator is left, so it pays to find that soon. `feasibility.Joins` refuses most
+    Splits before their state is made. Equal problems are searched once: axes are numbered, so that a problem is found by a
+    few integers. The search adds codes of sizes in place of multiplying sizes, and asks tables for what a surplus is like
+    (`surpluses`). It asks for ways to end surpluses before anything else about a complete assignment, as that rejects most.
+    In the space of guided walks it leaves out whatever the narrow bound on what is read does not allow (`reading`) as soon
+    as it can be told.
 
 Tests compare the distance with the truth on small specs, found by going through their whole space: it is never larger, and
 equal in more than 95 % of the states.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from syno.algebra import ONE, Size
-from syno.space.distance.problem import Axis, Goal, Limits
+from syno.space.distance.problem import Axis, DistanceGoal, Limits
 from syno.space.sizes import Usage
 
 Block = tuple[tuple[Size, ...], Size, int]  # axes of the input that are made together, their product, minus the code of that
@@ -50,7 +50,7 @@ class Assignment:
         base: the number of Merges that part the input's axes in a block.
     """
 
-    def __init__(self, goal: Goal, axes: tuple[Axis, ...], limits: Limits, partition: list[Block]) -> None:
+    def __init__(self, goal: DistanceGoal, axes: tuple[Axis, ...], limits: Limits, partition: list[Block]) -> None:
         self.goal, self.axes, self.limits = goal, axes, limits
         self.spec, self.sizes, self.ensured = goal.spec, goal.sizes, goal.ensured
         self.groups = [InputGroup(*block) for block in partition]

@@ -145,6 +145,7 @@ def weights_large_enough(assignment: Assignment) -> bool:
         if len(group.block) > 1:
             pieces.update(group.block, *(axis.cuts.now for axis in group.members))
         whole = all(axis.is_shareable for axis in group.members)
+        # An upper bound on the elements: pieces count in every weight, even where two of them could not be cut at once.
         for piece in pieces:  # small ones go into every weight, whatever they are cut off from
             usage = sizes[piece].joined
             if sizes[piece].is_legal and (not any(usage) or (not whole and fits(room, usage))):
@@ -211,7 +212,7 @@ def _pool(assignment: Assignment) -> float:
 
 
 def _copies(assignment: Assignment) -> float:
-    """Return the product of what comes after the sums: repeats, and windows that are pieces of the output."""
+    """Return the factor by which the data grows after the sums: by repeats, and by windows that are pieces of the output."""
     sizes, spec = assignment.sizes, assignment.spec
     after = (*assignment.repeated, *(axis for axis in assignment.windows if not axis.only_sums))
     copies = assignment.limits.copies * sizes[product(axis.size for axis in after)].highest

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from syno.algebra import Size, product
 from syno.ir import dim as dims
 from syno.ir.dim import Dim
+from syno.ir.primitives import MERGE, REDUCE, SHIFT, SPLIT, UNFOLD
 from syno.space.candidates import Candidates
 from syno.space.complete import Completion
 from syno.space.distance import DISTANCES, OtherDistance
@@ -27,8 +28,8 @@ from syno.space.distance.problem import (
     Axis,
     Conflicts,
     Cuts,
+    DistanceGoal,
     Endings,
-    Goal,
     Limits,
     PieceCosts,
 )
@@ -42,7 +43,9 @@ from syno.space.rules.order import pools_much
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
-from syno.space.steps import MERGE, SHIFT, SPLIT, UNFOLD, CandidateStep
+from syno.space.steps import CandidateStep, StepKind
+
+# ---- from states to relaxed problems ---------------------------------------------------------------------------------
 
 # From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
 #
@@ -66,7 +69,7 @@ NOT_APART = Apart(False, False, False)
 class Relaxation:
     """Axes and limits of states that have one goal; each axis is found once."""
 
-    goal: Goal
+    goal: DistanceGoal
     candidates: Candidates
     reading: ReadingBound | None = None
     _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
@@ -142,7 +145,7 @@ class Relaxation:
         return apart if any(apart) else NOT_APART
 
     def axis(self, dim: Dim, state: State) -> Axis:
-        """Return what the distance knows of one dim."""
+        """Return the axis that stands for one dim, with its number."""
         known = self._axes[state.ends.counts.weights]
         found = known.get(dim)
         if found is None:
@@ -155,7 +158,7 @@ class Relaxation:
         above = self._above(facts)
         pooling = spec.reductions.largest_pooling
         is_shareable = self.sizes.fits(self.sizes.none, facts.size.joined)
-        is_sum = facts.origin is Origin.REDUCE
+        is_sum = facts.origin is REDUCE
         window = int(is_sum and ensured.no_sum_as_window) if above > 0 and facts.size.can_be_window else UNREACHABLE
         above_window = UNREACHABLE  # contractions before an Unfold can go on it
         if above > 0 and not self._is_blocked(UNFOLD, dim, state):
@@ -192,17 +195,17 @@ class Relaxation:
         )
 
     def _above(self, facts: DimFacts) -> int:
-        """Return how many primitives may stand above the dim."""
+        """Return the number of primitives that may stand above the dim."""
         return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
 
     def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
-        """Return after how many contractions a weight may have ended the dim."""
+        """Return the number of contractions after which a weight may have ended the dim: 1, 2, or UNREACHABLE."""
         options, above = self.spec.contractions, self._above(facts)
         if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
                 return 1
             low_rank = options.least_low_rank <= facts.size.highest <= options.most_low_rank
-            if facts.origin is Origin.REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
+            if facts.origin is REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
                 return 2
         return UNREACHABLE
 
@@ -223,7 +226,7 @@ class Relaxation:
         return tuple(sorted(pieces, key=lambda size: size.code))
 
     def _pieces(self, size: Size, cuts: Cuts, weight: int) -> PieceCosts:
-        """Return what it takes to end the dim in pieces, if that may be better than to end it as it is."""
+        """Return the costs of ending the dim in pieces, or NO_PIECES where ending it as it is costs no more."""
         anything = not self.ensured.merges_below_joins
         slides = cuts.above_window < UNREACHABLE
         if not (cuts.now or anything or cuts.above_shift or slides):
@@ -235,10 +238,12 @@ class Relaxation:
             return PieceCosts(*(min(number + 1, UNREACHABLE) for number in pieces))
         return pieces
 
-    def _is_blocked(self, kind: str, dim: Dim, state: State) -> bool:
+    def _is_blocked(self, kind: StepKind, dim: Dim, state: State) -> bool:
         """Return whether rules reject every such step on the dim."""
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
+
+# ---- lower bound on FLOPs --------------------------------------------------------------------------------------------
 
 # A lower bound on the FLOPs that any completion of a state needs.
 #
@@ -248,7 +253,6 @@ class Relaxation:
 # state has; what is yet to come is free.
 #
 # Source: the published system's bound on FLOPs.
-
 
 T = TypeVar("T")
 
@@ -289,18 +293,19 @@ class FlopsBound:
             waits: for each sum, the increases that must come before it, as bits.
             start: the elements of the input.
         """
+        # A dynamic program over sets of sums, as bits: the cost of the rest depends on which sums are done, not on their order.
         everything = (1 << len(sums)) - 1
 
         def elements(done: int, chosen: int) -> int:
-            """Return the elements of the data after the sums `done`, when it is wide enough for those `chosen` as well."""
+            """Return the elements of the data after the sums `done`, widened as far as the sums `chosen` need it."""
             widened = 0
-            for wait in _chosen(waits, done | chosen):
+            for wait in _items_of_bits(waits, done | chosen):
                 widened |= wait
-            return self.sizes[product((start, *_chosen(increases, widened))) / product(_chosen(sums, done))].total
+            return self.sizes[product((start, *_items_of_bits(increases, widened))) / product(_items_of_bits(sums, done))].total
 
         @cache
         def rest(done: int) -> int:
-            """Return what the sums that are not `done` cost: those of the next round, and then the others."""
+            """Return the multiply-adds of the sums that are not `done`: those of the next round, and then of the others."""
             best, pending = -1, everything & ~done
             chosen = pending
             while chosen:
@@ -314,23 +319,24 @@ class FlopsBound:
         return rest(0)
 
 
-def _chosen(items: Sequence[T], bits: int) -> list[T]:
+def _items_of_bits(items: Sequence[T], bits: int) -> list[T]:
     return [item for place, item in enumerate(items) if bits >> place & 1]
 
 
 def waits(ends: Ends) -> list[int]:
-    """Return, for each sum, what must widen the data before it, as bits."""
+    """Return, for each sum, the increases that must come before it, as bits."""
     found = dict.fromkeys(ends.sums, 0)
     for bit, increase in enumerate(ends.increases):
-        for dim in increase.sums.union(*_chosen(ends.weight_sums, increase.tags >> 1)):
+        for dim in increase.sums.union(*_items_of_bits(ends.weight_sums, increase.tags >> 1)):
             found[dim] |= 1 << bit
     return list(found.values())
 
 
+# ---- sets of reductions ----------------------------------------------------------------------------------------------
+
 # The sets of reductions that can begin an operator.
 #
 # Paper: section 5.4.
-
 
 Sums = tuple[Size, ...]  # in the order of their enumeration
 
@@ -363,28 +369,28 @@ class SumSets:
 
     def leads_on(self, sums: Sums) -> bool:
         """Return whether an operator may be reached from these reductions, in any order, or with later ones."""
-        sums = self._sorted(sums)
+        sums = self._in_order(sums)
         found = self._leads.get(sums)
         if found is None:
             found = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
         return found
 
     def distance_of(self, sums: Sums) -> int:
-        """Return how many primitives these reductions, in any order, need at least, later reductions included."""
-        sums = self._sorted(sums)
+        """Return the least number of primitives after these reductions, in any order; later reductions count as well."""
+        sums = self._in_order(sums)
         found = self._least.get(sums)
         if found is None:
             more = (1 + self.distance_of(longer) for longer in self._longer(sums))
             found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
         return found
 
-    def _sorted(self, sums: Sums) -> Sums:
+    def _in_order(self, sums: Sums) -> Sums:
         return tuple(sorted(sums, key=self._place.__getitem__))
 
     def _distance(self, sums: Sums) -> int:
-        return self.distance(sums, product(sums), self._used(sums))
+        return self.distance(sums, product(sums), self._usage_of(sums))
 
-    def _used(self, sums: Sums) -> Usage:
+    def _usage_of(self, sums: Sums) -> Usage:
         return total(self.sizes.none, *(self._usage[size] for size in sums))
 
     def _longer(self, sums: Sums) -> Iterator[Sums]:
@@ -392,11 +398,11 @@ class SumSets:
         return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
 
     def _after(self, sums: Sums) -> list[Size]:
-        """Return what may come next: not before the last, and nothing that was too much before."""
+        """Return the sizes that may follow: none before the last in order, and none that was too much for a shorter set."""
         found = self._next.get(sums)
         if found is None:
             last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))
-            used, reached = self._used(sums), product(sums)
+            used, reached = self._usage_of(sums), product(sums)
             found = self._next[sums] = [
                 size
                 for size in before
@@ -404,6 +410,8 @@ class SumSets:
             ]
         return found
 
+
+# ---- quick test of Splits --------------------------------------------------------------------------------------------
 
 # A test that refuses most Splits before their state is made: of forty that the rules allow, about one leads on.
 #
@@ -425,7 +433,7 @@ class Joins:
         narrow: the narrow bound, in the space of guided walks.
     """
 
-    goal: Goal
+    goal: DistanceGoal
     narrow: ReadingBound | None
     _excess: dict[Size, tuple[int, ...]] = field(default_factory=dict)
     _below: dict[Size, int] = field(default_factory=dict)
@@ -469,6 +477,9 @@ class Joins:
         return found
 
 
+# ---- feasibility of a state ------------------------------------------------------------------------------------------
+
+
 class Feasibility:
     """Answers for the states of one space. With this project's distance, it never says no to a state that can be completed.
 
@@ -489,11 +500,12 @@ class Feasibility:
         self.most_flops = self.spec.budget.most_flops - self.spec.budget.rest_flops
         self.ensured = Guarantees.of(rules)
         wanted, unordered = completion.wanted, completion.unordered
-        goal = Goal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
+        goal = DistanceGoal(self.spec, self.sizes, self.ensured, wanted, unordered, self.least_flops, self.most_flops)
         asks = self.spec.reads is not None and self.ensured.sums_come_first
         self.reading = ReadingBound(completion.requirements, self.sizes, is_narrow) if asks else None
         self.relax = Relaxation(goal, candidates, self.reading)
         self.distance = ShapeDistance(goal, self.reading)
+        # Where sums may come at any time (C1 is off), one can supply any variable, and no Split can be refused by its sizes.
         quick = self.kind == "exact" and self.ensured.sums_come_first
         narrow = self.reading if is_narrow else None
         self.joins = Joins(goal, narrow) if quick else None  # with other distances it might say no where they do not
@@ -545,7 +557,8 @@ class Feasibility:
 
     def after(self, step: CandidateStep) -> State | None:
         """Return the state after a step if it may still become an operator, else None."""
-        if step.kind == SPLIT and self.joins is not None and not self.joins.allow(step):
+        # Splits are by far the most steps, and their states the most expensive to make for nothing: see `Joins`.
+        if step.kind is SPLIT and self.joins is not None and not self.joins.allow(step):
             return None
         state = step.taken()
         return state if self(state) else None

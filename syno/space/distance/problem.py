@@ -27,7 +27,7 @@ class PieceCosts(NamedTuple):
     one: int
     more: int
 
-    def given(self, contractions: int) -> int:
+    def with_contractions(self, contractions: int) -> int:
         """Return the cost with this number of contractions."""
         return self[min(contractions, 2)]
 
@@ -78,7 +78,8 @@ class Axis:
         facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
         last = (self.is_misordered, self.is_strided, self.source, *(size.code for size in self.cuts.now), self.is_open)
         self.order = (self.size.code, self.cuts, self.endings, *facts, *last)
-        # those with primaries first, then those that no weight can end; equal axes side by side
+        # The search decides the hard axes first, where most assignments fail: those with primaries, then those that no
+        # weight can end; equal axes side by side
         self.hardness = (self.size.trait is not Trait.GENERAL, -self.endings.weight, self.size.code, len(self.cuts.now))
 
 
@@ -118,7 +119,7 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Goal:
+class DistanceGoal:
     """The sizes that the axes of every state in a space must become, and the bounds on the way there.
 
     Attributes:
@@ -144,7 +145,7 @@ class Goal:
         self.elements = self.sizes[product(self.spec.output_sizes)].total  # of the output: the FLOPs of a last view
 
     def pieces(self, size: Size, first: tuple[Size, ...] | None = None) -> PieceCosts:
-        """Return what it takes to end an axis of this size in pieces: as windows, as repeats, or by weights.
+        """Return the costs of ending an axis of this size in pieces: as windows, as repeats, or by weights.
 
         Args:
             size: of the axis.

@@ -35,7 +35,7 @@ from itertools import product as combinations
 from math import prod
 from typing import NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Valuation, product
+from syno.algebra import ONE, Size, Valuation, VariableKind, product
 from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.problem import Axis
 from syno.space.distance.sources import Source, Sources, joined
@@ -48,7 +48,7 @@ Member = tuple[Size, Source]
 
 
 class Question(NamedTuple):
-    """An assignment as far as it says what is read."""
+    """The part of an assignment on which the number of positions read depends."""
 
     groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of axes of the input, and what they are made of
     windows: tuple[Member, ...]  # each is slid over one group
@@ -95,7 +95,7 @@ class ReadingBound:
         self._centred = wide & found.own.keys()
 
     def _chosen_row(self) -> Valuation:
-        """Return the valuation with the longest axes, of powers of two if possible: there most can be told of blocks."""
+        """Return the valuation with the longest axes, of powers of two if possible, which "Borders of blocks" needs."""
         asked = [self.spec.table.size(name) for name in self.reads.positions]
 
         def key(row: Valuation) -> tuple[bool, bool, int]:
@@ -195,24 +195,28 @@ class ReadingBound:
         return all(how(is_fine(axis, least) for axis in axes) for least, axes, how in self._asked)
 
     def _digits(self, size: Size, is_whole: bool, members: tuple[Member, ...]) -> list[Source]:
-        """Return the members of which all must take two values, or one if the axis is made together with others.
+        """Return the members that are digits of an axis of this size (see "Borders of blocks" above).
 
-        None of them if that is not known.
+        All of them must take two values; or one of them, if the axis is made together with others. Empty if the digits are not
+        known.
         """
         if not _is_power_of_two(self._row.integer(size)):
             return []
         if is_whole:
             return [source for one, source in members if self._row.fraction(one) > 1]
-        primary = next((v for v in size.variables if v.kind is Kind.PRIMARY), None)
+        primary = next((v for v in size.variables if v.kind is VariableKind.PRIMARY), None)
         with_it = [(one, source) for one, source in members if primary in one.variables]
-        alone = all(sum(v.kind is Kind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
+        alone = all(sum(v.kind is VariableKind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
         shortest = min(row.integer(size) for row in self.requirements.rows)
         if not alone or self._row.integer(size) <= shortest:  # a digit with the variable may be 1 here
             return []
         return [source for _, source in with_it]
 
     def _places(self, question: Question) -> Iterator[tuple[int, ...]]:
-        """Yield the ways to slide each window over one group. Of no group is an axis longer than all that it is made of."""
+        """Yield the ways to slide each window over one group: one at least `least_ratio` times as long as the window.
+
+        An axis of the input is at most as long as the product of its group's members, so that product is what is compared.
+        """
         least, sizes = self.spec.windows.least_ratio, self.table
         wholes = [product(size for size, _ in members) for _, members in question.groups]
         options = [

@@ -12,7 +12,7 @@ from itertools import product as combinations
 from operator import attrgetter
 from typing import NamedTuple
 
-from syno.algebra import ONE, Kind, Size, Trait, product
+from syno.algebra import ONE, Size, Trait, VariableKind, product
 from syno.space.distance.assignment import Assignment, InputGroup
 from syno.space.distance.conditions import (
     ended_usage,
@@ -26,13 +26,15 @@ from syno.space.distance.conditions import (
     windows_fit,
     within_flops,
 )
-from syno.space.distance.problem import UNREACHABLE, Axis, Goal, Limits
+from syno.space.distance.problem import UNREACHABLE, Axis, DistanceGoal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.sizes import SizeTable
 
+# ---- cost of an assignment -------------------------------------------------------------------------------------------
+
 # The cost of an assignment: the primitives that it needs at least, or that rules and limits forbid it.
 #
-# What a group has too much of, its surplus, is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
+# The surplus of a group is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
 # a remainder, above a Shift of small pieces, or above a window larger than the piece. The rules on views leave no other place.
 #
 # Paper: section 5.4.
@@ -45,7 +47,9 @@ class CutCost(NamedTuple):
     primitives: int
 
 
-AT_ONCE, ABOVE_SHIFT, AFTER_MERGE = CutCost(0, 0), CutCost(0, 1), CutCost(1, 1)
+AT_ONCE = CutCost(0, 0)  # a Merge that rules allow on the axis as it is
+ABOVE_SHIFT = CutCost(0, 1)  # a Shift first: rules keep Merges off Splits and Shares, not off a Shift of small blocks
+AFTER_MERGE = CutCost(1, 1)  # a Merge elsewhere first, whose pieces can then be cut
 
 
 class Removal(NamedTuple):
@@ -82,14 +86,15 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     """
     for axis in assignment.parted:
         pieces = axis.endings.pieces
-        cost += pieces.given(assignment.contractions) - pieces.more
+        cost += pieces.with_contractions(assignment.contractions) - pieces.more
     choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
-    found = [needed for ways in combinations(*choices) if (needed := _needed(assignment, cost, ways)) is not None]
+    found = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
     if least > most:
         return None
-    if not _conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
+    if not _has_conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
         return least
+    # One Merge and one Split may exchange parts of two axes, after which the conditions are met: two primitives more.
     if least + 2 > most or not _may_exchange(assignment):
         return None
     left = assignment.limits.left
@@ -97,8 +102,8 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     return min(exchanged, default=None)
 
 
-def _needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
-    """Return what the assignment needs if surpluses go in these ways; None if that is beyond the limits."""
+def _primitives_needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
+    """Return the primitives that the assignment needs with these removals of surpluses; None if they are beyond the limits."""
     limits, left, ended = assignment.limits, assignment.limits.left, assignment.ended
     outer = product((limits.outer, *(axis.size for axis in ended if axis.is_outer), *(way.ended for way in removals)))
     if assignment.sizes[outer].highest > assignment.spec.contractions.largest_outer:
@@ -125,7 +130,7 @@ def _merges(assignment: Assignment) -> int:
     return assignment.base + len(assignment.parted) + len(assignment.surpluses)
 
 
-def _conflicts(assignment: Assignment) -> bool:
+def _has_conflicts(assignment: Assignment) -> bool:
     """Return whether rules or occurrences keep the axes, as they are, from these cases."""
     if (assignment.windows and not windows_fit(assignment)) or weighted_usage(assignment) is None:
         return True
@@ -154,19 +159,23 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
     surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
     if surplus is ONE:
-        return [Removal(*cut) for cut in [_cut(assignment, group, ended=False)] if cut is not None]
+        return [Removal(*cut) for cut in [_cost_of_cut(assignment, group, ended=False)] if cut is not None]
     facts = assignment.sizes[surplus]
     window = left.unfolds and facts.can_be_window
     repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest
-    if (window or repeat) and (cut := _cut(assignment, group, ended=False)) is not None:
+    if (window or repeat) and (cut := _cost_of_cut(assignment, group, ended=False)) is not None:
         if window:
             found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
         if repeat:
             found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
-    if assignment.contractions and may_end(assignment, surplus) and (cut := _cut(assignment, group, ended=True)) is not None:
+    if (
+        assignment.contractions
+        and may_end(assignment, surplus)
+        and (cut := _cost_of_cut(assignment, group, ended=True)) is not None
+    ):
         found.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):
-        pieces = assignment.goal.pieces(surplus).given(assignment.contractions)
+        pieces = assignment.goal.pieces(surplus).with_contractions(assignment.contractions)
         if pieces < UNREACHABLE:
             found.append(Removal(1, pieces))
     return found
@@ -175,8 +184,8 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
 # ---- Merges ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
-    """Return what it takes to cut the surplus off a group, or to part its block; None if no Merge can.
+def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
+    """Return the extra cost of the Merge that cuts the surplus off a group, or parts its block; None if no Merge can.
 
     `ended` says that a weight ends what is cut off.
     """
@@ -234,7 +243,7 @@ def _cut_above_window(assignment: Assignment, group: InputGroup, ended: bool) ->
 
 
 def _products(axes: list[Axis]) -> set[Size]:
-    """Return what one or more of the axes are together."""
+    """Return the products of one or more of the axes."""
     wholes = {ONE}
     for axis in axes:
         wholes |= {whole * axis.size for whole in wholes}
@@ -258,10 +267,11 @@ def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Ax
     )
 
 
-# The blocks of the input's axes, and what the axes that a block is made of have too much or too little of.
+# ---- blocks and surpluses --------------------------------------------------------------------------------------------
+
+# The blocks of the input's axes, and the surplus of the axes that a block is made of.
 #
 # Paper: section 5.4.
-
 
 Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
 
@@ -284,13 +294,15 @@ class Surpluses(dict[int, Surplus]):
     def __missing__(self, code: int) -> Surplus:
         size = Size.of_code(code)
         kinds = [variable.kind for variable, exponent in size.exponents if exponent > 0]
-        lack = Size({v: e for v, e in size.exponents if e < 0 and v.kind is Kind.PRIMARY})
-        found = self[code] = Surplus(int(Kind.PRIMARY in kinds), int(bool(kinds)), size.trait is Trait.UNDEFINED, lack.code)
+        lack = Size({v: e for v, e in size.exponents if e < 0 and v.kind is VariableKind.PRIMARY})
+        found = self[code] = Surplus(
+            int(VariableKind.PRIMARY in kinds), int(bool(kinds)), size.trait is Trait.UNDEFINED, lack.code
+        )
         return found
 
 
 class Legality(dict[int, bool]):
-    """For the code of a surplus with all that may still be added to it, whether it is 1 or a size that may be cut off."""
+    """Whether a surplus may be cut off or is 1, by its code with that of all coefficients that may still join its group."""
 
     def __init__(self, sizes: SizeTable) -> None:
         super().__init__()
@@ -303,7 +315,7 @@ class Legality(dict[int, bool]):
 
 
 def different_partitions(items: list[Size]) -> list[Blocks]:
-    """Return the partitions of the items into blocks, those with most blocks first; of those with equal blocks one."""
+    """Return the different partitions of the items into blocks, those with most blocks first."""
     found: dict[tuple[tuple[Size, ...], ...], Blocks] = {}
     for partition in partitions(items):
         found.setdefault(tuple(sorted(partition)), partition)
@@ -323,6 +335,9 @@ def partitions(items: list[Size]) -> Iterator[Blocks]:
 
 
 BY_HARDNESS = attrgetter("hardness")
+
+
+# ---- branch and bound ------------------------------------------------------------------------------------------------
 
 
 class InputAxes(NamedTuple):
@@ -362,7 +377,7 @@ class _Answer(NamedTuple):
 class ShapeDistance:
     """Shape distances to one goal, each found once."""
 
-    goal: Goal
+    goal: DistanceGoal
     reading: ReadingBound | None = None
     _known: dict[tuple[tuple[int, ...], Limits], _Answer] = field(default_factory=dict)
 
@@ -377,6 +392,7 @@ class ShapeDistance:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
         if most < 0:
             return UNREACHABLE
+        # Numbers stand for axes: a tuple of small integers is hashed much faster than one of axes with 16 fields.
         key = tuple([axis.number for axis in axes]), limits
         found = self._known.get(key)
         if found is None or (found.distance > found.most and most > found.most):
@@ -423,7 +439,8 @@ class _BranchAndBound:
 
     def run(self) -> CheapestAssignment | None:
         """Return the cheapest assignment, if one is cheap enough."""
-        for partition in self.distance.partitions:  # those with the fewest Merges first
+        # Partitions with most blocks come first: they need the fewest Merges, and a low cost found early prunes the others.
+        for partition in self.distance.partitions:
             self.empty = len(partition)  # groups without members
             base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
             self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
@@ -447,6 +464,7 @@ class _BranchAndBound:
             contractions: that the cases so far need.
             last, last_group: case and group of the axis before; an equal axis does not go below them.
         """
+        # Each empty group still takes an axis, and each axis that neither a weight ends nor a group takes costs a primitive.
         if len(self.axes) - index < self.empty or cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
             return
         chosen, supply, surpluses = self.assignment, self.supply[index], self.surpluses
@@ -527,7 +545,7 @@ class _BranchAndBound:
         self.empty = empty
 
     def _complete(self, cost: int, contractions: int) -> None:
-        """Take the assignment for the best if it may be made with some number of contractions, and is cheaper."""
+        """Check the complete assignment with each number of contractions, and keep it as `best` if it is cheaper."""
         chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
         if chosen.windows and not limits.left.unfolds:
             return
@@ -539,6 +557,7 @@ class _BranchAndBound:
                     return
         if ended_usage(chosen) is None:
             return
+        # With the most contractions first, as a cheap way to find that no number of them helps.
         chosen.contractions = limits.left.contractions
         if not all(group.is_whole or removals(chosen, group) for group in self.groups):  # fewer contractions allow no more
             return
@@ -548,5 +567,5 @@ class _BranchAndBound:
             if primitives is not None and primitives + number <= self.most:
                 if reading is not None and not reading.allows(chosen):  # whatever the number of contractions
                     return
-                self.most = primitives + number - 1
+                self.most = primitives + number - 1  # only a cheaper one is of interest from here on
                 self.best = CheapestAssignment.of(chosen, primitives + number)

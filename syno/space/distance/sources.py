@@ -48,7 +48,7 @@ class Sources:
 
 
 def joined(sources: list[Source], most: int | None = None) -> Source:
-    """Return the sources of what is made of several coordinates, and takes at most `most` values."""
+    """Return the source of a coordinate that is computed from several others, and takes at most `most` values."""
     outputs = 0
     for source in sources:
         outputs |= source.outputs

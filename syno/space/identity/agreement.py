@@ -23,6 +23,8 @@ from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
+# ---- distinct operators ----------------------------------------------------------------------------------------------
+
 # A collection of operators of which no two mean the same.
 
 
@@ -69,6 +71,8 @@ class Distinct:
         return iter(self._operators)
 
 
+# ---- agreement -------------------------------------------------------------------------------------------------------
+
 Array = NDArray[Any]
 
 
@@ -97,14 +101,14 @@ def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = 
         valuation.integer(size)
     one, other = Summands.of(first, valuation), Summands.of(second, valuation)
     inside = [*one.inside, *other.inside]
-    same = [one.at[a] == other.at[b] for a, b in zip(_read(first), _read(second), strict=True)]
+    same = [one.at[a] == other.at[b] for a, b in zip(_tensor_axes(first), _tensor_axes(second), strict=True)]
     both = one.count(inside)
     agreed = one.count([*inside, *same])
     neither = prod(one.extents) - one.count(one.inside) - other.count(other.inside) + both
     return (agreed + neither) / prod(one.extents)
 
 
-def _read(graph: PGraph) -> list[Dim]:
+def _tensor_axes(graph: PGraph) -> list[Dim]:
     return [dim for dims in (graph.input, *graph.weights) for dim in dims]
 
 
@@ -208,13 +212,13 @@ def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]
         bucket = [factor for factor in left if factor.shape[axis] > 1]
         if bucket:
             left = [factor for factor in left if factor.shape[axis] == 1]
-            left.append(_joined(bucket, axis))
+            left.append(_sum_product(bucket, axis))
         elif over[axis] > 1:
             left[0] = left[0] * left[0].dtype.type(over[axis])
     return left
 
 
-def _joined(bucket: list[Array], axis: int) -> Array:
+def _sum_product(bucket: list[Array], axis: int) -> Array:
     """Return the product summed over an axis. The largest factor is multiplied while summing: nothing as large is stored."""
     *others, largest = sorted(bucket, key=np.size)
     axes = list(range(largest.ndim))

@@ -12,13 +12,15 @@ from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from math import ceil, prod
 
-from syno.algebra import Kind, Size, Valuation, Variable, product
+from syno.algebra import Size, Valuation, Variable, VariableKind, product
 from syno.ir.dim import Dim, Operation, reduce
 from syno.ir.graph import PGraph
 from syno.ir.primitives import MERGE, SHARE, SPLIT, UNFOLD
 from syno.ir.structure import Rebuilt, numbered
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
+
+# ---- operators with fewer sizes --------------------------------------------------------------------------------------
 
 # Operators with fewer sizes: pieces of an axis that stay together become one axis again.
 #
@@ -30,7 +32,7 @@ from syno.space.spec import OperatorSpec
 def fused(graph: PGraph) -> PGraph:
     """Return the operator with pieces that stay together joined, also as axes of its weights. It computes the same."""
     while (pair := next(_pairs(graph), None)) is not None:
-        graph = _joined(graph, *pair)
+        graph = _fuse_pair(graph, *pair)
     return graph
 
 
@@ -71,7 +73,7 @@ def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
             yield below, one, other
 
 
-def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> PGraph:
+def _fuse_pair(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> PGraph:
     pair = (major.begin, minor.begin)
     loops = [dim for dim in graph.reduces if dim not in pair]
     new = Rebuilt(numbered(loops))
@@ -91,6 +93,8 @@ def _joined(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> P
     )
 
 
+# ---- valuations ------------------------------------------------------------------------------------------------------
+
 Window = tuple[Size, Size]  # the axis and the window of an Unfold
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 FACTORS = range(2, 24)  # a primary is one of these times what divides it
@@ -100,7 +104,7 @@ MOST_WIDE_SUMMANDS = 10_000_000  # at the larger valuations of a space, so that 
 
 
 @dataclass
-class Comparison:
+class ComparisonValuations:
     """Chooses the valuations at which each operator of a space is compared.
 
     Attributes:
@@ -134,7 +138,11 @@ class Comparison:
         """Valuations at which sizes of sums, and of pieces of the output's and input's axes, are whole numbers too."""
         usual, windows = self._usual_sizes
         pieces = {piece for axis in self._free for block, _ in self.sizes.divisors(axis) for piece in (block, axis / block)}
-        sums = {size for size in self.sizes.sizes(self.sizes.none) if sum(v.kind is Kind.PRIMARY for v in size.variables) < 2}
+        sums = {
+            size
+            for size in self.sizes.sizes(self.sizes.none)
+            if sum(v.kind is VariableKind.PRIMARY for v in size.variables) < 2
+        }
         return tiny_valuations({*usual, *pieces, *sums}, windows)
 
     @cached_property
@@ -145,7 +153,7 @@ class Comparison:
     @cached_property
     def _usual_sizes(self) -> tuple[list[Size], list[Window]]:
         """The sizes, and the windows that there may be, each with its axis."""
-        coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is Kind.COEFFICIENT]
+        coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is VariableKind.COEFFICIENT]
         free = self._free
         given = {*self.spec.output_sizes, *free}  # every operator has these, legal or not
         sizes = {*given, *coefficients}
@@ -185,7 +193,7 @@ def _tiny(sizes: tuple[Size, ...], windows: tuple[Window, ...], count: int) -> t
     for number in range(count):
         values = _coefficients(variables, sizes, windows, rows, in_windows_first=number % 2 == 1)
         for variable in variables:
-            if variable.kind is Kind.PRIMARY:
+            if variable.kind is VariableKind.PRIMARY:
                 taken = {*values.values(), *(row[variable.name] for row in rows)}
                 values[variable.name] = _multiple(variable, values, sizes, windows, taken)
         rows.append(Valuation(values))
@@ -235,9 +243,9 @@ def _coefficients(
     def key(variable: Variable) -> tuple[bool, int]:
         return not (in_windows_first and variable in in_windows), min(size.exponent(variable) for size in sizes)
 
-    order = sorted((variable for variable in variables if variable.kind is Kind.COEFFICIENT), key=key)
+    order = sorted((variable for variable in variables if variable.kind is VariableKind.COEFFICIENT), key=key)
     values = _primes(order, in_windows, rows, ())
-    along = [pair for pair in windows if all(v.kind is Kind.COEFFICIENT for size in pair for v in size.variables)]
+    along = [pair for pair in windows if all(v.kind is VariableKind.COEFFICIENT for size in pair for v in size.variables)]
     wide = [pair for pair in along if all(is_wide(pair, row) for row in (*rows, Valuation(values)))]
     return _primes(_windows_first(order, wide), in_windows, rows, wide) if rows and wide else values
 
@@ -270,6 +278,8 @@ def _windows_first(order: Sequence[Variable], windows: Sequence[Window]) -> list
 
 def is_wide(pair: Window, row: Valuation) -> bool:
     """Return whether the window covers the whole axis from every position."""
+    # At such a valuation a sum over the window is a sum over the axis, so that two operators that differ elsewhere would
+    # be equal.
     axis, window = (row.fraction(size) for size in pair)
     return window >= 2 * axis - window % 2
 

@@ -10,18 +10,17 @@ from functools import cache
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
-from syno.ir.primitives import SHARE
-from syno.ir.primitives import SPLIT as SPLIT_ROW
+from syno.ir.primitives import MERGE, SHARE, SPLIT, STRIDE
 from syno.space.facts import Origin, Role, adjacent
 from syno.space.rules.table import RULES, Rule
 from syno.space.sizes import Usage
-from syno.space.steps import MERGE, SPLIT, STRIDE, CandidateStep
+from syno.space.steps import CandidateStep, StepKind
 
 
-def is_left(step: CandidateStep, kind: str, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
+def is_left(step: CandidateStep, kind: StepKind, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
     """Return whether the rules on views that are not exact accept this primitive on these dims."""
     other = step.other(kind, dims, size)
-    return not any(row.rejects(other) for row in _approximate() if kind in row.kinds)
+    return not any(row.rejects(other) for row in _approximate() if kind in row.looks_at)
 
 
 @cache
@@ -56,7 +55,7 @@ def merged(step: CandidateStep) -> Usage:
 
 def merged_below_split(step: CandidateStep) -> bool:
     """V1: return whether the Merge can go on the Split's major or on its minor, and a weight may end the same pieces."""
-    major, minor = _below(step.dims[0])
+    major, minor = _bottoms(step.dims[0])
     ends_major, ends_minor = (step.facts[dim].role is Role.OUTER for dim in (major, minor))
     if step.block is minor.size:
         return ends_major and ends_minor
@@ -70,13 +69,13 @@ def cut_of_a_split(step: CandidateStep) -> bool:
     """V1: return whether the Merge goes on a piece that another Merge cut off a Split. Without V1 that is a way around it."""
     dim = step.dims[0]
     while step.facts[dim].origin in (Origin.QUOTIENT, Origin.REMAINDER):
-        (dim,) = _below(dim)
-    return dim is not step.dims[0] and step.facts[dim].origin is Origin.SPLIT
+        (dim,) = _bottoms(dim)
+    return dim is not step.dims[0] and step.facts[dim].origin is SPLIT
 
 
 def fused_merge(step: CandidateStep) -> bool:
     """V2: return whether one Merge can cut off both remainders together."""
-    (axis,), quotient = _below(step.dims[0]), step.dims[0].size
+    (axis,), quotient = _bottoms(step.dims[0]), step.dims[0].size
     inner = axis.size / quotient
     before = zip(merged(step), step.sizes.merged(inner, quotient), strict=True)
     remainder = step.sizes.merged(inner, step.block)  # of the Merge that cuts the remainder then
@@ -91,12 +90,12 @@ def neighbours_alike(step: CandidateStep) -> bool:
 
 def below_minor(step: CandidateStep) -> bool:
     """V8: return whether the Stride can go on the Split's minor."""
-    return is_left(step, STRIDE, (_below(step.dims[0])[1],), step.block)
+    return is_left(step, STRIDE, (_bottoms(step.dims[0])[1],), step.block)
 
 
 def below_a_stride(step: CandidateStep) -> bool:
     """V9: return whether a Merge below the Stride gives the same pieces."""
-    (axis,) = _below(step.dims[0])
+    (axis,) = _bottoms(step.dims[0])
     assert step.dims[0].operation is not None
     factor = step.dims[0].operation.parameter
     assert isinstance(factor, Size)
@@ -105,8 +104,8 @@ def below_a_stride(step: CandidateStep) -> bool:
 
 def below_shares(step: CandidateStep) -> bool:
     """V16: return whether the view can go below the Shares."""
-    base, weights = _shared(step.dims[0])
-    if step.kind == MERGE and not _as_many_axes(step, base, weights):
+    base, weights = _under_shares(step.dims[0])
+    if step.kind is MERGE and not _as_many_axes(step, base, weights):
         return False
     return is_left(step, step.kind, (base,), step.size)
 
@@ -141,7 +140,7 @@ def beside_one_weight(step: CandidateStep) -> bool:
     assert left.operation is not None and right.operation is not None
     if left.operation.parameter != right.operation.parameter:
         return False
-    (one,), (other,) = _below(left), _below(right)
+    (one,), (other,) = _bottoms(left), _bottoms(right)
     if step.spec.unordered_input and step.facts[one].base is step.facts[other].base:
         return False  # U6 may reject it, as no weight tells the pieces apart
     return is_left(step, SPLIT, (one, other))
@@ -156,18 +155,18 @@ def outer_alike(step: CandidateStep) -> bool:
 
 def _may_be_low_rank(step: CandidateStep, a: Dim, b: Dim) -> bool:
     """Return whether the sum that two sums of an earlier weight make together is small enough."""
-    if not _shared(a)[0].is_reduce:
+    if not _under_shares(a)[0].is_reduce:
         return True
     return step.sizes[a.size * b.size].highest <= step.spec.contractions.most_low_rank
 
 
 def _one_axis(step: CandidateStep, left: Dim, right: Dim) -> bool:
     """Return whether the dims where they touch are pieces of one axis, or two sums, and have the same weights."""
-    (one, weights), (other, others) = _shared(_last(left)), _shared(_first(right))
+    (one, weights), (other, others) = _under_shares(_last(left)), _under_shares(_first(right))
     return weights == others and adjacent(step.facts[one], step.facts[other]) and is_size(step, one.size * other.size)
 
 
-def _below(dim: Dim) -> tuple[Dim, ...]:
+def _bottoms(dim: Dim) -> tuple[Dim, ...]:
     assert dim.operation is not None
     return dim.operation.bottoms
 
@@ -176,7 +175,7 @@ def _is_share(dim: Dim) -> bool:
     return dim.operation is not None and dim.operation.primitive is SHARE
 
 
-def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
+def _under_shares(dim: Dim) -> tuple[Dim, frozenset[object]]:
     """Return the dim below the Shares, and their weights."""
     weights = set()
     while _is_share(dim):
@@ -188,15 +187,15 @@ def _shared(dim: Dim) -> tuple[Dim, frozenset[object]]:
 
 def _last(dim: Dim) -> Dim:
     """Return the innermost of the dims that Splits have joined to this one."""
-    return _joined(dim, 1)
+    return _end_of_splits(dim, 1)
 
 
 def _first(dim: Dim) -> Dim:
     """Return the outermost of the dims that Splits have joined to this one."""
-    return _joined(dim, 0)
+    return _end_of_splits(dim, 0)
 
 
-def _joined(dim: Dim, side: int) -> Dim:
-    while dim.operation is not None and dim.operation.primitive is SPLIT_ROW:
+def _end_of_splits(dim: Dim, side: int) -> Dim:
+    while dim.operation is not None and dim.operation.primitive is SPLIT:
         dim = dim.operation.bottoms[side]
     return dim

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple, Self, get_type_hints
 
 from syno.ir.dim import Dim
+from syno.ir.primitives import MERGE, SHIFT, UNFOLD
 from syno.space.rules.symmetry import Channels, violations
 from syno.space.rules.table import RuleSet
-from syno.space.steps import MERGE, SHIFT, UNFOLD, CandidateStep
+from syno.space.steps import CandidateStep, StepKind
 
 
 class Guarantees(NamedTuple):
@@ -45,7 +46,7 @@ class Guarantees(NamedTuple):
 
 ENSURED_BY = {name: hint.__metadata__ for name, hint in get_type_hints(Guarantees, include_extras=True).items()}
 # Rules whose published form looks at the first dim of a step alone, not at its size or other dims.
-FIRST_DIM_ALONE = {
+FIRST_DIM_ALONE: dict[StepKind, tuple[str, ...]] = {
     MERGE: ("V1", "V2", "V16", "V17", "C8"),
     SHIFT: ("V5", "V6", "V16", "V18", "U1", "C8"),
     UNFOLD: ("V11", "V14", "V20"),

@@ -15,10 +15,11 @@ from syno.space.identity.agreement import agreement
 from syno.space.identity.fingerprint import same_operator
 from syno.space.rules.table import RULES, Rule
 
+# ---- examples --------------------------------------------------------------------------------------------------------
+
 # An example for each rule: a form that it rejects, and the form that stays.
 #
 # Written in the operators' text form, one line after the other, "; " between them. `syno.space.rules.listing` compares the two.
-
 
 VARIABLES = "N, C, D, H; b, c, k, s, t"
 VALUES = {"N": 4, "C": 6, "D": 5, "H": 16, "b": 8, "c": 4, "k": 3, "s": 2, "t": 2}
@@ -261,6 +262,8 @@ EXAMPLES["U6"] = replace(EXAMPLES["U3"], unordered=((), (0,)))
 EXAMPLES |= {name: EXAMPLES[name.rstrip("b")] for name in ("V8b", "V9b", "V11b", "V12b", "V14b", "C10b")}
 
 
+# ---- table of the rules ----------------------------------------------------------------------------------------------
+
 COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
 
 
@@ -331,7 +334,7 @@ def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]
     table = [
         (
             row.id,
-            ", ".join(row.kinds),
+            ", ".join(kind.name for kind in row.looks_at),
             row.forbids,
             row.reason,
             "exact" if row.exact else _approximate(row.id),
@@ -352,7 +355,7 @@ def _place(row: tuple[str, ...]) -> tuple[object, ...]:
 
 
 def _approximate(rule: str) -> str:
-    """Return the kind of a rule that is not exact, with the agreement ratio of its example if that has another form."""
+    """Return the word for a rule that is not exact, with the agreement ratio of its example's two forms, if there are two."""
     share = agreement_ratio(rule) if rule in EXAMPLES else None
     return "policy" if share is None else f"approximate ({share:.3f})"
 

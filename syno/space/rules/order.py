@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from syno.algebra import product
 from syno.ir.dim import Dim
-from syno.space.facts import FactTable, Origin, adjacent, touches
+from syno.ir.primitives import EXPAND, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD
+from syno.space.facts import FactTable, adjacent, touches
 from syno.space.rules.forms import outer_alike
 from syno.space.rules.table import Rest, rule
 from syno.space.spec import OperatorSpec
 from syno.space.state import State
-from syno.space.steps import CONTRACTION, EXPAND, FINALIZE, MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
+from syno.space.steps import CONTRACTION, FINALIZE, CandidateStep
 
 
 @rule("C1", REDUCE, "anything, then Reduce", "a sum is independent of other steps: all sums come first", exact=True)
@@ -104,7 +105,7 @@ def _(step: CandidateStep) -> bool:
 
 @rule("C12", CONTRACTION, "a bare reduction as outer dim", "the sum would be over the weight only", exact=False)
 def _(step: CandidateStep) -> bool:
-    return any(step.facts[dim].origin is Origin.REDUCE for dim in step.outer)
+    return any(step.facts[dim].origin is REDUCE for dim in step.outer)
 
 
 @rule(

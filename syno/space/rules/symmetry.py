@@ -93,12 +93,12 @@ def _(step: CandidateStep) -> bool:
 # ---- channels, from the output up ------------------------------------------------------------------------------------
 
 
-@rule("U1", "Shift", "Shift of channels", "a permutation of channels", exact=True)
+@rule("U1", SHIFT, "Shift of channels", "a permutation of channels", exact=True)
 def _(step: CandidateStep) -> bool:
     return step.of().scope is not None
 
 
-@rule("U2", "Merge", "Merge of channels into descending factors", "the factors may have any order: they ascend", exact=True)
+@rule("U2", MERGE, "Merge of channels into descending factors", "the factors may have any order: they ascend", exact=True)
 def _(step: CandidateStep) -> bool:
     facts, dim = step.of(), step.dims[0]
     if facts.scope is None:
@@ -112,7 +112,7 @@ def _(step: CandidateStep) -> bool:
     return not dim.operation.tops[0].size <= quotient
 
 
-@rule("U3", "Split", "Split of pieces of the same channels", "a channel shuffle", exact=True)
+@rule("U3", SPLIT, "Split of pieces of the same channels", "a channel shuffle", exact=True)
 def _(step: CandidateStep) -> bool:
     left, right = step.of(0), step.of(1)
     return left.scope is not None and left.scope is right.scope and left.base is right.base

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.registry import Registry, is_path
 from syno.base.user_code import user_code
-from syno.space.steps import KINDS, CandidateStep
+from syno.space.steps import KINDS, CandidateStep, StepKind
 
+GivenKinds = StepKind | str | tuple[StepKind | str, ...]
 Predicate = Callable[[CandidateStep], bool]
 ALL = "all"  # stands for every built-in rule
 REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
@@ -30,15 +31,17 @@ class Rule:
     Attributes:
         id: the name in settings and counts. Built-in: V for views, C for contractions and order, U for unordered channels, S
             for symmetry.
-        kinds: the kinds of steps that it looks at, of `KINDS`; one may be given as it is.
+        kinds: the kinds of steps that it looks at, or their names, of `KINDS`; one may be given as it is.
         forbids: the pair of primitives, bottom first.
         reason: what the rejected operator equals, or nearly equals.
-        rejects: returns whether it rejects a step. The answer may depend on the step alone.
+        rejects: returns whether it rejects a step. The answer may depend on the step alone. A step's `kind` is an object of
+            `KINDS`, not a name: compare `step.kind.name == "Split"`.
         exact: whether the rejected operator equals another in every element; else nearly, or not at all.
         source: the clause of the paper, or the published system.
         on: whether it is on unless a spec says otherwise.
         against: the rule that must be off if this one is on: together they would cut off both of two equal forms.
         rest_of: the exact rule that this one completes to the published rule.
+        looks_at: the kinds that `kinds` names.
         published: the predicate of the published rule; of a rule in two rows, what both reject together.
 
     Raises:
@@ -46,7 +49,7 @@ class Rule:
     """
 
     id: str
-    kinds: str | tuple[str, ...]
+    kinds: GivenKinds
     forbids: str
     reason: str
     rejects: Predicate
@@ -56,17 +59,19 @@ class Rule:
     against: str | None = None
     rest_of: str | None = None
     published: Predicate | None = None
+    looks_at: tuple[StepKind, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kinds = (self.kinds,) if isinstance(self.kinds, str) else tuple(self.kinds)
-        for kind in kinds:
-            if kind not in KINDS:
+        given = self.kinds if isinstance(self.kinds, tuple | list) else (self.kinds,)
+        names = [str(kind) for kind in given]
+        for name in names:
+            if name not in KINDS:
                 raise SpecError(
-                    f'rule "{self.id}" looks at steps of kind "{kind}"; there are: {", ".join(KINDS)}.{suggestion(kind, KINDS)}'
+                    f'rule "{self.id}" looks at steps of kind "{name}"; there are: {", ".join(KINDS)}.{suggestion(name, KINDS)}'
                 )
-        if not kinds or not callable(self.rejects):
+        if not names or not callable(self.rejects):
             raise SpecError(f'rule "{self.id}" needs a kind of step to look at, and a function `rejects` of a step')
-        object.__setattr__(self, "kinds", kinds)
+        object.__setattr__(self, "looks_at", tuple(KINDS[name] for name in names))
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ RULES: Registry[Rule] = Registry("rule", accepts=lambda found: isinstance(found,
 
 def rule(
     id: str,  # noqa: A002  (the field's name)
-    kinds: str | tuple[str, ...],
+    kinds: GivenKinds,
     forbids: str,
     reason: str,
     *,
@@ -151,7 +156,7 @@ class RuleSet:
         _check_ids(own)
         self._enter(
             row
-            for row in (*RULES.values(), *(_guarded(name, row) for name, row in own.items()))
+            for row in (*RULES.values(), *(_with_named_errors(name, row) for name, row in own.items()))
             if row.id in included or (row.on and row.id not in excluded and ALL not in off)
         )
         for row in self.rules:
@@ -166,7 +171,7 @@ class RuleSet:
         self._active = {row.id for row in self.rules}
         self._whole = self._active - {row.rest_of for row in RULES.values() if row.rest_of and row.id not in self._active}
         self._published = {name: row.published for name, row in RULES.items() if name in self._whole and row.published}
-        self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.of(kind)) for kind in KINDS}
+        self._by_kind = {kind: tuple((row.id, row.rejects) for row in self.of(kind)) for kind in KINDS.values()}
         self.rejections: Counter[str] = Counter()
 
     def exact(self) -> RuleSet:
@@ -183,9 +188,9 @@ class RuleSet:
                 return name
         return None
 
-    def of(self, kind: str) -> tuple[Rule, ...]:
+    def of(self, kind: StepKind) -> tuple[Rule, ...]:
         """Return the rules that look at steps of this kind."""
-        return tuple(row for row in self.rules if kind in row.kinds)
+        return tuple(row for row in self.rules if kind in row.looks_at)
 
     def is_on(self, name: str) -> bool:
         """Return whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
@@ -221,7 +226,7 @@ def _check_ids(own: Mapping[str, Rule]) -> None:
         paths[row.id] = path
 
 
-def _guarded(path: str, row: Rule) -> Rule:
+def _with_named_errors(path: str, row: Rule) -> Rule:
     """Return the user's own row with a predicate whose exceptions name the rule."""
 
     def rejects(step: CandidateStep) -> bool:

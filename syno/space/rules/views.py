@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from syno.algebra import Size
 from syno.ir.dim import Dim
+from syno.ir.primitives import MERGE, REDUCE, SHIFT, SPLIT, STRIDE, UNFOLD, Primitive
 from syno.space.facts import Origin, adjacent
 from syno.space.rules.forms import (
     below_a_stride,
@@ -22,12 +23,12 @@ from syno.space.rules.forms import (
     two_sums,
 )
 from syno.space.rules.table import Predicate, Rest, rule
-from syno.space.steps import MERGE, SHIFT, SPLIT, STRIDE, UNFOLD, CandidateStep
+from syno.space.steps import CandidateStep
 
 PAPER, THEIRS = "section 5.3", "published system"
 
 
-def above(origin: Origin, position: int = 0) -> Predicate:
+def above(origin: Primitive | Origin, position: int = 0) -> Predicate:
     """Return the predicate of steps whose dim at `position` lies above this primitive."""
     return lambda step: step.facts[step.dims[position]].origin is origin
 
@@ -38,47 +39,48 @@ def _block_below(dim: Dim) -> Size:
     return dim.operation.bottoms[1].size
 
 
+below: Primitive | Origin
 # Rules that only ask what the first dim lies above.
 for id_, kind, below, forbids, reason, exact, source in (
     (
         "V3",
         SPLIT,
-        Origin.SPLIT,
+        SPLIT,
         "Split of a Split as major",
         "nested Splits re-associate: they go on the minor only",
         True,
         PAPER,
     ),
-    ("V5", SHIFT, Origin.SHIFT, "Shift, then Shift", "two shifts are one shift; one position is enough", False, PAPER),
-    ("V7", STRIDE, Origin.STRIDE, "Stride, then Stride", "two strides are one stride with their product", True, PAPER),
-    ("V10", STRIDE, Origin.UNFOLD, "Unfold, then Stride", "the Stride goes below; the window's center differs", False, THEIRS),
+    ("V5", SHIFT, SHIFT, "Shift, then Shift", "two shifts are one shift; one position is enough", False, PAPER),
+    ("V7", STRIDE, STRIDE, "Stride, then Stride", "two strides are one stride with their product", True, PAPER),
+    ("V10", STRIDE, UNFOLD, "Unfold, then Stride", "the Stride goes below; the window's center differs", False, THEIRS),
     (
         "V11",
         UNFOLD,
-        Origin.SPLIT,
+        SPLIT,
         "Split, then Unfold",
         "B*i + j + w: the Unfold can go on the minor; only the padding differs",
         False,
         PAPER,
     ),
-    ("V14", UNFOLD, Origin.SHIFT, "Shift, then Unfold", "they commute, except at the border of the axis", False, THEIRS),
-    ("V18", SHIFT, Origin.REDUCE, "Shift on a reduction", "a sum does not depend on where it starts", True, PAPER),
+    ("V14", UNFOLD, SHIFT, "Shift, then Unfold", "they commute, except at the border of the axis", False, THEIRS),
+    ("V18", SHIFT, REDUCE, "Shift on a reduction", "a sum does not depend on where it starts", True, PAPER),
 ):
     rule(id_, kind, forbids, reason, exact=exact, source=source)(above(below))
 
 # Rules that reject the other of two equal forms, and what the dim at a position lies above.
 for against, kind, forbids, exact, below, position in (
-    ("V8", SPLIT, "Stride, then Split as minor", True, Origin.STRIDE, 1),
+    ("V8", SPLIT, "Stride, then Split as minor", True, STRIDE, 1),
     ("V9", STRIDE, "Merge, then Stride of the remainder", True, Origin.REMAINDER, 0),
-    ("V11", SPLIT, "Unfold, then Split as minor", False, Origin.UNFOLD, 1),
+    ("V11", SPLIT, "Unfold, then Split as minor", False, UNFOLD, 1),
     ("V12", UNFOLD, "Merge, then Unfold of the remainder", False, Origin.REMAINDER, 0),
-    ("V14", SHIFT, "Unfold, then Shift", False, Origin.UNFOLD, 0),
+    ("V14", SHIFT, "Unfold, then Shift", False, UNFOLD, 0),
 ):
     other_way = f"this rejects the form that {against} keeps"
     rule(against + "b", kind, forbids, other_way, exact=exact, on=False, against=against)(above(below, position))
 
 rule("V22", SPLIT, "Unfold, then Split as major", "the Unfold goes above the Split; padding differs", exact=False, on=False)(
-    above(Origin.UNFOLD)
+    above(UNFOLD)
 )
 
 rule(
@@ -94,7 +96,7 @@ rule(
         "the cut runs through both pieces, or an approximate rule rejects the Merge below",
         also=cut_of_a_split,
     ),
-)(above(Origin.SPLIT))
+)(above(SPLIT))
 
 rule(
     "V2",
@@ -132,9 +134,9 @@ def _(step: CandidateStep) -> bool:
 )
 def _(step: CandidateStep) -> bool:
     largest, origin = step.spec.windows.shift_pattern, step.of().origin
-    if step.kind == SHIFT:
-        return origin is Origin.SPLIT and step.sizes[_block_below(step.dims[0])].highest > largest
-    return origin is Origin.SHIFT and step.sizes[step.block].highest > largest
+    if step.kind is SHIFT:
+        return origin is SPLIT and step.sizes[_block_below(step.dims[0])].highest > largest
+    return origin is SHIFT and step.sizes[step.block].highest > largest
 
 
 rule(
@@ -144,7 +146,7 @@ rule(
     "S*(B*i + j) = S*B*i + S*j: the Stride goes under the minor",
     exact=True,
     rest=Rest(below_minor, "Split with an Unfold as minor, then Stride", "V10 rejects the Stride under the minor"),
-)(above(Origin.SPLIT))
+)(above(SPLIT))
 
 
 @rule(
@@ -160,7 +162,7 @@ rule(
     ),
 )
 def _(step: CandidateStep) -> bool:
-    if step.of().origin is not Origin.STRIDE:
+    if step.of().origin is not STRIDE:
         return False
     operation = step.dims[0].operation
     assert operation is not None and isinstance(operation.parameter, Size)
@@ -176,14 +178,14 @@ def _(step: CandidateStep) -> bool:
     source="section 5.3, Figure 3c",
 )
 def _(step: CandidateStep) -> bool:
-    return step.of().origin is Origin.UNFOLD and step.sizes[step.block / _block_below(step.dims[0])].lowest >= 1
+    return step.of().origin is UNFOLD and step.sizes[step.block / _block_below(step.dims[0])].lowest >= 1
 
 
 @rule(
     "V13", MERGE, "Unfold, then Merge of a block that divides the window", "the window is cut by the block's tiles", exact=False
 )
 def _(step: CandidateStep) -> bool:
-    if step.of().origin is not Origin.UNFOLD:
+    if step.of().origin is not UNFOLD:
         return False
     facts = step.sizes[_block_below(step.dims[0]) / step.block]
     return facts.is_coefficient and any(facts.exponents)
@@ -191,7 +193,7 @@ def _(step: CandidateStep) -> bool:
 
 @rule("V15", UNFOLD, "Unfold, then Unfold of a smaller window", "windows add up in any order: sizes ascend", exact=False)
 def _(step: CandidateStep) -> bool:
-    if step.of().origin is not Origin.UNFOLD:
+    if step.of().origin is not UNFOLD:
         return False
     return step.sizes[step.dims[1].size / _block_below(step.dims[0])].lowest < 1
 
@@ -217,7 +219,7 @@ rule(
     exact=True,
     source=PAPER,
     rest=Rest(two_sums, "Merge on a reduction if two sums need more occurrences", "a spec's occurrences count both sums"),
-)(above(Origin.REDUCE))
+)(above(REDUCE))
 
 
 @rule("V19", UNFOLD, "a reduction as a window", "a sum over an unweighted window, a box filter", exact=False, source=PAPER)
@@ -225,7 +227,7 @@ def _(step: CandidateStep) -> bool:
     window = step.of(1)
     if window.origin in (Origin.QUOTIENT, Origin.REMAINDER):  # a piece of a reduction is one as well
         return window.only_sums and not window.tags and not window.discards
-    return window.origin is Origin.REDUCE
+    return window.origin is REDUCE
 
 
 @rule("V20", UNFOLD, "Unfold of reductions", "the window only multiplies a sum by its size", exact=False, source=PAPER)
