@@ -11,9 +11,10 @@ from math import inf, isfinite, isnan, nan
 from typing import Any
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.report.page_tables import Target, number, setting, share, trial_operators, word
 from syno.report.results import Results, complete, metrics_of, rewarded
-from syno.results.goal import NONE_FASTER, STATES, Span, speedup_in
+from syno.results.goal import NONE_FASTER, STATES, speedup_in
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ACCURACY, ScoreMetric
@@ -25,7 +26,7 @@ from syno.search.reward import OF_ORIGINAL
 
 
 WITHIN = {"accuracy": 0.01, "loss": 0.05}  # what a network may lose of the score, where no goal says it
-Speedups = Mapping[str, tuple[str, Span]]  # role and speedup of each network
+Speedups = Mapping[str, tuple[str, Interval]]  # role and speedup of each network
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Network:
     name: str
     role: str
     score: float
-    lost: Span  # how much worse than the original's its score is; below 0 for a better one
+    lost: Interval  # how much worse than the original's its score is; below 0 for a better one
     flops: float  # as a share of the original's
     state: str  # of the verdict by the goal; "" without one
     seeds: float = nan
@@ -75,7 +76,7 @@ def trained_rows(results: Results) -> list[dict[Any, Any]]:
 def network_of(row: Mapping[Any, Any], metric: ScoreMetric) -> Network:
     """Return what a row of scores says of a network."""
     value, low, high = (_or_nan(row[name]) for name in ("difference", "difference_low", "difference_high"))
-    lost = Span(-value, -high, -low) if metric.more_is_better else Span(value, low, high)
+    lost = Interval(-value, -high, -low) if metric.more_is_better else Interval(value, low, high)
     state = row.get("verdict")
     return Network(
         str(row["operator"]), str(row["role"]), float(row["score"]), lost, _or_nan(row["flops_share"]),
@@ -94,17 +95,17 @@ def speedups_by_target(results: Results) -> dict[Target, Speedups]:
     A latency below what the device's peak speed allows is not counted, and neither is one in 8-bit integers, since the scores
     are of networks in floating point.
     """
-    found: dict[Target, dict[str, tuple[str, Span]]] = {}
+    found: dict[Target, dict[str, tuple[str, Interval]]] = {}
     for row in rows_of(results.speedups, SPEEDUP_COLUMNS, "speedups"):
         if row["suspicious"] is True or str(row["compiler"]).endswith(INT8_COMPILER) or number(row["speedup"]) is None:
             continue
-        span = Span(*(_or_nan(row[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+        span = Interval(*(_or_nan(row[name]) for name in ("speedup", "speedup_low", "speedup_high")))
         found.setdefault((str(row["device"]), str(row["compiler"])), {})[str(row["operator"])] = (str(row["role"]), span)
     wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
 
 
-def speed_text(span: Span) -> str:
+def speed_text(span: Interval) -> str:
     """Return a speedup with its interval, and whether that leaves open which of the two is faster."""
     text = f"{span.value:.2f} times as fast"
     if not span.is_certain:
@@ -285,7 +286,7 @@ def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping
     return max(met, key=speed)
 
 
-def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Span | None:
+def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Interval | None:
     """Return the speedup of a network with the goal's compiler on its device; None if there is none."""
     speedups = {} if results.aim is None else timed.get((results.aim.device, results.aim.compiler), {})
     return speedups[one.name][1] if one.name in speedups else None

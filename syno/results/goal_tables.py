@@ -7,12 +7,12 @@ from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.results.goal import (
     NONE_FASTER,
     SPEED,
     STATES,
     WORDS,
-    Span,
     none_faster,
     shares_in,
     speedup_in,
@@ -47,7 +47,7 @@ def goal_speedup(row: Mapping[Any, Any]) -> str:
 
     One that was not measured again after the selection says so.
     """
-    found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
+    found = Interval(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
     when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
     return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
 
@@ -58,7 +58,7 @@ def verdicts(
     latency: pandas.DataFrame,
     searched: Mapping[str, Mapping[str, float]],
     breakdown: pandas.DataFrame | None = None,
-    again: Mapping[str, Span] | None = None,
+    again: Mapping[str, Interval] | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
@@ -85,7 +85,7 @@ def verdicts(
         ends = ("difference", "difference_low", "difference_high") if sign > 0 else (
             "difference", "difference_high", "difference_low"
         )  # fmt: skip
-        lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
+        lost = Interval(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
         place = (row["key"], goal.compiler, goal.device)
         known = (
             (IN_TURNS, (again or {}).get(row["key"])),
@@ -101,9 +101,8 @@ def verdicts(
         found = verdict(goal, metric, speedup, lost if is_asked else None, shares, trained)
         reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
-            *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing, *(speedup or Span(nan)),
-            timed, *lost,
-            goal.least_speedup, goal.lose_at_most,
+            *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing,
+            *(speedup or Interval(nan)), timed, *lost, goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
 
@@ -137,7 +136,7 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
     speeds = own[own["speedup"].notna()]
     if len(speeds) and not (speeds["speedup"] > 1).any():
         best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
-        span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+        span = Interval(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
         lines.append(none_faster(best["operator"], span, goal.place))
     for state in STATES[:2]:
         for row in own[own["verdict"] == state].to_dict("records"):
@@ -213,11 +212,11 @@ def nearest_screened(goal: Goal, trials: pandas.DataFrame) -> pandas.DataFrame:
     found = trials[trials["outcome"] == "screened"]
     rows = []
     for row in found.to_dict("records"):
-        speed, timed = Span(nan), None
+        speed, timed = Interval(nan), None
         for prefix, how in (("", IN_TURNS), ("predicted_", PREDICTED)):
             value = row.get(f"metric_{prefix}{SPEED}", nan)
             if timed is None and value is not None and not isnan(value):
-                speed, timed = Span(*(row[f"metric_{prefix}{SPEED}{end}"] for end in ("", "_low", "_high"))), how
+                speed, timed = Interval(*(row[f"metric_{prefix}{SPEED}{end}"] for end in ("", "_low", "_high"))), how
         over = [
             share - most
             for option, most in goal.limits.items()
@@ -244,7 +243,7 @@ def _nearest(goal: Goal, trials: pandas.DataFrame) -> str:
     if not len(timed := out[out["timed"].notna()]):
         return _smallest(goal, out)
     row = timed.sort_values([SPEED], ascending=False, kind="stable").iloc[0]
-    speed = Span(*(float(row[name]) for name in (SPEED, f"{SPEED}_low", f"{SPEED}_high")))
+    speed = Interval(*(float(row[name]) for name in (SPEED, f"{SPEED}_low", f"{SPEED}_high")))
     of = f"the fastest of {len(out)}" if len(out) > 1 else "the only operator"
     verb = "is" if row["timed"] == IN_TURNS else "is predicted to be"
     slower = "" if speed.value > 1 else f"{NONE_FASTER}; "

@@ -7,10 +7,11 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
 from syno.results.breakdown import NETWORK
-from syno.results.goal import NONE_FASTER, Span, none_faster, times_as_fast
+from syno.results.goal import NONE_FASTER, none_faster, times_as_fast
 from syno.results.measurement import INT8_COMPILER, Measurement
 from syno.results.rows import rows_of_tuning
 from syno.search.goal import Goal
@@ -63,7 +64,7 @@ SPEEDUP_COLUMNS = (
 )  # fmt: skip
 
 
-def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: str) -> Span | None:
+def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: str) -> Interval | None:
     """Return the speedup by two latencies that were measured one after the other; None if one of them is not known.
 
     The ends of its interval are the ratios of the opposite ends of both intervals.
@@ -80,10 +81,10 @@ def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: st
     return _ratio(found[ORIGINAL], found[key])
 
 
-def _ratio(original: Mapping[Any, Any], changed: Mapping[Any, Any]) -> Span:
+def _ratio(original: Mapping[Any, Any], changed: Mapping[Any, Any]) -> Interval:
     """Return the ratio of two latencies; NaN where one is unknown, or none."""
     own, other = ([_positive(row[f"latency_{end}ms"]) for end in ("", "low_", "high_")] for row in (changed, original))
-    return Span(other[0] / own[0], other[1] / own[2], other[2] / own[1])
+    return Interval(other[0] / own[0], other[1] / own[2], other[2] / own[1])
 
 
 def _positive(latency: Any) -> float:
@@ -91,7 +92,7 @@ def _positive(latency: Any) -> float:
     return known if known > 0 else nan
 
 
-def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: str, device: str) -> Span | None:
+def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: str, device: str) -> Interval | None:
     """Return the speedup of a network whose layers were timed in turns with the original's; None if they were not.
 
     Args:
@@ -102,7 +103,9 @@ def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: st
         return None
     found = breakdown[(breakdown["part"] == NETWORK) & (breakdown["key"] == key) & (breakdown["status"] == "ok")]
     found = found[(found["compiler"] == compiler) & (found["device"] == device)]
-    return None if found.empty else Span(*(float(found.iloc[0][name]) for name in ("speedup", "speedup_low", "speedup_high")))
+    return (
+        None if found.empty else Interval(*(float(found.iloc[0][name]) for name in ("speedup", "speedup_low", "speedup_high")))
+    )
 
 
 def speedup_view(
@@ -135,7 +138,7 @@ def speedup_view(
         for row in judged[judged["timed"].notna()].to_dict("records"):
             place = (row["key"], goal.compiler, goal.device)
             doubtful = row["timed"] == APART and place in rows and rows[place][-1]
-            span = Span(row["speedup"], row["speedup_low"], row["speedup_high"])
+            span = Interval(row["speedup"], row["speedup_low"], row["speedup_high"])
             rows[place] = (*_named(row), goal.device, goal.compiler, *span, row["timed"], doubtful)
     return pandas.DataFrame(list(rows.values()), columns=list(SPEEDUP_COLUMNS))
 
@@ -162,7 +165,7 @@ class BestAgainstBest(NamedTuple):
     slower_ms: float
     operator: str
     own_compiler: str
-    speedup: Span
+    speedup: Interval
 
     @property
     def sentence(self) -> tuple[str, str, str]:
@@ -216,7 +219,7 @@ def none_is_faster(speedups: pandas.DataFrame) -> list[str]:
     for (device, compiler), rows in known.groupby(["device", "compiler"], sort=False):
         best = rows.sort_values("speedup", ascending=False, kind="stable").iloc[0]
         if not best["speedup"] > 1:
-            span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
+            span = Interval(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
             lines.append(none_faster(best["operator"], span, f"{compiler} on {device}"))
     return lines
 

@@ -15,9 +15,10 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL, write_whole
+from syno.base.interval import Interval
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
-from syno.results.metric import METRICS, Difference, difference, spread
+from syno.results.metric import METRICS, difference, spread
 from syno.results.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ LATENCY_COLUMNS = (
     "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
 )  # fmt: skip
 KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
-UNKNOWN = Difference(nan, nan, nan)
-ITSELF = Difference(0.0, nan, nan)
+UNKNOWN = Interval(nan)
+ITSELF = Interval(0.0)
 
 
 def measurement_table(measurements: Iterable[Measurement]) -> pandas.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from syno.config import Experiment
 from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
+from syno.results.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     GOAL_SPEEDUP,
@@ -106,7 +106,7 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
     again = {
-        key: Span(record.ratio.value, record.ratio.low, record.ratio.high)
+        key: record.ratio
         for key, record in selected_speedups(experiment).items()
         if record.status == "ok" and record.ratio is not None
     }
