@@ -20,7 +20,7 @@ from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, n
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
 from syno.report.points import Point, identify
-from syno.report.results import LEARNING_COLUMNS, Picture, Results, complete
+from syno.report.results import LEARNING_COLUMNS, Picture, Results
 from syno.report.search_rewards import TITLE as REWARDS
 from syno.report.search_rewards import reward_figure
 from syno.report.search_time import TITLE as OVER_TIME
@@ -30,6 +30,7 @@ from syno.report.trial_points import trial_points
 from syno.results.breakdown import BREAKDOWN_COLUMNS, NETWORK, OPERATOR, REST, STAGE
 from syno.results.metric import METRICS, ScoreMetric
 from syno.results.table import LATENCY_COLUMNS
+from syno.results.values import complete
 
 # The figure of learning curves: the score on the test data after each round of training, for each network.
 

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
 from syno.report.points import NO_POINTS, Point, identify_trials
-from syno.report.results import TRIAL_COLUMNS, complete, rewarded
+from syno.report.results import rewarded
+from syno.results.values import TRIAL_COLUMNS, complete
 
 if TYPE_CHECKING:
     import pandas

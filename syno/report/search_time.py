@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
 from syno.report.points import NO_POINTS, Point, identify_trials
-from syno.report.results import TRIAL_COLUMNS, complete, metrics_of, rewarded
+from syno.report.results import metrics_of, rewarded
 from syno.results.goal import STATES, order_of_trial
+from syno.results.values import TRIAL_COLUMNS, complete
 from syno.search.goal import Goal
 
 TITLE = "Search over time"

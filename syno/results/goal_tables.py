@@ -21,6 +21,7 @@ from syno.results.goal import (
 )
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
+from syno.results.values import Score
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
@@ -42,14 +43,13 @@ GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about
 GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
 
 
-def goal_speedup(row: Mapping[Any, Any]) -> str:
-    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none.
+def goal_speedup(row: Score) -> str:
+    """Return the speedup that the verdict on a network is about, with its interval; "" if there is none.
 
     One that was not measured again after the selection says so.
     """
-    found = Interval(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
-    when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
-    return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
+    when = " in the search" if row.timed == IN_SEARCH else ""
+    return "" if isnan(row.speedup.value) else f"{times_as_fast(row.speedup)}{when}"
 
 
 def verdicts(

@@ -14,6 +14,7 @@ from syno.results.breakdown import NETWORK
 from syno.results.goal import NONE_FASTER, none_faster, times_as_fast
 from syno.results.measurement import INT8_COMPILER, Measurement
 from syno.results.rows import rows_of_tuning
+from syno.results.table import SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:
@@ -59,9 +60,6 @@ def layer_name(layer: MeasuredLayer) -> str:
 # How original and candidate were timed: in turns, after the selection or in the search; in turns by layers; or apart.
 IN_TURNS, IN_SEARCH, BY_LAYERS, APART = "in turns", "in turns, in the search", "in turns, by layers", "apart"
 EAGER = "eager"
-SPEEDUP_COLUMNS = (
-    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
-)  # fmt: skip
 
 
 def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: str) -> Interval | None:

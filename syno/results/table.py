@@ -43,6 +43,9 @@ LATENCY_COLUMNS = (
     "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
     "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
 )  # fmt: skip
+SPEEDUP_COLUMNS = (
+    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
+)  # fmt: skip
 KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
 UNKNOWN = Interval(nan)
 ITSELF = Interval(0.0)

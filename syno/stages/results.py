@@ -82,8 +82,9 @@ def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Resu
     """
     import pandas
 
-    from syno.report.results import TRIAL_COLUMNS, Results, no_layers
+    from syno.report.results import Results, no_layers
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.results.values import TRIAL_COLUMNS
 
     if trials.empty:
         trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
@@ -166,7 +167,7 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     """Return the frozen trials; none where there was no search."""
     import pandas
 
-    from syno.report.results import TRIAL_COLUMNS
+    from syno.results.values import TRIAL_COLUMNS
 
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 

@@ -19,7 +19,8 @@ from syno.report.search_time import elapsed, time_figure
 from syno.report.trade_off import speed_figure
 from syno.results.breakdown import breakdown_table
 from syno.results.goal_tables import verdicts
-from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, SPEEDUP_COLUMNS, speedup_view
+from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
+from syno.results.table import SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
 

@@ -15,7 +15,8 @@ from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
 from syno.results.majority import warning_of
-from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS, best_against_best, none_is_faster
+from syno.results.speedups import APART, IN_TURNS, best_against_best, none_is_faster
+from syno.results.table import SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
