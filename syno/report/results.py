@@ -14,6 +14,7 @@ from syno.results.breakdown import BREAKDOWN_COLUMNS
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
 from syno.results.values import (
+    LEARNING_COLUMNS,
     METRIC,
     TRIAL_COLUMNS,
     Latency,
@@ -32,7 +33,6 @@ from syno.search.reward import CHANCE, OF_ORIGINAL
 if TYPE_CHECKING:
     import pandas
 
-LEARNING_COLUMNS = ("operator", "role", "metric", "seed", "round", "score")  # rounds count from 1
 FLOPS = "metric_flops"  # column of trials
 
 

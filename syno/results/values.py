@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.interval import Interval
+from syno.results.breakdown import BREAKDOWN_COLUMNS
 from syno.results.measurement import OK
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 TRIAL_COLUMNS = ("number", "outcome", "reward")
+LEARNING_COLUMNS = ("operator", "role", "metric", "seed", "round", "score")  # rounds count from 1
 METRIC = "metric_"  # the beginning of the names of columns that trials have for metrics
 Target = tuple[str, str]  # device, compiler
 UNKNOWN = Interval(nan)
@@ -145,6 +147,43 @@ class Speedup:
 
 
 @dataclass(frozen=True)
+class TimedPart:
+    """The time of a part of a network; a row of `syno.results.breakdown.breakdown_table`, which says what the parts are.
+
+    Attributes:
+        operator, key, role: of the operator.
+        device, compiler: where.
+        part, layer, count, stage: the part, its layer and how many the network has, and the stage; "" where there is none.
+        ms, speedup: milliseconds, and the speedup over the original; NaN where they are unknown.
+        status, reason: as in a measurement.
+    """
+
+    operator: str
+    key: str
+    role: str
+    device: str
+    compiler: str
+    part: str
+    layer: str
+    count: int
+    stage: str
+    ms: Interval
+    speedup: Interval
+    status: str
+    reason: str
+
+
+class Round(NamedTuple):
+    """The score of a network after a round of its training with a seed; a row of `LEARNING_COLUMNS`. Rounds count from 1."""
+
+    operator: str
+    metric: str
+    seed: int | None
+    number: int
+    score: float
+
+
+@dataclass(frozen=True)
 class Trial:
     """A trial of a search; a row of `syno.search.storage.records.table`.
 
@@ -180,7 +219,7 @@ class Trial:
     @property
     def operator_id(self) -> str:
         """The id of the operator; "" if its text is not known."""
-        return (_ID.findall(self.operator) or [""])[-1]
+        return str((_ID.findall(self.operator) or [""])[-1])
 
     @property
     def last_line(self) -> str:
@@ -209,8 +248,7 @@ class Row:
         import pandas
 
         value = self._cells.get(name)
-        is_missing: bool = value is None or value is pandas.NA or value != value
-        return "" if is_missing else str(value)
+        return str(value) if isinstance(value, str) or not pandas.isna(value) else ""
 
     def number(self, name: str) -> float | None:
         """Return a number; None where it is missing."""
@@ -297,6 +335,27 @@ def speedups_in(table: pandas.DataFrame) -> list[Speedup]:
         )
         for row in rows_in(complete(table, SPEEDUP_COLUMNS, "speedups"))
     ]  # fmt: skip
+
+
+def parts_in(table: pandas.DataFrame) -> list[TimedPart]:
+    """Return the rows of a table of where the time goes. SpecError if it lacks a column."""
+    return [
+        TimedPart(
+            row.text("operator"), row.text("key"), row.text("role"), row.text("device"), row.text("compiler"),
+            row.text("part"), row.text("layer"), row.count("count") or 0, row.text("stage"), row.interval("ms"),
+            row.interval("speedup"), row.text("status"), row.text("reason"),
+        )
+        for row in rows_in(complete(table, BREAKDOWN_COLUMNS, "breakdown"))
+    ]  # fmt: skip
+
+
+def rounds_in(table: pandas.DataFrame) -> list[Round]:
+    """Return the rows of a table of learning curves that have a score. SpecError if it lacks a column."""
+    return [
+        Round(row.text("operator"), row.text("metric"), row.count("seed"), row.count("round") or 0, score)
+        for row in rows_in(complete(table, LEARNING_COLUMNS, "learning curves"))
+        if (score := row.number("score")) is not None
+    ]
 
 
 def trials_in(table: pandas.DataFrame) -> list[Trial]:

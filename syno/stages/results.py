@@ -107,7 +107,7 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     """Return the score of each trained network after each round of each training, as far as the records are there."""
     import pandas
 
-    from syno.report.results import LEARNING_COLUMNS
+    from syno.results.values import LEARNING_COLUMNS
     from syno.train.training_record import TrainingRecord
 
     rows = []
