@@ -45,7 +45,7 @@ from syno.report.trade_off import (
 )
 from syno.results.measurement import OK
 from syno.results.metric import METRICS, ScoreMetric
-from syno.results.values import METRIC, Score, complete, latencies_in, scores_in
+from syno.results.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
 from syno.stages.tables import Tables
@@ -84,7 +84,7 @@ def best_so_far(source: Source, *, over: str = "trials", ax: Axes | None = None)
     if over == "time":
         draw_over_time(axes, rows)
     else:
-        draw_rewards(axes, rows)
+        draw_rewards(axes, trials_in(rows))
     return _finished(axes)
 
 

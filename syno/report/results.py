@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.text_tables import Row, plural
@@ -218,12 +218,6 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
         }
         for _, row in best.iterrows()
     ]
-
-
-def metrics_of(row: Mapping[Hashable, Any] | pandas.Series) -> dict[str, float]:
-    """Return the metrics of a row of the table of trials, by name."""
-    named = ((str(name), value) for name, value in row.items())
-    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}
 
 
 def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:

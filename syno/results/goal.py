@@ -221,11 +221,9 @@ def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float
     return STATES.index(found.state), found.missing if found.state in ("misses", "unknown") else 0.0
 
 
-def speedup_in(metrics: Mapping[str, float]) -> Interval | None:
-    """Return the speedup that was measured in the search; None if there is none."""
-    if SPEED not in metrics:
-        return None
-    return Interval(metrics[SPEED], *(metrics.get(f"{SPEED}_{end}", nan) for end in ("low", "high")))
+def speedup_in(metrics: Mapping[str, float], name: str = SPEED) -> Interval | None:
+    """Return the speedup that was measured in the search, or the metric of this name with its interval; None without it."""
+    return Interval(metrics[name], *(metrics.get(f"{name}_{end}", nan) for end in ("low", "high"))) if name in metrics else None
 
 
 def lost_in(metrics: Mapping[str, float]) -> Interval | None:

@@ -147,6 +147,28 @@ class Speedup:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """A network that was judged by a goal; a row of `syno.results.goal_tables.verdicts`.
+
+    Attributes:
+        operator, key, role: of the operator.
+        verdict, reason, missing: the verdict's state, its text, and by how much it misses.
+        speedup, timed: the speedup of the verdict, NaN where none is known, and how it was timed.
+        lost: how much worse than the original's the score is.
+    """
+
+    operator: str
+    key: str
+    role: str
+    verdict: str
+    reason: str
+    missing: float
+    speedup: Interval
+    timed: str
+    lost: Interval
+
+
+@dataclass(frozen=True)
 class TimedPart:
     """The time of a part of a network; a row of `syno.results.breakdown.breakdown_table`, which says what the parts are.
 
@@ -334,6 +356,17 @@ def speedups_in(table: pandas.DataFrame) -> list[Speedup]:
             row.interval("speedup"), row.text("timed"), row.is_true("suspicious"),
         )
         for row in rows_in(complete(table, SPEEDUP_COLUMNS, "speedups"))
+    ]  # fmt: skip
+
+
+def judged_in(table: pandas.DataFrame) -> list[Judged]:
+    """Return the rows of a table of verdicts."""
+    return [
+        Judged(
+            row.text("operator"), row.text("key"), row.text("role"), row.text("verdict"), row.text("reason"),
+            row.number("missing") or 0.0, row.interval("speedup"), row.text("timed"), row.interval("lost"),
+        )
+        for row in rows_in(table)
     ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.breakdown import read_breakdown
 from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
-from syno.results.values import Latency, Score, latencies_in, scores_in
+from syno.results.values import Latency, Score, latencies_in, scores_in, speedups_in
 from syno.stages import study
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.kept import check_shown
@@ -54,10 +54,8 @@ def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
 
     judged = verdict_table(experiment, *tables)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    speedups = speedup_view(tables.latency, experiment.goal, judged, parts)
-    if experiment.goal is not None:  # whose answer says so of its compiler and device
-        place = (speedups["compiler"] == experiment.goal.compiler) & (speedups["device"] == experiment.goal.device)
-        speedups = speedups[~place]
+    place = None if experiment.goal is None else (experiment.goal.device, experiment.goal.compiler)  # the answer says so of it
+    speedups = [one for one in speedups_in(speedup_view(tables.latency, experiment.goal, judged, parts)) if one.target != place]
     return [*none_is_faster(speedups), *("".join(one.sentence) for one in best_against_best(tables.latency))]
 
 

@@ -30,6 +30,8 @@ from syno.results.goal_tables import (
 )
 from syno.results.metric import ACCURACY, LOSS
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.values import trials_in
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen
@@ -299,6 +301,7 @@ class TestVerdicts:
              "latency_high_ms": ms + 1} for key, ms in (("original", 30.0), ("b", 10.0))
         ])  # fmt: skip
         searched = {"a": {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65}}
+        scores, latency = scores.reindex(columns=[*SCORE_COLUMNS, "key"]), latency.reindex(columns=[*LATENCY_COLUMNS, "key"])
         return verdicts(BOTH, scores, latency, searched)
 
     def test_of_tables_take_the_speedup_in_turns_or_that_of_two_latencies(self) -> None:
@@ -363,8 +366,8 @@ class TestEndOfASearch:
         assert str(nothing_meets(small, shares.assign(**columns))).startswith(
             "nothing meets the goal: the fastest of 2 is predicted to be 1.20 times as fast"
         )
-        nearest = nearest_screened(small, shares.assign(**columns))
-        assert list(nearest["number"]) == [1, 0] and nearest["timed"].iloc[0] == "predicted"
+        nearest = nearest_screened(small, trials_in(shares.assign(**columns)))
+        assert [one.trial.number for one in nearest] == [1, 0] and nearest[0].timed == "predicted"
 
 
 @pytest.mark.parametrize(
@@ -379,7 +382,7 @@ def test_a_selection_takes_those_first_that_meet_the_goal(goal: dict[str, float]
     from syno.stages.goal import nearest_first
 
     rows = trials(("complete", 0.88, 3.0), ("complete", 0.89, 2.0), ("complete", 0.90, 1.6), ("complete", 0.895, 1.1))
-    assert list(nearest_first(rows, Goal(**goal)).number) == order
+    assert [trial.number for trial in nearest_first(trials_in(rows), Goal(**goal))] == order
 
 
 def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:

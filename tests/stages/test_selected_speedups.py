@@ -23,6 +23,7 @@ from syno.measure import speedups
 from syno.measure.timing import median_interval
 from syno.results.goal_tables import SELECTED_BY, verdicts
 from syno.results.speedups import IN_SEARCH, IN_TURNS
+from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.stages.goal import verdict_table
 from syno.stages.places import SELECTED, speedups_file
@@ -119,7 +120,7 @@ def coverage(again: bool, searches: int = 200, operators: int = 80) -> float:
     draw, true, covered = random.Random(0), 1.5, 0
     goal, latency = Goal(speedup=1.2), pandas.DataFrame(columns=["key", "compiler", "device", "status"])
     scores = pandas.DataFrame([{"operator": "one", "key": "k", "role": "found", "metric": "accuracy", "parameters_share": 0.3}])
-    scores = scores.assign(difference=None, difference_low=None, difference_high=None)
+    scores = scores.reindex(columns=[*SCORE_COLUMNS, "key"])
 
     def measurement() -> Interval:
         return median_interval([true * draw.lognormvariate(0, 0.03) for _ in range(20)])
