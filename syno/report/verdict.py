@@ -14,7 +14,7 @@ from syno.base.interval import Interval
 from syno.base.text_tables import plural
 from syno.report.page_tables import setting, share, trial_operators
 from syno.report.results import Results
-from syno.results.goal import NONE_FASTER, STATES, speedup_in
+from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ACCURACY, ScoreMetric
@@ -95,15 +95,6 @@ def speedups_by_target(results: Results) -> dict[Target, Speedups]:
             found.setdefault(row.target, {})[row.operator] = (row.role, row.ratio)
     wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
-
-
-def speed_text(span: Interval) -> str:
-    """Return a speedup with its interval, and whether that leaves open which of the two is faster."""
-    text = f"{span.value:.2f} times as fast"
-    if not span.is_certain:
-        return text
-    doubt = "; the interval contains 1" if span.low <= 1 <= span.high else ""
-    return f"{text} (95 %: {span.low:.2f} to {span.high:.2f}{doubt})"
 
 
 def score_text(network: Network, original: Score | None, metric: ScoreMetric) -> str:

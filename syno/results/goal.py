@@ -1,15 +1,15 @@
 """Verdicts on operators: whether they meet the goal of a search, by the intervals of what was measured.
 
 >>> goal = Goal(speedup=1.5, lose_at_most=0.01)
->>> verdict(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004, -0.001, 0.009)).text
+>>> judge(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004, -0.001, 0.009)).text
 'meets: 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points (-0.9 to +0.1)'
->>> verdict(goal, ACCURACY, Interval(1.41, 1.38, 1.44), Interval(0.004)).text
+>>> judge(goal, ACCURACY, Interval(1.41, 1.38, 1.44), Interval(0.004)).text
 'misses by 0.09 in speedup: 1.41 times as fast (1.38 to 1.44); accuracy -0.4 points'
->>> verdict(goal, ACCURACY, Interval(1.52, 1.47, 1.57), Interval(0.004, -0.001, 0.009)).text.split(":")[0]
+>>> judge(goal, ACCURACY, Interval(1.52, 1.47, 1.57), Interval(0.004, -0.001, 0.009)).text.split(":")[0]
 'may meet (the interval of the speedup contains the goal)'
->>> verdict(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004), seeds=1).text
+>>> judge(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004), seeds=1).text
 'may meet (one seed: no interval of the accuracy): 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points'
->>> verdict(Goal(lose_at_most=0.01), ACCURACY, None, Interval(0.14, -0.11, 0.39)).text.split(":")[0]
+>>> judge(Goal(lose_at_most=0.01), ACCURACY, None, Interval(0.14, -0.11, 0.39)).text.split(":")[0]
 'may meet (the interval of the accuracy contains the goal, though the measured accuracy misses it)'
 """
 
@@ -54,24 +54,48 @@ class Part(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The verdict on an operator: whether it meets a goal.
+    """The verdict on an operator: whether it meets a goal, by the goal's requirements."""
 
-    Attributes:
-        state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as
-            with one seed, and the number itself meets it; "misses": an interval lies outside, or a number without one;
-            "unknown": something was not measured.
-        text: the state, by how much the goal is missed, and what was measured.
-        missing: the sum of what is missing, as shares.
-        binding: the names of the requirements that are not met.
-    """
+    parts: tuple[Part, ...]
 
-    state: State
-    text: str
-    missing: float
-    binding: tuple[str, ...]
+    @property
+    def state(self) -> State:
+        """The worst state of a requirement.
+
+        "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as with one
+        seed, and the number itself meets it; "misses": an interval lies outside, or a number without one; "unknown": something
+        was not measured.
+        """
+        return max((part.state for part in self.parts), key=STATES.index, default="unknown")
+
+    @property
+    def missing(self) -> float:
+        """The sum of what is missing, as shares."""
+        return sum(part.missing for part in self.parts)
+
+    @property
+    def binding(self) -> tuple[str, ...]:
+        """The names of the requirements that are not met."""
+        return tuple(part.name for part in self.parts if part.state != "meets")
+
+    @property
+    def text(self) -> str:
+        """The verdict in words, as the page, `syno top` and `syno watch` show it: the state, why, and what was measured."""
+        parts = self.parts
+        reason = ""
+        if self.state == "misses":
+            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
+        elif self.state == "may meet":
+            doubts = [part.doubt for part in parts if part.doubt]
+            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
+            missed = [part.name for part in parts if part.missing > ROUNDING]
+            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
+            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
+            reason = f" ({'; '.join([*contains, *doubts])})"
+        return f"{self.state}{reason}: {'; '.join(part.text for part in parts)}"
 
 
-def verdict(
+def judge(
     goal: Goal,
     metric: ScoreMetric,
     speedup: Interval | None,
@@ -89,23 +113,7 @@ def verdict(
         shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
         seeds: the number of trainings behind its score, to say why that has no interval; None if it is not known.
     """
-    parts = list(_parts(goal, metric, speedup, lost, shares or {}, seeds))
-    state: State = max((part.state for part in parts), key=STATES.index, default="unknown")
-    binding = tuple(part.name for part in parts if part.state != "meets")
-    shown = "; ".join(part.text for part in parts)
-    match state:
-        case "misses":
-            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
-        case "may meet":
-            doubts = [part.doubt for part in parts if part.doubt]
-            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
-            missed = [part.name for part in parts if part.missing > ROUNDING]
-            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
-            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
-            reason = f" ({'; '.join([*contains, *doubts])})"
-        case _:
-            reason = ""
-    return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)
+    return Verdict(tuple(_parts(goal, metric, speedup, lost, shares or {}, seeds)))
 
 
 def fastest_of(found: Interval, which: str = "the fastest") -> str:
@@ -124,6 +132,15 @@ def none_faster(name: str, found: Interval, place: str) -> str:
 def times_as_fast(found: Interval, unit: str = "x") -> str:
     """Return a speedup with its interval: "1.81x (1.75 to 1.89)"."""
     return f"{found.value:.2f}{unit}" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+
+
+def speed_text(found: Interval) -> str:
+    """Return a speedup with its interval in words, and whether that leaves open which of the two is faster."""
+    text = f"{found.value:.2f} times as fast"
+    if not found.is_certain:
+        return text
+    doubt = "; the interval contains 1" if found.low <= 1 <= found.high else ""
+    return f"{text} (95 %: {found.low:.2f} to {found.high:.2f}{doubt})"
 
 
 def _parts(
@@ -207,7 +224,7 @@ def _state(margin: Interval) -> State:
 def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
     """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
     metric = METRICS.get(score_of(metrics) or "", ACCURACY)
-    return verdict(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
+    return judge(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
 
 
 def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float]:
@@ -217,7 +234,7 @@ def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float
     """
     metric, lost = METRICS.get(score_of(metrics) or "", ACCURACY), lost_in(metrics)
     exact = None if lost is None else Interval(lost.value, lost.value, lost.value)
-    found = verdict(goal, metric, speedup_in(metrics), exact, shares_in(metrics))
+    found = judge(goal, metric, speedup_in(metrics), exact, shares_in(metrics))
     return STATES.index(found.state), found.missing if found.state in ("misses", "unknown") else 0.0
 
 

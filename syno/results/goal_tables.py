@@ -14,11 +14,11 @@ from syno.results.goal import (
     SPEED,
     STATES,
     WORDS,
+    judge,
     none_faster,
     shares_in,
     speedup_in,
     times_as_fast,
-    verdict,
 )
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
@@ -95,7 +95,7 @@ def verdicts(
         timed, speedup = next(((how, found) for how, found in known if found is not None), (None, None))
         shares = {"parameters": nan if one.parameters_share is None else one.parameters_share, **shares_in(metrics)}
         is_asked = goal.lose_at_most is not None or not isnan(lost.value)
-        found = verdict(goal, metric, speedup, lost if is_asked else None, shares, one.seeds)
+        found = judge(goal, metric, speedup, lost if is_asked else None, shares, one.seeds)
         reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
             one.operator, one.key, one.role, found.state, reason, found.missing, *(speedup or Interval(nan)), timed, *lost,

@@ -107,22 +107,23 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     """Return the score of each trained network after each round of each training, as far as the records are there."""
     import pandas
 
-    from syno.results.values import LEARNING_COLUMNS
+    from syno.results.values import LEARNING_COLUMNS, scores_in
     from syno.train.training_record import TrainingRecord
 
     rows = []
-    for name, key, role in zip(scores["operator"], scores["key"], scores["role"], strict=True):
-        files = {seed: training_file(experiment, key, seed) for seed in experiment.train.seeds} if key != INT8 else {}
+    for one in scores_in(scores):
+        files = {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds} if one.key != INT8 else {}
         for seed, file in files.items():
             if file.is_file():
                 record = TrainingRecord.read(file)
-                rows += [(name, role, record.metric, seed, *one) for one in enumerate(record.scores, 1)]
+                rows += [(one.operator, one.role, record.metric, seed, *found) for found in enumerate(record.scores, 1)]
     return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
 
 
 def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
     """Return what commands can take home: networks with trained weights, operators, and the experiment's file."""
     from syno.report.results import Kept
+    from syno.results.values import scores_in
 
     folder, file = experiment.folder, experiment.folder / KEPT
     is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
@@ -132,14 +133,13 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
         if not (is_at_hand and operator.name == name)
     }
     seeds = experiment.train.seeds
-    pairs = zip(scores["operator"], scores["key"], strict=True)
     return Kept(
         str(folder.relative_to(RESULTS) if is_at_hand else folder),
         {name: str(one) for name, one in files.items() if one.is_file()},
         tuple(
-            str(name)
-            for name, key in pairs
-            if any(training_file(experiment, key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
+            one.operator
+            for one in scores_in(scores)
+            if any(training_file(experiment, one.key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
         ),
         without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
     )

@@ -18,7 +18,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.results.goal import Verdict, order_of_trial, verdict, verdict_on_trial
+from syno.results.goal import judge, order_of_trial, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     SELECTED_BY,
@@ -215,12 +215,12 @@ class TestVerdicts:
         ],
     )
     def test_follow_from_both_intervals(self, speedup: Interval | None, lost: Interval | None, state: str) -> None:
-        assert verdict(BOTH, ACCURACY, speedup, lost).state == state
+        assert judge(BOTH, ACCURACY, speedup, lost).state == state
 
     @given(spans, spans, st.none() | st.integers(1, 3))
     def test_only_whole_intervals_meet_a_goal(self, speedup: Interval | None, lost: Interval | None, seeds: int | None) -> None:
         """NaN is neither above nor below anything, so that it must never decide."""
-        found = verdict(BOTH, ACCURACY, speedup, lost, seeds=seeds)
+        found = judge(BOTH, ACCURACY, speedup, lost, seeds=seeds)
         ends = [*(speedup or [nan]), *(lost or [nan])]
         is_known = all(map(isfinite, ends))
         is_inside = is_known and min(ends[:3]) >= 1.5 and max(ends[3:]) <= 0.01
@@ -239,13 +239,13 @@ class TestVerdicts:
         ],
     )
     def test_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
-        found = verdict(BOTH, ACCURACY, Interval(1.6, 1.49, 1.7), Interval(0.0), seeds=seeds)
+        found = judge(BOTH, ACCURACY, Interval(1.6, 1.49, 1.7), Interval(0.0), seeds=seeds)
         assert found.text.startswith(f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast")
 
     @pytest.mark.parametrize("share", [nan, inf, -inf, None])
     def test_a_cost_that_is_no_number_is_unknown(self, share: Any) -> None:
         small = Goal(find="most_accurate", most_parameters=0.5)
-        assert verdict(small, ACCURACY, None, None, {"parameters": share}).state == "unknown"
+        assert judge(small, ACCURACY, None, None, {"parameters": share}).state == "unknown"
 
     def test_trials_are_ordered_by_their_one_seed_but_never_meet_a_goal_by_it(self) -> None:
         speed = {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65, "original_accuracy": 0.9}
@@ -273,18 +273,16 @@ class TestVerdicts:
         assert end is not None and "none is faster than the original; the fastest of 2 is 0.90 times as fast" in end
 
     def test_say_by_how_much_it_is_missed(self) -> None:
-        found = verdict(BOTH, ACCURACY, Interval(1.2, 1.1, 1.3), Interval(0.03, 0.02, 0.04))
-        assert found == Verdict(
-            "misses",
+        found = judge(BOTH, ACCURACY, Interval(1.2, 1.1, 1.3), Interval(0.03, 0.02, 0.04))
+        assert found.text == (
             "misses by 0.30 in speedup and 2.0 points of accuracy: 1.20 times as fast (1.10 to 1.30); accuracy -3.0 points "
-            "(-4.0 to -2.0)",
-            pytest.approx(0.4),
-            ("speedup", "accuracy"),
+            "(-4.0 to -2.0)"
         )
-        assert verdict(Goal(lose_at_most=0.1), LOSS, Interval(2.0), Interval(0.2)).text == (
+        assert (found.state, found.binding) == ("misses", ("speedup", "accuracy")) and found.missing == pytest.approx(0.4)
+        assert judge(Goal(lose_at_most=0.1), LOSS, Interval(2.0), Interval(0.2)).text == (
             "misses by 0.100 nats of loss: 2.00 times as fast; loss +0.200 nats"
         )
-        shares = verdict(Goal(find="front", most_parameters=0.5), ACCURACY, Interval(1.0), None, {"parameters": 0.7})
+        shares = judge(Goal(find="front", most_parameters=0.5), ACCURACY, Interval(1.0), None, {"parameters": 0.7})
         assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
 
     @staticmethod
