@@ -105,8 +105,10 @@ def shown_trials(experiment: Experiment, trials: pandas.DataFrame) -> pandas.Dat
 
 def operators_of(experiment: Experiment, trials: pandas.DataFrame) -> list[PGraph]:
     """Return the operators of trials, with the names that the store gives them."""
-    pairs = zip(trials["number"], trials["operator"], strict=True)
-    return [parse_stored(text, f"operator of trial {number}", f"{experiment.name}_{number}") for number, text in pairs]
+    return [
+        parse_stored(trial.operator, f"operator of trial {trial.number}", f"{experiment.name}_{trial.number}")
+        for trial in trials_in(trials)
+    ]
 
 
 def read_frozen(experiment: Experiment) -> pandas.DataFrame:
