@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from syno.base.addresses import without_passwords
+from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.report.results import Kept, Results
+    from syno.results.values import Latency, Score
 
 
 def read(experiment: Experiment) -> Results:
@@ -38,6 +40,7 @@ def read(experiment: Experiment) -> Results:
     from syno.results.breakdown import read_breakdown
     from syno.results.speedups import speedup_view
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.results.values import latencies_in, scores_in
 
     check_shown(experiment)
     trials = _trials(experiment)
@@ -48,7 +51,8 @@ def read(experiment: Experiment) -> Results:
     else:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
-    operators = _operators(experiment, trials, [scores, latency, layers])
+    measured: list[Score | Latency] = [*scores_in(scores), *latencies_in(latency), *latencies_in(layers, "layers")]
+    operators = _operators(experiment, trials, measured)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
     nothing = why_none(experiment.folder / SELECTED)
     return Results(
@@ -172,19 +176,19 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
-def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Sequence[pandas.DataFrame]) -> dict[str, PGraph]:
+def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Iterable[Score | Latency]) -> dict[str, PGraph]:
     """Return the operators in the tables; where none was trained and measured, the best of the search."""
-    import pandas
-
     given: dict[str, PGraph] = {}
-    filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
-    if filled:
-        named = pandas.concat(filled)
-        rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
-        found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        given = {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
-        if (rows["role"] == "found").any():
-            return given
+    rows: dict[str, Score | Latency] = {}
+    for one in measured:
+        if one.role != ORIGINAL and one.key != INT8:
+            rows.setdefault(one.key, one)
+    for key, one in rows.items():
+        operator = operator_of(experiment, key)
+        if isinstance(operator, PGraph):
+            given[one.operator] = operator
+    if any(one.role == "found" for one in rows.values()):
+        return given
     return given | _best(experiment, trials, experiment.select.count)
 
 
