@@ -20,13 +20,13 @@ import reports
 import torch
 
 import syno
+from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.config.files import load_experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
-from syno.measure.prediction.predictor import Prediction, SpeedupPredictor
+from syno.measure.prediction.predictor import SpeedupPredictor
 from syno.measure.speedup_record import SpeedupRecord
-from syno.measure.timing import Interval
 from syno.space.complete import cost
 from syno.stages.speedups import speedups_of
 from syno.stages.study import read_frozen
@@ -66,7 +66,7 @@ def measured(experiment: Experiment, operators: Sequence[PGraph], compiler: str)
     return found
 
 
-def predicted(operator: PGraph, records: dict[str, SpeedupRecord]) -> Prediction | None:
+def predicted(operator: PGraph, records: dict[str, SpeedupRecord]) -> Interval | None:
     """The speedup that is predicted from the records of the other operators."""
     return SpeedupPredictor().fit(record for key, record in records.items() if key != operator.id).predict(operator)
 
@@ -77,7 +77,7 @@ def page(
     seen: pandas.DataFrame,
     listed: Sequence[PGraph],
     records: dict[str, dict[str, SpeedupRecord]],
-    predictions: dict[str, Prediction | None],
+    predictions: dict[str, Interval | None],
 ) -> list[str]:
     """The lines of the page."""
     goal, spec, original = experiment.goal, experiment.operator_spec, experiment.network.original
@@ -104,7 +104,7 @@ def page(
             [
                 operator.name,
                 f"{cost(operator, spec).flops / original.flops:.1%}",
-                "–" if guess is None else f"{guess.speedup:.2f}x ({guess.low:.2f} to {guess.high:.2f})",
+                "–" if guess is None else f"{guess.value:.2f}x ({guess.low:.2f} to {guess.high:.2f})",
                 *(_ratio(one) for one in both),
                 f"{ours:.1f}",
                 f"{theirs / ours:.2f}x",

@@ -31,21 +31,24 @@ from syno.notebook.training import Source, layers_of, one_target, tables_of, tri
 from syno.report.figures import style
 from syno.report.layer_tables import COLUMNS, draw_latencies
 from syno.report.parallel_axes import draw_parallel
-from syno.report.results import METRIC, complete, metric_of, rewarded
+from syno.report.results import metric_of, rewarded
 from syno.report.search_rewards import draw_rewards
 from syno.report.search_time import TIMES, draw_over_time
 from syno.report.trade_off import (
-    ScoredPoint,
+    NetworkPoint,
     cost_points,
+    draw_costs,
     draw_front,
-    draw_points,
+    exactly,
     latency_points,
-    latency_rows,
     name_looks,
 )
+from syno.results.measurement import OK
 from syno.results.metric import METRICS, ScoreMetric
+from syno.results.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
+from syno.stages.tables import Tables
 
 __all__ = ["best_so_far", "front", "layer_latency", "parallel_coordinates"]
 
@@ -81,7 +84,7 @@ def best_so_far(source: Source, *, over: str = "trials", ax: Axes | None = None)
     if over == "time":
         draw_over_time(axes, rows)
     else:
-        draw_rewards(axes, rows)
+        draw_rewards(axes, trials_in(rows))
     return _finished(axes)
 
 
@@ -112,11 +115,11 @@ def front(
     """
     tables = tables_of(source)
     if tables is not None and not tables.scores.empty:
-        metric = metric_of(tables.scores)
+        metric, scores = metric_of(tables.scores), scores_in(tables.scores)
         if cost == LATENCY:
-            marks = latency_points(one_target(latency_rows(*tables), device, compiler))
+            marks = latency_points(scores, latencies_in(one_target(_timed_rows(tables, scores), device, compiler)))
         elif cost in ("flops", "parameters"):
-            marks = cost_points(tables.scores, cost)
+            marks = cost_points(scores, cost)
         else:
             raise SpecError(f'cost is "{cost}"; results have flops, parameters and {LATENCY}')
     else:
@@ -124,7 +127,7 @@ def front(
     if not marks:
         raise SpecError(f'nothing has both a score and the cost "{cost}"')
     axes = _axes(ax)
-    draw_points(axes, marks, LABELS.get(cost, cost), metric)
+    draw_costs(axes, marks, LABELS.get(cost, cost), metric)
     axes.set_ylabel(metric.heading)
     name_looks(axes, marks)
     _finished(axes)
@@ -133,7 +136,13 @@ def front(
     return axes
 
 
-def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[ScoredPoint], ScoreMetric]:
+def _timed_rows(tables: Tables, scores: Sequence[Score]) -> pandas.DataFrame:
+    """Return the latencies that compare, of operators with a score."""
+    latency, known = tables.latency, [one.operator for one in scores if one.is_finite]
+    return latency[(latency["status"] == OK) & latency["operator"].isin(known) & (latency["latency_ms"] > 0)]
+
+
+def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], ScoreMetric]:
     """Return a point for each complete trial, one for the original network if its score is known, and the metric."""
     name = score_of(rows) if score is None else score
     metric = METRICS.get(name) or ScoreMetric(name, unit="", more_is_better=True, step=1.0, step_name="", digits=3)
@@ -143,7 +152,7 @@ def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> t
     of_original = [f"{METRIC}original_{one}" for one in (cost, name)]
     if set(of_original) <= set(known.columns) and len(known):
         points.append((ORIGINAL, ORIGINAL, *known.iloc[0][of_original]))
-    return [ScoredPoint(title, role, float(x), float(x), float(x), float(y), 0.0) for title, role, x, y in points], metric
+    return [NetworkPoint(title, role, exactly(float(x)), exactly(float(y))) for title, role, x, y in points], metric
 
 
 def parallel_coordinates(

@@ -9,16 +9,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
+from syno.base.interval import Interval
 from syno.base.release import VERSION
 
 Number = Annotated[int, Field(ge=0)]  # of things of which there may be none
 Count = Annotated[int, Field(ge=1)]  # of things of which there is at least one
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _check_interval(given: Interval) -> Interval:
+    if not (given.is_certain and 0 < given.low <= given.value <= given.high):
+        raise ValueError(f"the value, {given.value:g}, is not in its interval, {given.low:g} to {given.high:g}, or not above 0")
+    return given
+
+
+# Of a time, a speed or a ratio of two. In a file it has names, as other values with several numbers do.
+PositiveInterval = Annotated[Interval, AfterValidator(_check_interval), PlainSerializer(Interval._asdict)]
 
 
 class Record(BaseModel):

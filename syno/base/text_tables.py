@@ -46,6 +46,11 @@ def shown(value: object) -> str:
     return visible(str(value))
 
 
+def plural(count: int, noun: str, form: str = "") -> str:
+    """Return a number of things in words: "1 trial", "2 trials". `form` is the format of the number, such as ","."""
+    return f"{count:{form}} {noun}{'' if count == 1 else 's'}"
+
+
 def html_table(rows: Sequence[Row], caption: str = "") -> str:
     """Return an HTML table of the values, which are escaped, below a caption."""
     columns = list(dict.fromkeys(name for row in rows for name in row))

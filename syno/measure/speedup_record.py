@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.files import checksum
-from syno.base.record import Amount, Count, Number, Positive, Record
+from syno.base.record import Amount, Count, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.timing import Interval, LatencySettings
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Status
 
 Network: TypeAlias = Annotated[NetworkSubject | LanguageModelSubject, Field(discriminator="kind")]
@@ -63,9 +63,9 @@ class LayerSpeedup(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     count: Count
-    original_ms: Interval
-    latency_ms: Interval
-    speedup: Interval
+    original_ms: PositiveInterval
+    latency_ms: PositiveInterval
+    speedup: PositiveInterval
 
 
 class SpeedupRecord(Record):
@@ -106,9 +106,9 @@ class SpeedupRecord(Record):
     conditions: Conditions
     status: Status
     reason: str = ""
-    latency_ms: Interval | None = None
-    original_ms: Interval | None = None
-    ratio: Interval | None = None
+    latency_ms: PositiveInterval | None = None
+    original_ms: PositiveInterval | None = None
+    ratio: PositiveInterval | None = None
     drift: Amount | None = None
     attempts: Count | None = None
     unsteady: str = ""

@@ -9,12 +9,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from syno.base.errors import SpecError
-from syno.base.record import Positive
+from syno.base.interval import Interval
 from syno.base.validation import Settings
 
 Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work and returns its milliseconds
@@ -92,25 +92,9 @@ def interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[rank - 1], ordered[count - rank]
 
 
-class Interval(BaseModel):
-    """The median over turns, and its 95 % confidence interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    value: Positive
-    low: Positive
-    high: Positive
-
-    @model_validator(mode="after")
-    def _is_ordered(self) -> Self:
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"the value, {self.value:g}, is not in its interval, {self.low:g} to {self.high:g}")
-        return self
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Return the interval of the values of all turns. Raises SpecError for fewer than 6."""
-        low, high = interval_of_median(sorted(values))
-        return cls(value=statistics.median(values), low=low, high=high)
+def median_interval(values: Sequence[float]) -> Interval:
+    """Return the median over turns with its 95 % confidence interval. Raises SpecError for fewer than 6 values."""
+    return Interval(statistics.median(values), *interval_of_median(sorted(values)))
 
 
 def time_calls(call: Callable[[], object], settings: LatencySettings, stopwatch: Stopwatch) -> Timing:

@@ -17,14 +17,14 @@ from typing import Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.base.record import Amount, Count
+from syno.base.record import Amount, Count, PositiveInterval
 from syno.measure.timing import (
     Evaluate,
-    Interval,
     LatencySettings,
     Stopwatch,
     calls_in_repeat,
     evaluate_of,
+    median_interval,
     stopwatch_of,
     warm_up,
 )
@@ -50,8 +50,8 @@ class Turns(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     rounds: tuple[tuple[float, ...], ...]
-    latencies: tuple[Interval, ...]
-    speedups: tuple[Interval, ...]
+    latencies: tuple[PositiveInterval, ...]
+    speedups: tuple[PositiveInterval, ...]
     drift: Amount
     attempts: Count = 1
 
@@ -61,8 +61,8 @@ class Turns(BaseModel):
         calls = range(len(rounds[0]))
         return cls(
             rounds=tuple(map(tuple, rounds)),
-            latencies=tuple(Interval.of([times[call] for times in rounds]) for call in calls),
-            speedups=tuple(Interval.of([times[0] / times[call] for times in rounds]) for call in calls[1:]),
+            latencies=tuple(median_interval([times[call] for times in rounds]) for call in calls),
+            speedups=tuple(median_interval([times[0] / times[call] for times in rounds]) for call in calls[1:]),
             drift=drift_of([times[0] for times in rounds]),
         )
 

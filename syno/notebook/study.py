@@ -22,8 +22,9 @@ from syno.base.validation import explained
 from syno.config.experiment import policy_settings
 from syno.config.stages import OF_TRAINING
 from syno.ir.graph import PGraph
-from syno.report.results import METRIC, outcomes, rewarded, shown_metrics
+from syno.report.results import outcomes, rewarded, shown_metrics
 from syno.results.metric import METRICS, front
+from syno.results.values import METRIC
 from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
 from syno.search.storage.opening import SUFFIXES

@@ -25,9 +25,9 @@ from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
 from syno.model.network_function import make_whole
 from syno.notebook.study import NetworkObjective, Study
-from syno.report.results import TRIAL_COLUMNS, complete
 from syno.results import FOLDER, MEASUREMENTS
 from syno.results.majority import warning_of
+from syno.results.values import TRIAL_COLUMNS, complete
 from syno.search.reward import compared_scores
 from syno.space.spec import OperatorSpec
 from syno.stages.places import FROZEN

@@ -13,7 +13,6 @@ from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
 from syno.report.results import Results
 from syno.report.verdict import Line
-from syno.results.table import SCORE_COLUMNS
 
 SIZE = 64  # of a layer, in the example
 
@@ -54,8 +53,7 @@ def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
     named = [line.operator for line in verdict if line.operator in kept]
     if named:
         return named[0]
-    rows = results.scores.reindex(columns=list(SCORE_COLUMNS)).to_dict("records")
-    scored = [str(row["operator"]) for row in rows if row["operator"] in kept and row["role"] == "found"]
+    scored = [row.operator for row in results.score_list if row.operator in kept and row.role == "found"]
     alone = [line.operator for line in verdict if line.operator in results.operators and results.kept.experiment]
     return next(iter([*scored, *alone]), None)
 

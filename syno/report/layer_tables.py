@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -14,9 +13,10 @@ from matplotlib.lines import Line2D
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, Cell, Table, latency, word
-from syno.report.results import Results, complete
+from syno.report.results import Results
 from syno.results.speedups import LAYERS
 from syno.results.table import LATENCY_COLUMNS
+from syno.results.values import Latency, last_of_each, latencies_in
 
 TITLE = "Speedup of single layers"
 COLUMNS = (*LATENCY_COLUMNS, "layer")
@@ -25,7 +25,8 @@ SPACE = 0.8  # the share of a group that its bars fill
 INCHES = 0.11  # of a bar
 LEAST_WIDTH = 7.0  # inches
 SHORT = 8  # letters of a name that is written across
-MARKS = {"misfit": ("_", "does not fit"), "failed": ("x", "failed")}
+FAILED = ("x", "failed")
+MARKS = {"misfit": ("_", "does not fit"), "failed": FAILED}
 
 
 def layer_figure(layers: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
@@ -34,21 +35,20 @@ def layer_figure(layers: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     A layer without a bar has a mark: the operator does not fit it, or it could not be compiled or measured. SpecError if the
     table lacks a column.
     """
-    rows = complete(layers, COLUMNS, "layers")
-    rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler", "layer"], keep="last")
-    if rows.empty:
+    own = [row for row in latencies_in(layers, "layers") if row.role != ORIGINAL]
+    rows = last_of_each(own, lambda row: (row.operator, row.target, row.layer))
+    if not rows:
         return nothing(TITLE, "No operator's layers were measured.", notes)
-    rows = rows.assign(speedup=pandas.to_numeric(rows["speedup"]))
-    names, operators = list(dict.fromkeys(rows["layer"])), list(dict.fromkeys(rows["operator"]))
-    places = list(dict.fromkeys(zip(rows["device"], rows["compiler"], strict=True)))
+    names, operators = list(dict.fromkeys(row.layer for row in rows)), list(dict.fromkeys(row.operator for row in rows))
+    places = list(dict.fromkeys(row.target for row in rows))
     width = max(LEAST_WIDTH, 1 + len(names) * (len(operators) + 2) * INCHES)
     figure = Figure(figsize=(width, 1.4 + 2.5 * len(places)), layout="constrained")
     panels = list(figure.subplots(len(places), 1, sharex=True, squeeze=False).flat)
     for axes, (device, compiler) in zip(panels, places, strict=True):
-        _bars(axes, rows[(rows["device"] == device) & (rows["compiler"] == compiler)], names, operators)
+        _bars(axes, [row for row in rows if row.target == (device, compiler)], names, operators)
         axes.set_title(f"{compiler} on {device}", fontsize=9, parse_math=False)
         axes.set_ylabel("times as fast")
-    marked = [status for status in MARKS if status in set(map(_mark, rows["status"]))]
+    marked = [status for status in MARKS if status in {_mark(row.status) for row in rows}]
     for number, operator in enumerate(operators):
         panels[0].bar([0], [0], color=COLOURS[number % len(COLOURS)], label=operator)
     for status in marked:
@@ -60,16 +60,16 @@ def layer_figure(layers: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     return figure
 
 
-def _bars(axes: Axes, rows: pandas.DataFrame, names: Sequence[str], operators: Sequence[str]) -> None:
+def _bars(axes: Axes, rows: Sequence[Latency], names: Sequence[str], operators: Sequence[str]) -> None:
     thickness = SPACE / len(operators)
-    for row in rows.to_dict("records"):
-        number, speedup = operators.index(row["operator"]), float(row["speedup"])
-        middle = names.index(row["layer"]) + (number - (len(operators) - 1) / 2) * thickness
-        if isnan(speedup):
-            shape = MARKS["failed" if row["status"] == "ok" else _mark(row["status"])][0]
+    for row in rows:
+        number = operators.index(row.operator)
+        middle = names.index(row.layer) + (number - (len(operators) - 1) / 2) * thickness
+        if row.speedup is None:
+            shape, _ = MARKS.get(_mark(row.status), FAILED)
             axes.plot([middle], [0.06], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
         else:
-            axes.bar(middle, speedup, width=0.9 * thickness, color=COLOURS[number % len(COLOURS)], zorder=2)
+            axes.bar(middle, row.speedup, width=0.9 * thickness, color=COLOURS[number % len(COLOURS)], zorder=2)
     axes.axhline(1, color=INK, linewidth=1, zorder=3)
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.spines["right"].set_visible(False)
@@ -82,25 +82,26 @@ def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
         axes: the panel.
         rows: latencies with `COLUMNS` by one compiler on one device, at least one. Those without a latency have a mark.
     """
-    rows = rows.sort_values("role", key=lambda role: role != ORIGINAL, kind="stable")
-    names, operators = list(dict.fromkeys(rows["layer"])), list(dict.fromkeys(rows["operator"]))
+    timed = sorted(latencies_in(rows, "layers"), key=lambda row: row.role != ORIGINAL)
+    names, operators = list(dict.fromkeys(row.layer for row in timed)), list(dict.fromkeys(row.operator for row in timed))
     thickness = SPACE / len(operators)
     looks = [INK if name == ORIGINAL else COLOURS[number % len(COLOURS)] for number, name in enumerate(operators)]
     for number, (operator, colour) in enumerate(zip(operators, looks, strict=True)):
-        own = rows[rows["operator"] == operator].drop_duplicates("layer", keep="last")
-        middles = [names.index(name) + (number - (len(operators) - 1) / 2) * thickness for name in own["layer"]]
-        is_known = [status == "ok" for status in own["status"]]
-        known = own[is_known]
-        places = [middle for middle, one in zip(middles, is_known, strict=True) if one]
-        ends = [known["latency_ms"] - known["latency_low_ms"], known["latency_high_ms"] - known["latency_ms"]]
+        own = last_of_each([row for row in timed if row.operator == operator], lambda row: row.layer)
+        shift = (number - (len(operators) - 1) / 2) * thickness
+        known = [row for row in own if row.is_ok]
+        below, above = ([_length(end) for end in ends] for ends in (
+            [row.ms.value - row.ms.low for row in known], [row.ms.high - row.ms.value for row in known],
+        ))  # fmt: skip
         axes.bar(
-            places, known["latency_ms"], 0.9 * thickness, color=colour, label=operator, zorder=2,
-            yerr=[list(end.clip(lower=0).fillna(0)) for end in ends], error_kw={"elinewidth": 0.9, "capsize": 2},
+            [names.index(row.layer) + shift for row in known], [row.ms.value for row in known], 0.9 * thickness, color=colour,
+            label=operator, zorder=2, yerr=[below, above], error_kw={"elinewidth": 0.9, "capsize": 2},
         )  # fmt: skip
-        for middle, status in zip(middles, own["status"], strict=True):
-            if status != "ok":
-                shape = MARKS[_mark(status)][0]
-                axes.plot([middle], [0.03], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
+        for row in own:
+            if not row.is_ok:
+                shape, _ = MARKS[_mark(row.status)]
+                place = names.index(row.layer) + shift
+                axes.plot([place], [0.03], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
     is_long = max(map(len, names)) > SHORT
     axes.set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5)
     for label in axes.get_xticklabels():
@@ -109,6 +110,11 @@ def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylabel("latency/ms")
     axes.spines["right"].set_visible(False)
+
+
+def _length(end: float) -> float:
+    """Return the length of one side of an error bar; none where the end is unknown."""
+    return 0.0 if isnan(end) else max(0.0, end)
 
 
 def _mark(status: str) -> str:
@@ -123,12 +129,10 @@ def _label(layer: str) -> str:
 
 def layer_table(results: Results) -> Table:
     """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup."""
-    rows = complete(results.layers, COLUMNS, "layers").to_dict("records")
-    operators = list(dict.fromkeys(str(row["operator"]) for row in rows))
-    found: dict[tuple[str, ...], dict[str, dict[Any, Any]]] = {}
-    for row in rows:
-        place = (str(row["layer"]), str(row["device"]), str(row["compiler"]))
-        found.setdefault(place, {})[str(row["operator"])] = row
+    operators = list(dict.fromkeys(row.operator for row in results.layer_list))
+    found: dict[tuple[str, str, str], dict[str, Latency]] = {}
+    for row in results.layer_list:
+        found.setdefault((row.layer, row.device, row.compiler), {})[row.operator] = row
     lines = [
         (word(_label(layer)), word(f"{compiler} on {device}"), *(_cell(of.get(name)) for name in operators))
         for (layer, device, compiler), of in found.items()
@@ -136,10 +140,10 @@ def layer_table(results: Results) -> Table:
     return Table(("layer", "compiler", *operators), tuple(lines))
 
 
-def _cell(row: dict[Any, Any] | None) -> Cell:
+def _cell(row: Latency | None) -> Cell:
     """Return a cell with a latency and its speedup; without one, whether the operator does not fit, and why."""
-    if row is not None and row["status"] == "misfit":
-        return Cell(NOTHING, note=str(row["reason"]))
+    if row is not None and row.status == "misfit":
+        return Cell(NOTHING, note=row.reason)
     return latency(row)
 
 

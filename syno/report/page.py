@@ -22,16 +22,18 @@ from matplotlib.colors import to_hex
 
 from syno.base.addresses import visible
 from syno.base.errors import SpecError
+from syno.base.text_tables import plural
 from syno.report.commands import best_to_take, usages
 from syno.report.figures import GREY, INK
 from syno.report.layer_tables import layer_table, network_table
 from syno.report.operators.gallery import cards, is_scored, order_name
-from syno.report.page_tables import latencies, number, score_rows, summary, targets, trial_lines
+from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.points import NO_POINTS, Point, label
-from syno.report.results import TRIAL_COLUMNS, Picture, Results, complete, outcomes, rewarded
+from syno.report.results import Picture, Results, outcomes
 from syno.report.search_rewards import saturation
 from syno.report.trial_points import trial_points
 from syno.report.verdict import verdict_lines
+from syno.results.values import TRIAL_COLUMNS, Trial, complete, trials_in
 
 # A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 #
@@ -104,10 +106,10 @@ def search_tree(trials: pandas.DataFrame, points: Mapping[int, Point] = NO_POINT
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
     """
-    rows = complete(trials, TRIAL_COLUMNS, "trials")
-    if not {"path", "steps"} <= set(rows.columns) or rows.empty:
+    rows = trials_in(trials)
+    if not {"path", "steps"} <= set(trials.columns) or not rows:
         return None
-    root, least = grown([_walk(row) for row in rows.to_dict("records")]), 1
+    root, least = grown([_walk(trial) for trial in rows]), 1
     while root.leaves(least) > MOST_LEAVES:
         least += 1
     shown = root.cut(least)
@@ -121,9 +123,9 @@ def search_tree(trials: pandas.DataFrame, points: Mapping[int, Point] = NO_POINT
     return Picture("The search tree", ElementTree.tostring(_drawing(shown, points), encoding="unicode"), caption)
 
 
-def _walk(row: dict[Any, Any]) -> Walk:
-    steps = tuple(zip(str(row["path"]).split(), str(row["steps"]).split(), strict=True))
-    return Walk(row["number"], steps, number(row["reward"]) if row["outcome"] == "complete" else None)
+def _walk(trial: Trial) -> Walk:
+    steps = tuple(zip(trial.path.split(), trial.steps.split(), strict=True))
+    return Walk(trial.number, steps, trial.reward if trial.outcome == "complete" else None)
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
@@ -204,8 +206,7 @@ def _named(branch: Branch) -> str:
 
 
 def _counted(branch: Branch) -> str:
-    count = len(branch.walks)
-    return f"{count:,} trial{'' if count == 1 else 's'}"
+    return plural(len(branch.walks), "trial", ",")
 
 
 def _colour(mean: float | None, low: float, high: float) -> str:
@@ -284,17 +285,13 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
 
 def operator_counts(results: Results) -> str:
     """Return how many operators were found, and how many baselines they are compared with."""
-    baselines = {str(row["operator"]) for row in score_rows(results) if row["role"] == "baseline"}
+    baselines = {row.operator for row in score_rows(results) if row.role == "baseline"}
     found = len(results.operators.keys() - baselines)
-    text = f"{found} operator{'' if found == 1 else 's'} found"
-    if (
-        results.scores.empty
-        and results.latency.empty
-        and results.layers.empty
-        and not rewarded(complete(results.trials, TRIAL_COLUMNS, "trials")).empty
-    ):
-        text = f"the best {text.removesuffix(' found')} of the search" if found > 1 else text
-    return f"{text}, {len(baselines)} baseline{'' if len(baselines) == 1 else 's'}" if baselines else text
+    is_measured = not (results.scores.empty and results.latency.empty and results.layers.empty)
+    is_of_search = found > 1 and not is_measured and any(trial.is_rewarded for trial in results.trial_list)
+    operators = plural(found, "operator")
+    text = f"the best {operators} of the search" if is_of_search else f"{operators} found"
+    return f"{text}, {plural(len(baselines), 'baseline')}" if baselines else text
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
-from typing import Any, NamedTuple
+from math import isfinite, isnan, nan
+from typing import NamedTuple
 
-import pandas
-
-from syno.base.text_tables import shown
-from syno.report.results import TRIAL_COLUMNS, Results, complete
-from syno.results.goal_tables import GOAL_TIMED, SELECTED_BY, goal_speedup
+from syno.base.text_tables import plural, shown
+from syno.report.results import Results
+from syno.results.goal_tables import SELECTED_BY, goal_speedup
 from syno.results.metric import ScoreMetric
 from syno.results.speedups import IN_SEARCH
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.values import METRIC, Latency, Score, Target
 from syno.search.reward import CHANCE, OF_ORIGINAL
 
 # The operators of trials: their names on the page, and their ids.
-
-
-_ID = re.compile(r"^id ([0-9a-f]+)\s*$", re.MULTILINE)  # the last line of an operator's text
 
 
 class TrialOperator(NamedTuple):
@@ -43,21 +37,16 @@ def trial_operators(results: Results) -> dict[int, TrialOperator]:
     """
     known = {operator.id: name for name, operator in results.operators.items()}
     found: dict[int, TrialOperator] = {}
-    for row in complete(results.trials, TRIAL_COLUMNS, "trials").to_dict("records"):
-        number, name = int(row["number"]), str(row.get("name", ""))
-        ids = _ID.findall(str(row.get("operator", "")))
-        id_ = ids[-1] if ids else ""
-        if id_:
-            name = known.setdefault(id_, f"{results.name}_{number}")
-        found[number] = TrialOperator(name, id_)
+    for trial in results.trial_list:
+        id_ = trial.operator_id
+        name = known.setdefault(id_, f"{results.name}_{trial.number}") if id_ else trial.name
+        found[trial.number] = TrialOperator(name, id_)
     return found
 
 
 NOTHING = "–"
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SHOWN_METRICS = ("flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
-Row = Mapping[Any, Any]
-Target = tuple[str, str]  # device, compiler
 
 
 @dataclass(frozen=True)
@@ -96,13 +85,13 @@ def summary(results: Results) -> Table:
     fast = "goal_speedup" in results.scores
     rows = []
     for row in score_rows(results):
-        name = str(row["operator"])
+        name = row.operator
         times = measured.get(name, {})
         rows.append((
-            word(name, card=name if name in results.operators else ""), word(row["role"]),
+            word(name, card=name if name in results.operators else ""), word(row.role),
             score(row, metric), difference(row, metric),
             *((speedup(row),) if fast else ()), *((verdict(row),) if judged else ()),
-            quantity(row["flops"], row["flops_share"]), quantity(row["parameters"], row["parameters_share"]),
+            quantity(row.flops, row.flops_share), quantity(row.parameters, row.parameters_share),
             *(latency(times.get(target)) for target in reached),
         ))  # fmt: skip
     asked = (*(("speedup",) if fast else ()), *(("goal",) if judged else ()))
@@ -116,71 +105,61 @@ def summary(results: Results) -> Table:
 
 def trial_lines(results: Results) -> Table:
     """Return a row for each trial."""
-    trials, metric = complete(results.trials, TRIAL_COLUMNS, "trials"), results.metric
-    measured = [str(name) for name in trials.columns if str(name).startswith("metric_")]
+    metric, operators, rows = results.metric, trial_operators(results), []
+    measured = [str(name).removeprefix(METRIC) for name in results.trials.columns if str(name).startswith(METRIC)]
     of_original = (f"{OF_ORIGINAL}{metric.name}", f"{CHANCE}{metric.name}")  # the same in every row
-    more = [name for name in measured if name.removeprefix("metric_") not in (*SHOWN_METRICS, metric.name, *of_original)]
-    names, rows = trial_operators(results), []
-    for row in trials.to_dict("records"):
-        name, id_ = names[int(row["number"])]
-        flops, original = number(row.get("metric_flops")), number(row.get("metric_original_flops"))
+    more = [name for name in measured if name not in (*SHOWN_METRICS, metric.name, *of_original)]
+    for trial in results.trial_list:
+        (name, id_), known = operators[trial.number], trial.metrics
+        flops, original = known.get("flops"), known.get(f"{OF_ORIGINAL}flops")
         rows.append((
-            plain(row["number"]), word(row["outcome"]), plain(row["reward"]), plain(row.get(metric.column)),
-            share(flops / original if flops is not None and original else None), quantity(row.get("metric_parameters")),
-            plain(row.get("seconds")), word(name, card=name if name in results.operators else "", note=id_),
-            word(row.get("message", "")), *(plain(row[name]) for name in more),
+            plain(trial.number), word(trial.outcome), plain(trial.reward), plain(known.get(metric.name)),
+            share(flops / original if flops is not None and original else None), quantity(known.get("parameters")),
+            plain(trial.seconds), word(name, card=name if name in results.operators else "", note=id_),
+            word(trial.message), *(plain(known.get(name)) for name in more),
         ))  # fmt: skip
     headings = (
         "trial", "outcome", "reward", metric.heading, "FLOPs of original", "parameters", "seconds", "operator", "message",
     )  # fmt: skip
-    return Table((*headings, *(name.removeprefix("metric_").replace("_", " ") for name in more)), tuple(rows))
+    return Table((*headings, *(name.replace("_", " ") for name in more)), tuple(rows))
 
 
-def score_rows(results: Results) -> list[dict[Any, Any]]:
-    """Return the rows of the table of scores, and an empty one for each operator that has a latency only."""
-    rows = complete(results.scores, SCORE_COLUMNS, "scores").to_dict("records")
-    seen = {str(row["operator"]) for row in rows}
-    for times in latencies(results).values():
-        first: Row = next(iter(times.values()))
-        if str(first["operator"]) not in seen:
-            rows.append(dict.fromkeys(SCORE_COLUMNS) | {name: first[name] for name in ("operator", "operator_id", "role")})
-    return rows
+def score_rows(results: Results) -> list[Score]:
+    """Return the scores, and one without numbers for each operator that has a latency only."""
+    seen = {row.operator for row in results.score_list}
+    firsts = [next(iter(times.values())) for name, times in latencies(results).items() if name not in seen]
+    return [*results.score_list, *(Score(first.operator, first.role) for first in firsts)]
 
 
-def latencies(results: Results) -> dict[str, dict[Target, Row]]:
+def latencies(results: Results) -> dict[str, dict[Target, Latency]]:
     """Return the latencies of each operator, by device and compiler."""
-    found: dict[str, dict[Target, Row]] = {}
-    for row in complete(results.latency, LATENCY_COLUMNS, "latency").to_dict("records"):
-        found.setdefault(str(row["operator"]), {})[str(row["device"]), str(row["compiler"])] = row
+    found: dict[str, dict[Target, Latency]] = {}
+    for row in results.latency_list:
+        found.setdefault(row.operator, {})[row.target] = row
     return found
 
 
-def targets(measured: Iterable[Mapping[Target, Row]]) -> list[Target]:
+def targets(measured: Iterable[Mapping[Target, Latency]]) -> list[Target]:
     """Return all pairs of a device and a compiler."""
     return sorted({target for times in measured for target in times})
 
 
-def number(value: Any) -> float | None:
-    """Return a cell of a table as a number; None where it has none."""
-    return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
-
-
-def word(text: Any, card: str = "", note: str = "") -> Cell:
+def word(text: str, card: str = "", note: str = "") -> Cell:
     """Return a cell with a text."""
-    return Cell("" if text is None or text is pandas.NA or text != text else str(text), note=note, card=card, is_number=False)
+    return Cell(text, note=note, card=card, is_number=False)
 
 
-def plain(value: Any) -> Cell:
+def plain(value: float | None) -> Cell:
     """Return a cell with a number as it is. An infinite loss, from a training that diverged, is shown but not sorted by."""
-    known = number(value)
-    if known is None:
+    if value is None:
         return Cell(NOTHING)
+    known = float(value)
     return Cell(shown(int(known) if known.is_integer() else known), known if isfinite(known) else None)
 
 
-def quantity(value: Any, of_original: Any = None) -> Cell:
+def quantity(known: float | None, of_original: float | None = None) -> Cell:
     """Return a cell with a large number, such as `1.28 M (41 %)`. The share is of the original; the tooltip has all digits."""
-    known, part = number(value), share(of_original)
+    part = share(of_original)
     if known is None:
         return Cell(NOTHING)
     size, prefix = next(((size, prefix) for size, prefix in PREFIXES if abs(known) >= size), (1.0, ""))
@@ -188,58 +167,55 @@ def quantity(value: Any, of_original: Any = None) -> Cell:
     return Cell(text, known, f"{known:,.0f}")
 
 
-def share(value: Any) -> Cell:
+def share(known: float | None) -> Cell:
     """Return a cell with a percentage."""
-    known = number(value)
     return Cell(NOTHING) if known is None else Cell(f"{100 * known:.3g} %", known)
 
 
-def verdict(row: Row) -> Cell:
+def verdict(row: Score) -> Cell:
     """Return a cell with the verdict on an operator by the goal of the search; the tooltip has the reason."""
-    found = word(row.get("verdict"))
-    return Cell(found.text or NOTHING, note=word(row.get("verdict_reason")).text, is_number=False)
+    return Cell(row.verdict or NOTHING, note=row.reason, is_number=False)
 
 
-def speedup(row: Row) -> Cell:
+def speedup(row: Score) -> Cell:
     """Return a cell with the speedup that the goal is about, and its interval."""
-    timed = word(row.get(GOAL_TIMED)).text
-    notes = ["by the compiler and on the device of the goal", SELECTED_BY if timed == IN_SEARCH else timed]
-    return Cell(goal_speedup(row) or NOTHING, number(row.get("goal_speedup")), "; ".join(filter(None, notes)))
+    notes = ["by the compiler and on the device of the goal", SELECTED_BY if row.timed == IN_SEARCH else row.timed]
+    value = None if isnan(row.speedup.value) else row.speedup.value
+    return Cell(goal_speedup(row) or NOTHING, value, "; ".join(filter(None, notes)))
 
 
-def score(row: Row, metric: ScoreMetric) -> Cell:
+def score(row: Score, metric: ScoreMetric) -> Cell:
     """Return a cell with a mean score and its standard deviation."""
-    mean, spread, seeds = number(row["score"]), number(row["score_std"]), number(row["seeds"])
+    mean, seeds = row.score, row.seeds
     if mean is None:
         return Cell(NOTHING)
-    note = "" if seeds is None else "one seed" if seeds == 1 else f"mean and standard deviation of {seeds:.0f} seeds"
-    text = metric.text(mean, nan if spread is None else spread)
+    note = "" if seeds is None else "one seed" if seeds == 1 else f"mean and standard deviation of {seeds} seeds"
+    text = metric.text(mean, nan if row.spread is None else row.spread)
     return Cell(text, mean if isfinite(mean) else None, note)
 
 
-def difference(row: Row, metric: ScoreMetric) -> Cell:
+def difference(row: Score, metric: ScoreMetric) -> Cell:
     """Return a cell with the difference of a score from the original's and its interval, if they are known."""
-    known = [number(row[name]) for name in ("difference", "difference_low", "difference_high")]
-    value, low, high = (nan if one is None else one for one in known)
-    text = metric.difference_text(value, low, high)
-    return Cell(NOTHING) if text is None else Cell(text, value, "score minus the original's; Welch's interval over seeds")
+    text = metric.difference_text(*row.difference)
+    note = "score minus the original's; Welch's interval over seeds"
+    return Cell(NOTHING) if text is None else Cell(text, row.difference.value, note)
 
 
-def latency(row: Row | None) -> Cell:
+def latency(row: Latency | None) -> Cell:
     """Return a cell with a latency and its speedup, or why there is none."""
     if row is None:
         return Cell(NOTHING)
-    time, speedup = number(row["latency_ms"]), number(row["speedup"])
-    if row["status"] != "ok" or time is None:
-        return Cell("partial" if row["status"] == "partial" else "failed", note=word(row["reason"]).text, warns=True)
-    low, high = number(row["latency_low_ms"]), number(row["latency_high_ms"])
-    notes = [] if low is None or high is None else [f"95 % interval {digits(low)} to {digits(high)} ms"]
-    if row["checked"] is False:
+    time, low, high = row.ms
+    if not row.is_ok or isnan(time):
+        return Cell("partial" if row.status == "partial" else "failed", note=row.reason, warns=True)
+    notes = [] if isnan(low) or isnan(high) else [f"95 % interval {digits(low)} to {digits(high)} ms"]
+    if row.is_checked is False:
         notes.append("its output was not compared with a reference")
-    if suspicious := row["suspicious"] is True:
+    if row.is_suspicious:
         notes.append("faster than the device's peak speed: not to be trusted")
-    text = f"{digits(time)} ms" + ("" if speedup is None else f" ({speedup:.2f}×)") + (" ?" if suspicious else "")
-    return Cell(text, time, "; ".join(notes), warns=suspicious)
+    of_original = "" if row.speedup is None else f" ({row.speedup:.2f}×)"
+    text = f"{digits(time)} ms{of_original}{' ?' if row.is_suspicious else ''}"
+    return Cell(text, time, "; ".join(notes), warns=row.is_suspicious)
 
 
 def digits(value: float) -> str:
@@ -247,9 +223,9 @@ def digits(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
 
 
-def setting(times: Sequence[Row]) -> str:
+def setting(times: Sequence[Latency]) -> str:
     """Return the batch and the threads of measurements as text; what differs between them is left out."""
-    batches, threads = ({number(row[name]) for row in times} - {None} for name in ("batch", "threads"))
-    parts = [f"batch of {batch:.0f}" for batch in batches] if len(batches) == 1 else []
-    parts += [f"{count:.0f} thread{'' if count == 1 else 's'}" for count in threads] if len(threads) == 1 else []
+    batches, threads = {row.batch for row in times} - {None}, {row.threads for row in times} - {None}
+    parts = [f"batch of {batch}" for batch in batches] if len(batches) == 1 else []
+    parts += [plural(count, "thread") for count in threads if count is not None] if len(threads) == 1 else []
     return ", ".join(parts)

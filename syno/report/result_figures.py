@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import inf, isfinite, isnan
+from math import inf, isfinite
+from statistics import fmean
 from textwrap import fill
 from typing import NamedTuple
 
@@ -15,21 +16,22 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.base.registry import Registry
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
 from syno.report.points import Point, identify
-from syno.report.results import LEARNING_COLUMNS, Picture, Results, complete
+from syno.report.results import Picture, Results
 from syno.report.search_rewards import TITLE as REWARDS
 from syno.report.search_rewards import reward_figure
 from syno.report.search_time import TITLE as OVER_TIME
 from syno.report.search_time import time_figure
 from syno.report.trade_off import cost_figure, pareto_figure, speed_figure
 from syno.report.trial_points import trial_points
-from syno.results.breakdown import BREAKDOWN_COLUMNS, NETWORK, OPERATOR, REST, STAGE
+from syno.results.breakdown import NETWORK, OPERATOR, REST, STAGE
 from syno.results.metric import METRICS, ScoreMetric
-from syno.results.table import LATENCY_COLUMNS
+from syno.results.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
 
 # The figure of learning curves: the score on the test data after each round of training, for each network.
 
@@ -59,19 +61,18 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
 
     Raises SpecError if the table lacks a column.
     """
-    rows = complete(curves, LEARNING_COLUMNS, "learning curves")
-    rows = rows[pandas.to_numeric(rows["score"]).abs() < inf]  # a training that diverged has an infinite loss
-    if rows.empty:
+    rounds = [one for one in rounds_in(curves) if isfinite(one.score)]  # a training that diverged has an infinite loss
+    if not rounds:
         return nothing(LEARNING, "No network was trained with other seeds.", notes)
-    metric = METRICS[str(rows["metric"].iloc[0])]
+    metric = METRICS[rounds[0].metric]
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     axes = figure.add_subplot()
-    names = sorted(rows["operator"].unique(), key=lambda name: name != ORIGINAL)
+    names = sorted(dict.fromkeys(one.operator for one in rounds), key=lambda name: name != ORIGINAL)
     number = 0
     for name in names:
         style = STYLES[number // len(OPERATOR_COLOURS) % len(STYLES)]
         colour = INK if name == ORIGINAL else OPERATOR_COLOURS[number % len(OPERATOR_COLOURS)]
-        _draw_curve(axes, rows[rows["operator"] == name], name, colour, style, metric)
+        _draw_curve(axes, [one for one in rounds if one.operator == name], name, colour, style, metric)
         number += name != ORIGINAL
     axes.set_xlabel("round of training (an epoch, unless the settings say otherwise)")
     axes.set_ylabel(f"{metric.heading} on the test data")
@@ -81,17 +82,20 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     return figure
 
 
-def _draw_curve(axes: Axes, rows: pandas.DataFrame, name: str, colour: str, style: str, metric: ScoreMetric) -> None:
-    by_round = rows.groupby("round")["score"].agg(["mean", "min", "max", "count"])
-    by_round = by_round[by_round["count"] == rows["seed"].nunique()]
-    rounds = by_round.index.to_numpy()
-    axes.fill_between(rounds, by_round["min"], by_round["max"], color=colour, alpha=0.15, linewidth=0)
-    (line,) = axes.plot(rounds, by_round["mean"], style, marker="o", markersize=3.5, color=colour, label=name)
-    told = []
-    for number, row in by_round.iterrows():
-        mean, low, high = (metric.text(row[column]) for column in ("mean", "min", "max"))
-        told.append(Point(f"{name}: {metric.name} {mean} ({low} to {high}) after round {number}", name))
-    identify(line, told)
+def _draw_curve(axes: Axes, rounds: Sequence[Round], name: str, colour: str, style: str, metric: ScoreMetric) -> None:
+    scores: dict[int, list[float]] = {}
+    for one in sorted(rounds, key=lambda one: one.number):
+        scores.setdefault(one.number, []).append(one.score)
+    seeds = len({one.seed for one in rounds})
+    by_round = {number: (fmean(of), min(of), max(of)) for number, of in scores.items() if len(of) == seeds}
+    means, lows, highs = zip(*by_round.values(), strict=True) if by_round else ((), (), ())
+    axes.fill_between(list(by_round), lows, highs, color=colour, alpha=0.15, linewidth=0)
+    (line,) = axes.plot(list(by_round), means, style, marker="o", markersize=3.5, color=colour, label=name)
+    points = []
+    for number, numbers in by_round.items():
+        mean, low, high = map(metric.text, numbers)
+        points.append(Point(f"{name}: {metric.name} {mean} ({low} to {high}) after round {number}", name))
+    identify(line, points)
 
 
 # The figure of where a network's time goes: its layers before and after, by the operator's stages, and speedups by layer.
@@ -115,13 +119,12 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     operators come first; what could not be measured, or is too much for one figure, is left out, and a note says so. SpecError
     if the table lacks a column.
     """
-    rows = complete(breakdown, BREAKDOWN_COLUMNS, "breakdown")
-    rows = rows.iloc[(rows["role"] != "found").argsort(kind="stable")]
-    found = rows.groupby(["operator", "compiler", "device"], sort=False)
-    groups = {tuple(map(str, name)): group for name, group in found if isinstance(name, tuple)}
-    known = {name: group for name, group in groups.items() if (group["part"] == OPERATOR).any()}
+    groups: dict[tuple[str, str, str], list[TimedPart]] = {}
+    for part in sorted(parts_in(breakdown), key=lambda part: part.role != "found"):
+        groups.setdefault((part.operator, part.compiler, part.device), []).append(part)
+    known = {name: group for name, group in groups.items() if any(part.part == OPERATOR for part in group)}
     failed = [
-        f"{operator}, {compiler} on {device}: {group['reason'].iloc[0]}"
+        f"{operator}, {compiler} on {device}: {group[0].reason}"
         for (operator, compiler, device), group in groups.items()
         if (operator, compiler, device) not in known
     ]
@@ -130,10 +133,10 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
         return nothing(BREAKDOWN, fill(why, WORDS), notes)
     left_out = [" with ".join(name[:2]) for name in list(known)[MOST:]]
     known = dict(list(known.items())[:MOST])
-    heights = [group["layer"].dropna().nunique() + 2.6 for group in known.values()]
+    heights = [len({part.layer for part in group if part.layer}) + 2.6 for group in known.values()]
     figure = Figure(figsize=(8.4, 0.9 + 0.3 * sum(heights) + 0.4 * len(known)), layout="constrained")
     grid = figure.subplots(len(known), 2, squeeze=False, sharey="row", width_ratios=(2.6, 1), height_ratios=heights)
-    stages = list(dict.fromkeys(name for group in known.values() for name in group["stage"].dropna()))
+    stages = list(dict.fromkeys(part.stage for group in known.values() for part in group if part.stage))
     colours = {name: STAGE_COLOURS[number % len(STAGE_COLOURS)] for number, name in enumerate(stages)} | {"other": UNKNOWN}
     for (times, speedups), ((operator, compiler, device), group) in zip(grid, known.items(), strict=True):
         times.set_title(f"{operator}, {compiler} on {device}", fontsize=8.5, loc="left", parse_math=False)
@@ -155,24 +158,22 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     return figure
 
 
-def _draw(times: Axes, speedups: Axes, group: pandas.DataFrame, colours: dict[str, str]) -> None:
+def _draw(times: Axes, speedups: Axes, group: Sequence[TimedPart], colours: dict[str, str]) -> None:
     """Draw a network: a line for the whole, for each size of the replaced layers, and for the rest."""
-    of_whole = group[group["layer"].isna()]
-    whole, changed = (of_whole[of_whole["part"] == part].iloc[0] for part in (ORIGINAL, NETWORK))
-    _pair(times, 0, whole, changed)
-    _speedup(speedups, 0, changed)
-    layers = list(dict.fromkeys(group["layer"].dropna()))
+    known = {(part.layer, part.part): part for part in group}
+    changed = known["", NETWORK]
+    _pair(times, 0, known["", ORIGINAL].ms, changed.ms)
+    _speedup(speedups, 0, changed.speedup)
+    layers = list(dict.fromkeys(part.layer for part in group if part.layer))
+    names = []
     for place, layer in enumerate(layers, 1):
-        of_layer = group[group["layer"] == layer]
-        count = int(of_layer["count"].iloc[0])
-        before, after = (of_layer[of_layer["part"] == part].iloc[0] for part in (ORIGINAL, OPERATOR))
-        parts = of_layer[of_layer["part"] == STAGE]
-        _pair(times, place, before, after, count, [(colours[row["stage"]], row["ms"]) for row in parts.to_dict("records")])
-        _speedup(speedups, place, after)
-    rest = group[group["part"] == REST]["ms"]
-    times.barh(len(layers) + 1, rest.iloc[0] if len(rest) else 0.0, height=LAYER_BAR, color=AROUND, zorder=2)
-    counts = {row["layer"]: int(row["count"]) for row in group[(group["part"] == OPERATOR)].to_dict("records")}
-    names = [f"{counts[layer]} × {layer}" if counts[layer] > 1 else layer for layer in layers]
+        after = known[layer, OPERATOR]
+        stages = [(colours[part.stage], part.ms.value) for part in group if (part.layer, part.part) == (layer, STAGE)]
+        _pair(times, place, known[layer, ORIGINAL].ms, after.ms, after.count, stages)
+        _speedup(speedups, place, after.speedup)
+        names.append(f"{after.count} × {layer}" if after.count > 1 else layer)
+    rest = known.get(("", REST))
+    times.barh(len(layers) + 1, 0.0 if rest is None else rest.ms.value, height=LAYER_BAR, color=AROUND, zorder=2)
     times.set_yticks(range(len(names) + 2), [ALL, *names, THE_REST], fontsize=7.5, parse_math=False)
     times.set_ylim(len(names) + 1.6, -0.6)
     times.set_xlim(left=0)
@@ -183,29 +184,27 @@ def _draw(times: Axes, speedups: Axes, group: pandas.DataFrame, colours: dict[st
 def _pair(
     axes: Axes,
     place: int,
-    before: pandas.Series,
-    after: pandas.Series,
+    before: Interval,
+    after: Interval,
     count: int = 1,
     stages: Sequence[tuple[str, float]] = (),
 ) -> None:
     """Draw the time of `count` layers, or of the network, before and after; `stages` are colours and milliseconds of one."""
-    axes.barh(place - LAYER_BAR / 2, count * before["ms"], height=LAYER_BAR, color=BEFORE, zorder=2)
+    axes.barh(place - LAYER_BAR / 2, count * before.value, height=LAYER_BAR, color=BEFORE, zorder=2)
     left = 0.0
-    for colour, milliseconds in stages or [(AFTER, after["ms"])]:
+    for colour, milliseconds in stages or [(AFTER, after.value)]:
         width = count * milliseconds
         axes.barh(
             place + LAYER_BAR / 2, width, left=left, height=LAYER_BAR, color=colour, edgecolor="white", linewidth=EDGE, zorder=2
         )
         left += width
-    for offset, row in ((-LAYER_BAR / 2, before), (LAYER_BAR / 2, after)):
-        ends = [[count * (row["ms"] - row["ms_low"])], [count * (row["ms_high"] - row["ms"])]]
-        axes.errorbar(
-            count * row["ms"], place + offset, xerr=ends, fmt="none", color=INK, elinewidth=0.8, capsize=1.5, zorder=3
-        )
+    for offset, (value, low, high) in ((-LAYER_BAR / 2, before), (LAYER_BAR / 2, after)):
+        ends = [[count * (value - low)], [count * (high - value)]]
+        axes.errorbar(count * value, place + offset, xerr=ends, fmt="none", color=INK, elinewidth=0.8, capsize=1.5, zorder=3)
 
 
-def _speedup(axes: Axes, place: int, row: pandas.Series) -> None:
-    value, low, high = row["speedup"], row["speedup_low"], row["speedup_high"]
+def _speedup(axes: Axes, place: int, found: Interval) -> None:
+    value, low, high = found
     if not isfinite(value):
         return
     colour = GREEN if low > 1 else ORANGE if high < 1 else GREY
@@ -226,25 +225,28 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     There is a panel for each device, a group of bars for each operator, and a colour for each compiler. Measurements that
     failed or are partial have a cross and no bar. SpecError if the table lacks a column.
     """
-    rows = complete(latency, LATENCY_COLUMNS, "latency")
-    rows = rows[rows["role"] != ORIGINAL].drop_duplicates(["operator", "device", "compiler"], keep="last")
-    if rows.empty:
+    own = [row for row in latencies_in(latency) if row.role != ORIGINAL]
+    rows = last_of_each(own, lambda row: (row.operator, row.target))
+    if not rows:
         return nothing(SPEEDUP, "No operator's latency was measured.", notes)
-    rows = rows.assign(speedup=pandas.to_numeric(rows["speedup"]))
-    compilers, devices = sorted(rows["compiler"].unique()), sorted(rows["device"].unique())
-    operators = list(rows.groupby("operator", sort=False)["speedup"].max().sort_values(ascending=False, kind="stable").index)
+    compilers, devices = sorted({row.compiler for row in rows}), sorted({row.device for row in rows})
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row.operator] = max(best.get(row.operator, -inf), -inf if row.speedup is None else row.speedup)
+    operators = sorted(best, key=lambda name: -best[name])
     height = 1.6 + NOTE * len(notes) + len(operators) * (BAR * len(compilers) + 0.16)
     figure = Figure(figsize=(7 if len(devices) == 1 else 4.6 * len(devices), height), layout="constrained")
     panels = list(figure.subplots(1, len(devices), sharey=True, squeeze=False).flat)
     for axes, device in zip(panels, devices, strict=True):
-        measured = rows[rows["device"] == device]
+        measured = [row for row in rows if row.device == device]
         _bars(axes, measured, operators, compilers)
-        names = dict.fromkeys(measured["device_name"].dropna().astype(str))
-        axes.set_title("\n".join([str(device), *names]), fontsize=8.5, parse_math=False)
+        names = dict.fromkeys(row.device_name for row in measured if row.device_name)
+        axes.set_title("\n".join([device, *names]), fontsize=8.5, parse_math=False)
     for colour, compiler in zip(COLOURS, compilers, strict=False):
         panels[0].barh([0], [0], color=colour, label=compiler)
-    if (rows["status"] != "ok").any():
-        panels[0].plot([], [], "x", color=INK, label="failed" + (" or partial" if "partial" in set(rows["status"]) else ""))
+    if not all(row.is_ok for row in rows):
+        partial = " or partial" if any(row.status == "partial" for row in rows) else ""
+        panels[0].plot([], [], "x", color=INK, label=f"failed{partial}")
     panels[0].set_yticks(range(len(operators)), operators, parse_math=False)
     panels[0].set_ylim(len(operators) - 0.45, -0.55)
     finish(figure, panels, SPEEDUP, notes, columns=4)
@@ -253,28 +255,28 @@ def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     return figure
 
 
-def _bars(axes: Axes, rows: pandas.DataFrame, operators: Sequence[str], compilers: Sequence[str]) -> None:
+def _bars(axes: Axes, rows: Sequence[Latency], operators: Sequence[str], compilers: Sequence[str]) -> None:
     thickness = SPACE / len(compilers)
-    for row in rows.to_dict("records"):
-        number, speedup, trusted = compilers.index(row["compiler"]), float(row["speedup"]), row["suspicious"] is not True
-        middle = operators.index(row["operator"]) + (number - (len(compilers) - 1) / 2) * thickness
-        if row["status"] != "ok":
+    for row in rows:
+        number = compilers.index(row.compiler)
+        middle = operators.index(row.operator) + (number - (len(compilers) - 1) / 2) * thickness
+        if not row.is_ok:
             axes.plot([0.0], [middle], "x", color=INK, markersize=5, clip_on=False, zorder=4)
             continue
-        if isnan(speedup):
-            text, end = f"{row['latency_ms']:.3g} ms; the original was not measured", 0.0
+        if row.speedup is None:
+            text, end = f"{row.ms.value:.3g} ms; the original was not measured", 0.0
         else:
-            text, end = f"{speedup:.2f}{'' if trusted else ' (faster than the peak)'}", speedup
-            colour = COLOURS[number % len(COLOURS)]
-            bars = axes.barh(middle, speedup, height=0.9 * thickness, color=colour, alpha=1.0 if trusted else 0.35, zorder=2)
-            words = f"{row['operator']}: {text} times as fast with {row['compiler']} on {row['device']}"
-            identify(bars[0], [Point(words, row["operator"])])
+            text, end = f"{row.speedup:.2f}{' (faster than the peak)' if row.is_suspicious else ''}", row.speedup
+            colour, alpha = COLOURS[number % len(COLOURS)], 0.35 if row.is_suspicious else 1.0
+            bars = axes.barh(middle, end, height=0.9 * thickness, color=colour, alpha=alpha, zorder=2)
+            words = f"{row.operator}: {text} times as fast with {row.compiler} on {row.device}"
+            identify(bars[0], [Point(words, row.operator)])
         halo = [withStroke(linewidth=2, foreground="white")]
         axes.annotate(
             text, (end, middle), (4, 0), textcoords="offset points", va="center", fontsize=7, path_effects=halo, zorder=4
         )
     axes.axvline(1, color=INK, linewidth=1, zorder=3)
-    axes.set_xlim(0, 1.15 * max([1.0, *rows["speedup"].dropna()]))
+    axes.set_xlim(0, 1.15 * max([1.0, *(row.speedup for row in rows if row.speedup is not None)]))
     axes.set_xlabel("times as fast as the original")
     axes.spines["right"].set_visible(False)
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from syno.base.errors import SpecError, suggestion
-from syno.base.text_tables import Row
+from syno.base.errors import SpecError
+from syno.base.text_tables import Row, plural
 from syno.ir.graph import PGraph
 from syno.results.breakdown import BREAKDOWN_COLUMNS
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
-from syno.results.speedups import SPEEDUP_COLUMNS
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
+from syno.results.values import (
+    LEARNING_COLUMNS,
+    METRIC,
+    TRIAL_COLUMNS,
+    Latency,
+    Score,
+    Speedup,
+    Trial,
+    complete,
+    latencies_in,
+    scores_in,
+    speedups_in,
+    trials_in,
+)
 from syno.search.goal import Goal
 from syno.search.reward import CHANCE, OF_ORIGINAL
 
 if TYPE_CHECKING:
     import pandas
 
-TRIAL_COLUMNS = ("number", "outcome", "reward")
-LEARNING_COLUMNS = ("operator", "role", "metric", "seed", "round", "score")  # rounds count from 1
-METRIC, FLOPS = "metric_", "metric_flops"  # the beginning of the names of columns that trials have for metrics
+FLOPS = "metric_flops"  # column of trials
 
 
 def no_layers() -> pandas.DataFrame:
@@ -121,6 +133,33 @@ class Results:
         metric_of(self.scores)
         complete(self.latency, LATENCY_COLUMNS, "latency")
 
+    # The tables as values, each read once.
+
+    @cached_property
+    def score_list(self) -> list[Score]:
+        """The rows of `scores`."""
+        return scores_in(self.scores)
+
+    @cached_property
+    def latency_list(self) -> list[Latency]:
+        """The rows of `latency`."""
+        return latencies_in(self.latency)
+
+    @cached_property
+    def layer_list(self) -> list[Latency]:
+        """The rows of `layers`."""
+        return latencies_in(self.layers, "layers")
+
+    @cached_property
+    def speedup_list(self) -> list[Speedup]:
+        """The rows of `speedups`."""
+        return speedups_in(self.speedups)
+
+    @cached_property
+    def trial_list(self) -> list[Trial]:
+        """The rows of `trials`."""
+        return trials_in(self.trials)
+
     @property
     def metric(self) -> ScoreMetric:
         """The metric of the scores; without scores, the metric of the trials; without both, accuracy."""
@@ -154,16 +193,6 @@ def metric_of(scores: pandas.DataFrame) -> ScoreMetric:
     raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one of: {', '.join(METRICS)}")
 
 
-def complete(rows: pandas.DataFrame, columns: Sequence[str], what: str) -> pandas.DataFrame:
-    """Return the table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
-    if rows.empty:
-        return rows.reindex(columns=list(dict.fromkeys([*rows.columns, *columns])))
-    if missing := [name for name in columns if name not in rows.columns]:
-        hint = suggestion(missing[0], map(str, rows.columns))
-        raise SpecError(f'the {what} table has no column "{missing[0]}"; it needs: {", ".join(columns)}.{hint}')
-    return rows.reset_index(drop=True)
-
-
 def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:
     """Return the complete trials by number."""
     return trials[(trials["outcome"] == "complete") & trials["reward"].notna()].sort_values("number")
@@ -191,12 +220,6 @@ def search_rows(trials: pandas.DataFrame, study: str, count: int) -> list[Row]:
     ]
 
 
-def metrics_of(row: Mapping[Hashable, Any] | pandas.Series) -> dict[str, float]:
-    """Return the metrics of a row of the table of trials, by name."""
-    named = ((str(name), value) for name, value in row.items())
-    return {name.removeprefix(METRIC): float(value) for name, value in named if name.startswith(METRIC) and value == value}
-
-
 def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:
     """Return the columns of trials with measurements of operators, and the names of the metrics.
 
@@ -211,7 +234,7 @@ def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:
 
 def outcomes(trials: pandas.DataFrame) -> str:
     """Return how many trials there are, and how they ended: `30 trials (22 complete, 5 pruned, 3 failed)`."""
-    count = f"{len(trials):,} trial{'' if len(trials) == 1 else 's'}"
+    count = plural(len(trials), "trial", ",")
     if trials.empty:
         return count
     return f"{count} ({', '.join(f'{number:,} {outcome}' for outcome, number in trials['outcome'].value_counts().items())})"

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
 from syno.report.points import NO_POINTS, Point, identify_trials
-from syno.report.results import TRIAL_COLUMNS, complete, metrics_of, rewarded
+from syno.report.results import rewarded
 from syno.results.goal import STATES, order_of_trial
+from syno.results.values import TRIAL_COLUMNS, complete, trials_in
 from syno.search.goal import Goal
 
 TITLE = "Search over time"
@@ -124,9 +125,9 @@ def _best(axes: Axes, times: pandas.Series, done: pandas.DataFrame, last: float)
 def _met(axes: Axes, times: pandas.Series, done: pandas.DataFrame, goal: Goal, unit: str) -> None:
     """Draw a ring around the trials that meet the goal by their one seed, and write when the first one did."""
     found = [
-        (float(ended), float(row["reward"]))
-        for ended, row in zip(times[done.index], done.to_dict("records"), strict=True)
-        if STATES[order_of_trial(goal, metrics_of(row))[0]] == "meets"
+        (float(ended), trial.reward or 0.0)
+        for ended, trial in zip(times[done.index], trials_in(done), strict=True)
+        if STATES[order_of_trial(goal, trial.metrics)[0]] == "meets"
     ]
     if not found:
         return

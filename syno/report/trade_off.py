@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from math import ceil, inf, isfinite, isnan, log10, nan
+from math import ceil, isfinite, isnan, log10, nan
 from textwrap import fill
-from typing import Any
 
 import matplotlib.ticker
 import pandas
@@ -17,14 +17,15 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
 from syno.report.points import Point, identify
-from syno.report.results import complete, metric_of
+from syno.report.results import metric_of
 from syno.results.metric import ScoreMetric, front, near_front
-from syno.results.speedups import APART, IN_SEARCH, SPEEDUP_COLUMNS
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.speedups import APART, IN_SEARCH
+from syno.results.values import Latency, Score, Speedup, by_target, latencies_in, scores_in, speedups_in
 from syno.search.goal import Goal
 
 LOOKS = {  # for each role: marker, its size, colour, name in the legend
@@ -39,31 +40,36 @@ WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
 
 @dataclass(frozen=True)
-class ScoredPoint:
-    """An operator's score and cost with their error bars.
+class NetworkPoint:
+    """A network's score, upwards, and its cost or speedup, across, with their error bars.
 
-    A point that is not trusted has a latency below what the device's peak speed allows; it is never on the front.
+    The ends of a bar are equal to the number where they are unknown. `trusted` is false for a latency below what the device's
+    peak speed allows; such a point is never on the front. `doubt` says why the bar across is too narrow, a key of `DOUBTS`; ""
+    if it is not.
     """
 
     name: str
     role: str
-    cost: float
-    low: float
-    high: float
-    score: float
-    spread: float
+    across: Interval
+    upwards: Interval
     trusted: bool = True
+    doubt: str = ""
 
     @property
     def point(self) -> tuple[float, float]:
         """The coordinates."""
-        return self.cost, self.score
+        return self.across.value, self.upwards.value
 
     @property
     def bars(self) -> list[Bbox]:
         """The error bars, as boxes without area."""
-        across = Bbox.from_extents(self.low, self.score, self.high, self.score)
-        return [across, Bbox.from_extents(self.cost, self.score - self.spread, self.cost, self.score + self.spread)]
+        (x, left, right), (y, low, high) = self.across, self.upwards
+        return [Bbox.from_extents(left, y, right, y), Bbox.from_extents(x, low, x, high)]
+
+
+def exactly(value: float) -> Interval:
+    """Return an interval without width, for a point without an error bar."""
+    return Interval(value, value, value)
 
 
 def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
@@ -72,20 +78,19 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     There is a panel for each device and compiler. Operators without a score or a latency are left out. SpecError if a table
     lacks a column.
     """
-    trained, timed = complete(scores, SCORE_COLUMNS, "scores"), complete(latency, LATENCY_COLUMNS, "latency")
-    metric = metric_of(trained)
+    trained, timed = scores_in(scores), latencies_in(latency)
+    metric = metric_of(scores)
     title = f"{metric.name.capitalize()} against latency"
-    both = latency_rows(trained, timed)
-    if both.empty:
+    targets = by_target(with_scores(trained, timed), lambda one: one.target)
+    if not targets:
         return nothing(title, "No operator has both a score and a latency.", notes)
-    targets = list(both.groupby(["device", "compiler"], sort=True))
     figure, panels, columns = panels_of_targets(len(targets))
     groups = []
-    for axes, ((device, compiler), points) in zip(panels, targets, strict=True):
-        groups.append(latency_points(points))
-        same = setting(points.to_dict("records"))
-        draw_points(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms", metric)
-        names = ", ".join(dict.fromkeys(points["device_name"].dropna().astype(str)))
+    for axes, ((device, compiler), here) in zip(panels, targets.items(), strict=True):
+        groups.append(latency_points(trained, here))
+        same = setting(here)
+        draw_costs(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms", metric)
+        names = ", ".join(dict.fromkeys(one.device_name for one in here if one.device_name))
         heading = f"{compiler} on {device}" + (f" ({names})" if names else "")
         axes.set_title(fill(heading, int(14 * WIDTHS[columns - 1] / columns)), fontsize=8.5, parse_math=False)
     for axes in panels[::columns]:
@@ -110,58 +115,52 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
 
     SpecError if the table lacks a column.
     """
-    rows = complete(scores, SCORE_COLUMNS, "scores")
-    metric = metric_of(rows)
+    trained, metric = scores_in(scores), metric_of(scores)
     title = f"{metric.name.capitalize()} against FLOPs"
-    marks = cost_points(rows)
+    marks = cost_points(trained)
     if not marks:
         return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
     figure = Figure(figsize=(7, 4.8), layout="constrained")
     axes = figure.add_subplot()
-    draw_points(axes, marks, "share of the original's FLOPs", metric)
+    draw_costs(axes, marks, "share of the original's FLOPs", metric)
     axes.set_ylabel(metric.heading)
     _completed(figure, [axes], [marks], metric, title, notes)
     return figure
 
 
-def cost_points(scores: pandas.DataFrame, column: str = "flops_share") -> list[ScoredPoint]:
-    """Return a point for each operator with a finite score and a cost above 0, which is in this column."""
+def cost_points(scores: Sequence[Score], cost: str = "flops_share") -> list[NetworkPoint]:
+    """Return a point for each operator with a finite score and a cost above 0, which is this attribute."""
     return [
-        ScoredPoint(str(row["operator"]), row["role"], cost, cost, cost, float(row["score"]), _or(row["score_std"], 0.0))
-        for row in finite_scores(scores).dropna(subset=[column]).to_dict("records")
-        if (cost := float(row[column])) > 0
+        NetworkPoint(one.operator, one.role, exactly(found), _with_spread(one))
+        for one in scores
+        if one.is_finite and (found := getattr(one, cost)) is not None and found > 0
     ]
 
 
-def latency_rows(scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the latencies above 0 that were measured in full, with the scores of their operators."""
-    known = finite_scores(scores)[["operator", "score", "score_std"]].drop_duplicates("operator")
-    both = latency[latency["status"] == "ok"].merge(known, on="operator").dropna(subset=["latency_ms"])
-    return both[both["latency_ms"] > 0]
+def with_scores(scores: Sequence[Score], latencies: Sequence[Latency]) -> list[Latency]:
+    """Return the latencies above 0 that were measured in full, of operators with a finite score."""
+    known = {one.operator for one in scores if one.is_finite}
+    return [one for one in latencies if one.is_ok and one.operator in known and one.ms.value > 0]
 
 
-def latency_points(rows: pandas.DataFrame) -> list[ScoredPoint]:
-    """Return a point for each of `latency_rows`."""
-    return [_timed(row) for row in rows.to_dict("records")]
+def latency_points(scores: Sequence[Score], latencies: Sequence[Latency]) -> list[NetworkPoint]:
+    """Return a point for each of the latencies `with_scores`."""
+    known = {one.operator: one for one in reversed(scores) if one.is_finite}  # the first of several
+    points = []
+    for one in latencies:
+        cost, low, high = one.ms
+        interval = Interval(cost, cost if isnan(low) else min(cost, low), cost if isnan(high) else max(cost, high))
+        points.append(NetworkPoint(one.operator, one.role, interval, _with_spread(known[one.operator]), not one.is_suspicious))
+    return points
 
 
-def finite_scores(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows with a finite score; a training that diverged has an infinite loss."""
-    return scores[pandas.to_numeric(scores["score"]).abs() < inf]
+def _with_spread(one: Score) -> Interval:
+    """Return a finite score with its standard deviation to both sides."""
+    score, spread = one.score or 0.0, one.spread or 0.0
+    return Interval(score, score - spread, score + spread)
 
 
-def _timed(row: dict[Any, Any]) -> ScoredPoint:
-    cost = float(row["latency_ms"])
-    low, high = min(cost, _or(row["latency_low_ms"], cost)), max(cost, _or(row["latency_high_ms"], cost))
-    spread, trusted = _or(row["score_std"], 0.0), row["suspicious"] is not True
-    return ScoredPoint(str(row["operator"]), row["role"], cost, low, high, float(row["score"]), spread, trusted)
-
-
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None or isnan(value) else float(value)
-
-
-def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str, metric: ScoreMetric) -> None:
+def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: ScoreMetric) -> None:
     """Draw points with their error bars into a panel, which gets a logarithmic axis if their costs differ much.
 
     Args:
@@ -169,29 +168,38 @@ def draw_points(axes: Axes, marks: Sequence[ScoredPoint], label: str, metric: Sc
         marks: the points, at least one.
         label, metric: of the axes of costs and of scores.
     """
-    for mark in marks:
-        marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
-        interval = [[mark.cost - mark.low], [mark.high - mark.cost]]
-        line, _, _ = axes.errorbar(
-            *mark.point, yerr=mark.spread or None, xerr=interval if mark.high > mark.low else None,
-            fmt=marker, color=colour, markersize=size, markerfacecolor=colour if mark.trusted else "white",
-            markeredgecolor="white" if mark.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
-        )  # fmt: skip
-        identify(line, [Point(f"{mark.name}: {metric.name} {mark.score:.4f}, {label}: {mark.cost:.3g}", mark.name)])
-    if max(mark.cost for mark in marks) > WIDE * min(mark.cost for mark in marks):
+    _draw_points(axes, marks, lambda mark: f"{metric.name} {mark.upwards.value:.4f}, {label}: {mark.across.value:.3g}")
+    costs = [mark.across.value for mark in marks]
+    if max(costs) > WIDE * min(costs):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axes.margins(0.12)
-    axes.spines["right"].set_visible(False)
     axes.set_xlabel(label)
+
+
+def _draw_points(axes: Axes, marks: Sequence[NetworkPoint], words: Callable[[NetworkPoint], str]) -> None:
+    """Draw points with their error bars into a panel; `words` are those behind the name when the reader points at one."""
+    for mark in marks:
+        marker, size, colour, _ = LOOKS.get(mark.role, LOOKS["found"])
+        (x, left, right), (y, low, high) = mark.across, mark.upwards
+        across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
+        line, _, bars = axes.errorbar(
+            x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
+            fmt=marker, color=colour, markersize=size, markerfacecolor=colour if mark.trusted else "white",
+            markeredgecolor="white" if mark.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
+        )  # fmt: skip
+        identify(line, [Point(f"{mark.name}: {words(mark)}", mark.name)])
+        if bars and mark.doubt:
+            bars[0].set_linestyle(DASHED)
+    axes.spines["right"].set_visible(False)
 
 
 def _completed(
     figure: Figure,
     panels: Sequence[Axes],
-    groups: Sequence[Sequence[ScoredPoint]],
+    groups: Sequence[Sequence[NetworkPoint]],
     metric: ScoreMetric,
     title: str,
     notes: Sequence[str],
@@ -204,7 +212,7 @@ def _completed(
         draw_front(axes, marks, metric)
 
 
-def name_looks(axes: Axes, marks: Sequence[ScoredPoint]) -> None:
+def name_looks(axes: Axes, marks: Sequence[NetworkPoint]) -> None:
     """Add entries to a panel's legend: what the points and the line are."""
     roles = {mark.role for mark in marks}
     for role, (marker, size, colour, name) in LOOKS.items():
@@ -215,17 +223,19 @@ def name_looks(axes: Axes, marks: Sequence[ScoredPoint]) -> None:
     axes.plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
 
 
-def draw_front(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> None:
+def draw_front(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> None:
     """Draw the front of points and names, first of those on it and near it. The panel has its points, and is laid out."""
     steps = _front_line(axes, marks, metric)
     bars = [bar for mark in marks for bar in mark.bars]
     place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
 
 
-def _front_line(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Bbox]:
+def _front_line(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> list[Bbox]:
     """Draw the front as steps: the best score for each cost. Return the steps as boxes without area."""
     trusted = [mark for mark in marks if mark.trusted]
-    ahead = [trusted[place].point for place in front([(mark.cost, metric.quality(mark.score)) for mark in trusted])]
+    ahead = [
+        trusted[place].point for place in front([(mark.across.value, metric.quality(mark.upwards.value)) for mark in trusted])
+    ]
     if not ahead:
         return []
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
@@ -240,17 +250,17 @@ def _front_line(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -
     return across + [Bbox.from_extents(there[0], here[1], *there) for here, there in pairwise(corners)]
 
 
-def _names(axes: Axes, marks: Sequence[ScoredPoint], metric: ScoreMetric) -> list[Label]:
+def _names(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> list[Label]:
     """Return the labels of the original, of operators on the front and near it, and of all others if they are few."""
     scale = log10 if axes.get_xscale() == "log" else float
-    points = [(scale(mark.cost) if mark.trusted else nan, metric.quality(mark.score)) for mark in marks]
+    points = [(scale(mark.across.value) if mark.trusted else nan, metric.quality(mark.upwards.value)) for mark in marks]
     finite = [point for point in points if isfinite(point[0])] or [(0.0, 0.0)]
     cheaper, better = (NEAR * (max(values) - min(values)) for values in zip(*finite, strict=True))
     originals = [place for place, mark in enumerate(marks) if mark.role == ORIGINAL]
     others = range(len(points)) if len(points) <= NAMED else ()
     places = dict.fromkeys([*originals, *front(points), *near_front(points, (cheaper, better)), *others])
     named = [marks[place] for place in list(places)[:NAMED]]
-    return [Label(mark.cost, mark.score, mark.name) for mark in named]
+    return [Label(mark.across.value, mark.upwards.value, mark.name) for mark in named]
 
 
 # The figure of scores against speedups: the original network, all trained operators, and the corner that a goal asks for.
@@ -260,33 +270,6 @@ CONFIDENCE = 0.95
 DASHED = (0, (3, 2))
 DOUBTS = {APART: "timed apart, not in turns", IN_SEARCH: "in the search, by which it was selected"}
 ROOM = 0.06  # around the points and the goal's corner, as a share of their range
-
-
-@dataclass(frozen=True)
-class SpedPoint:
-    """A network's speedup and score, each with the ends of its interval, which are equal to it where they are unknown.
-
-    `trusted` is false for a latency below what the device's peak speed allows. `doubt` says why the interval of
-    the speedup is too narrow, a key of `DOUBTS`; "" if it is not.
-    """
-
-    name: str
-    role: str
-    speedup: tuple[float, float, float]
-    score: tuple[float, float, float]
-    trusted: bool = True
-    doubt: str = ""
-
-    @property
-    def point(self) -> tuple[float, float]:
-        """The coordinates."""
-        return self.speedup[0], self.score[0]
-
-    @property
-    def bars(self) -> list[Bbox]:
-        """The intervals, as boxes without area."""
-        (x, left, right), (y, low, high) = self.speedup, self.score
-        return [Bbox.from_extents(left, y, right, y), Bbox.from_extents(x, low, x, high)]
 
 
 def speed_figure(
@@ -306,28 +289,26 @@ def speed_figure(
 
     Raises SpecError if a table lacks a column.
     """
-    trained, fast = complete(scores, SCORE_COLUMNS, "scores"), complete(speedups, SPEEDUP_COLUMNS, "speedups")
-    metric = metric_of(trained)
+    known = {one.operator: one for one in scores_in(scores) if one.is_finite}
+    metric = metric_of(scores)
     title = f"{metric.name.capitalize()} against speedup"
-    known = {row["operator"]: row for row in finite_scores(trained).to_dict("records")}
-    fast = fast[fast["operator"].isin(list(known))]
-    if fast.empty:
+    targets = by_target((one for one in speedups_in(speedups) if one.operator in known), lambda one: one.target)
+    if not targets:
         return nothing(title, "No operator has both a score and a speedup over the original network.", notes)
-    original = next((row for row in known.values() if row["role"] == ORIGINAL), None)
-    targets = list(fast.groupby(["device", "compiler"], sort=True))
+    original = next((one for one in known.values() if one.role == ORIGINAL), None)
     figure, panels, columns = panels_of_targets(len(targets))
     groups = []
-    for axes, ((device, compiler), rows) in zip(panels, targets, strict=True):
-        points = [] if original is None else [SpedPoint(ORIGINAL, ORIGINAL, (1.0,) * 3, _mean_interval(original))]
-        points += [_point(row, known[row["operator"]]) for row in rows.to_dict("records")]
+    for axes, ((device, compiler), here) in zip(panels, targets.items(), strict=True):
+        points = [] if original is None else [NetworkPoint(ORIGINAL, ORIGINAL, exactly(1.0), _mean_interval(original))]
+        points += [_point(one, known[one.operator]) for one in here]
         groups.append(points)
-        _draw_points(axes, points, metric)
+        _draw_points(axes, points, partial(_speed_words, metric=metric))
         axes.set_title(f"{compiler} on {device}", fontsize=8.5, parse_math=False)
         axes.set_xlabel("times as fast as the original")
     for axes in panels[::columns]:
         axes.set_ylabel(metric.heading)
     place = None if goal is None else (goal.device, goal.compiler)
-    corners = [_corner(goal, metric, original) if target == place else None for target, _ in targets]
+    corners = [_corner(goal, metric, original) if target == place else None for target in targets]
     for axes, points, corner in zip(panels, groups, corners, strict=True):
         _set_across(axes, points, corner)
     _set_upwards(panels[0], groups, corners, metric)
@@ -335,7 +316,7 @@ def speed_figure(
         if goal is not None and corner is not None:
             _shade(axes, goal, metric, corner)
         if original is not None:
-            axes.axhline(original["score"], color=INK, linewidth=0.6, linestyle=":", zorder=1)
+            axes.axhline(original.score or 0.0, color=INK, linewidth=0.6, linestyle=":", zorder=1)
         axes.axvline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     for role in dict.fromkeys(point.role for points in groups for point in points):
         marker, size, colour, name = LOOKS.get(role, LOOKS["found"])
@@ -351,50 +332,29 @@ def speed_figure(
     return figure
 
 
-def _point(row: dict[Any, Any], scored: dict[Any, Any]) -> SpedPoint:
-    score, off = float(scored["score"]), float(nan if scored["difference"] is None else scored["difference"])
-    ends = (
-        score - off + float(nan if scored[name] is None else scored[name]) for name in ("difference_low", "difference_high")
-    )
-    speedup = _span(float(row["speedup"]), row["speedup_low"], row["speedup_high"])
-    return SpedPoint(
-        *(str(row["operator"]), row["role"], speedup, _span(score, *ends), row["suspicious"] is not True),
-        doubt=row["timed"] if row["timed"] in DOUBTS else "",
-    )
+def _point(speedup: Speedup, scored: Score) -> NetworkPoint:
+    score, (value, low, high) = scored.score or 0.0, scored.difference
+    ends = Interval(score, score - value + low, score - value + high)
+    doubt = speedup.timed if speedup.timed in DOUBTS else ""
+    known, upwards = (one if all(map(isfinite, one)) else exactly(one.value) for one in (speedup.ratio, ends))
+    return NetworkPoint(speedup.operator, speedup.role, known, upwards, not speedup.is_suspicious, doubt)
 
 
-def _span(value: float, low: float | None, high: float | None) -> tuple[float, float, float]:
-    """Return a number with the ends of its interval, or with itself where they are unknown."""
-    ends = [float(nan if end is None else end) for end in (low, high)]
-    return (value, *ends) if all(map(isfinite, ends)) else (value,) * 3  # type: ignore[return-value]
-
-
-def _mean_interval(original: dict[Any, Any]) -> tuple[float, float, float]:
+def _mean_interval(original: Score) -> Interval:
     """Return the mean score over seeds with its 95 % interval (Student's)."""
-    mean, spread, seeds = float(original["score"]), original["score_std"], int(original["seeds"])
-    if spread is None or not isfinite(spread) or seeds < 2:
-        return (mean,) * 3
+    mean, spread, seeds = original.score or 0.0, original.spread, original.seeds
+    if spread is None or not isfinite(spread) or seeds is None or seeds < 2:
+        return exactly(mean)
     from scipy.stats import t
 
     half = float(t.ppf((1 + CONFIDENCE) / 2, seeds - 1)) * spread / seeds**0.5
-    return mean, mean - half, mean + half
+    return Interval(mean, mean - half, mean + half)
 
 
-def _draw_points(axes: Axes, points: Sequence[SpedPoint], metric: ScoreMetric) -> None:
-    for point in points:
-        marker, size, colour, _ = LOOKS.get(point.role, LOOKS["found"])
-        (x, left, right), (y, low, high) = point.speedup, point.score
-        across, upwards = [[x - left], [right - x]], [[y - low], [high - y]]
-        line, _, bars = axes.errorbar(
-            x, y, xerr=across if right > left else None, yerr=upwards if high > low else None,
-            fmt=marker, color=colour, markersize=size, markerfacecolor=colour if point.trusted else "white",
-            markeredgecolor="white" if point.trusted else colour, markeredgewidth=0.8, elinewidth=0.9, capsize=2, zorder=3,
-        )  # fmt: skip
-        ends = f" ({left:.2f} to {right:.2f})" if right > left else ""
-        identify(line, [Point(f"{point.name}: {x:.2f} times as fast{ends}, {metric.name} {y:.4f}", point.name)])
-        if bars and point.doubt:
-            bars[0].set_linestyle(DASHED)
-    axes.spines["right"].set_visible(False)
+def _speed_words(mark: NetworkPoint, metric: ScoreMetric) -> str:
+    value, low, high = mark.across
+    ends = f" ({low:.2f} to {high:.2f})" if high > low else ""
+    return f"{value:.2f} times as fast{ends}, {metric.name} {mark.upwards.value:.4f}"
 
 
 # ---- the goal's corner ------------------------------------------------------------------------------------------------------
@@ -402,29 +362,29 @@ def _draw_points(axes: Axes, points: Sequence[SpedPoint], metric: ScoreMetric) -
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
 
 
-def _corner(goal: Goal | None, metric: ScoreMetric, original: dict[Any, Any] | None) -> Corner | None:
+def _corner(goal: Goal | None, metric: ScoreMetric, original: Score | None) -> Corner | None:
     """Return the limits of a goal; None if it has none, or the original's score is not known."""
     if goal is None or (goal.speedup is None and goal.lose_at_most is None):
         return None
     if goal.lose_at_most is None:
         return goal.speedup, None
-    if original is None:
+    if original is None or original.score is None:
         return None
-    return goal.speedup, original["score"] + (-goal.lose_at_most if metric.more_is_better else goal.lose_at_most)
+    return goal.speedup, original.score + (-goal.lose_at_most if metric.more_is_better else goal.lose_at_most)
 
 
-def _set_across(axes: Axes, points: Sequence[SpedPoint], corner: Corner | None) -> None:
+def _set_across(axes: Axes, points: Sequence[NetworkPoint], corner: Corner | None) -> None:
     least = [] if corner is None or corner[0] is None else [corner[0], 1.05 * corner[0]]
-    low, high = _with_room([*(end for point in points for end in point.speedup), *least])
+    low, high = _with_room([*(end for point in points for end in point.across), *least])
     axes.set_xlim(max(0.0, low), high)
 
 
 def _set_upwards(
-    axes: Axes, groups: Sequence[Sequence[SpedPoint]], corners: Sequence[Corner | None], metric: ScoreMetric
+    axes: Axes, groups: Sequence[Sequence[NetworkPoint]], corners: Sequence[Corner | None], metric: ScoreMetric
 ) -> None:
     """Show all intervals as far as there are scores: an interval of few seeds may reach beyond."""
     worst = [corner[1] for corner in corners if corner is not None and corner[1] is not None]
-    ends = [*(end for points in groups for point in points for end in point.score), *worst]
+    ends = [*(end for points in groups for point in points for end in point.upwards), *worst]
     axes.set_ylim(_with_room([min(max(end, metric.lowest), metric.highest) for end in ends]))
 
 

@@ -8,24 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
-from typing import Any
 
 from syno.base.files import ORIGINAL
-from syno.report.page_tables import Target, number, setting, share, trial_operators, word
-from syno.report.results import Results, complete, metrics_of, rewarded
-from syno.results.goal import NONE_FASTER, STATES, Span, speedup_in
+from syno.base.interval import Interval
+from syno.base.text_tables import plural
+from syno.report.page_tables import setting, share, trial_operators
+from syno.report.results import Results
+from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.metric import ACCURACY, ScoreMetric
-from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, SPEEDUP_COLUMNS, best_against_best
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
+from syno.results.values import Score, Target, best_first
 from syno.search.reward import OF_ORIGINAL
 
 # The numbers of the verdict at the top of the page, and how it tells them.
 
 
 WITHIN = {"accuracy": 0.01, "loss": 0.05}  # what a network may lose of the score, where no goal says it
-Speedups = Mapping[str, tuple[str, Span]]  # role and speedup of each network
+Speedups = Mapping[str, tuple[str, Interval]]  # role and speedup of each network
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class Network:
     name: str
     role: str
     score: float
-    lost: Span  # how much worse than the original's its score is; below 0 for a better one
+    lost: Interval  # how much worse than the original's its score is; below 0 for a better one
     flops: float  # as a share of the original's
     state: str  # of the verdict by the goal; "" without one
-    seeds: float = nan
+    seeds: int | None = None
 
 
 def margin_of(results: Results) -> Margin:
@@ -61,31 +62,25 @@ def margin_of(results: Results) -> Margin:
     return Margin(results.metric, WITHIN[results.metric.name] if asked is None else asked)
 
 
-def rows_of(table: Any, columns: Sequence[str], what: str) -> list[dict[Any, Any]]:
-    """Return the rows of a table. SpecError if it lacks a column."""
-    return list(complete(table, columns, what).to_dict("records"))
+def networks_of(results: Results) -> dict[str, Network]:
+    """Return the networks other than the original by name, as far as their scores are finite."""
+    return {
+        row.operator: Network(
+            row.operator,
+            row.role,
+            row.score,
+            row.lost(results.metric),
+            _or_nan(row.flops_share),
+            row.verdict,
+            row.seeds,
+        )
+        for row in results.score_list
+        if row.role != ORIGINAL and row.score is not None and isfinite(row.score)
+    }
 
 
-def trained_rows(results: Results) -> list[dict[Any, Any]]:
-    """Return the scores of networks other than the original, as far as they are finite."""
-    rows = rows_of(results.scores, SCORE_COLUMNS, "scores")
-    return [row for row in rows if row["role"] != ORIGINAL and number(row["score"]) is not None and isfinite(row["score"])]
-
-
-def network_of(row: Mapping[Any, Any], metric: ScoreMetric) -> Network:
-    """Return what a row of scores says of a network."""
-    value, low, high = (_or_nan(row[name]) for name in ("difference", "difference_low", "difference_high"))
-    lost = Span(-value, -high, -low) if metric.more_is_better else Span(value, low, high)
-    state = row.get("verdict")
-    return Network(
-        str(row["operator"]), str(row["role"]), float(row["score"]), lost, _or_nan(row["flops_share"]),
-        state if isinstance(state, str) else "", _or_nan(row["seeds"]),
-    )  # fmt: skip
-
-
-def _or_nan(value: Any) -> float:
-    known = number(value)
-    return nan if known is None else known
+def _or_nan(value: float | None) -> float:
+    return nan if value is None else value
 
 
 def speedups_by_target(results: Results) -> dict[Target, Speedups]:
@@ -94,30 +89,19 @@ def speedups_by_target(results: Results) -> dict[Target, Speedups]:
     A latency below what the device's peak speed allows is not counted, and neither is one in 8-bit integers, since the scores
     are of networks in floating point.
     """
-    found: dict[Target, dict[str, tuple[str, Span]]] = {}
-    for row in rows_of(results.speedups, SPEEDUP_COLUMNS, "speedups"):
-        if row["suspicious"] is True or str(row["compiler"]).endswith(INT8_COMPILER) or number(row["speedup"]) is None:
-            continue
-        span = Span(*(_or_nan(row[name]) for name in ("speedup", "speedup_low", "speedup_high")))
-        found.setdefault((str(row["device"]), str(row["compiler"])), {})[str(row["operator"])] = (str(row["role"]), span)
+    found: dict[Target, dict[str, tuple[str, Interval]]] = {}
+    for row in results.speedup_list:
+        if not (row.is_suspicious or row.compiler.endswith(INT8_COMPILER) or isnan(row.ratio.value)):
+            found.setdefault(row.target, {})[row.operator] = (row.role, row.ratio)
     wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
 
 
-def speed_text(span: Span) -> str:
-    """Return a speedup with its interval, and whether that leaves open which of the two is faster."""
-    text = f"{span.value:.2f} times as fast"
-    if not span.is_certain:
-        return text
-    doubt = "; the interval contains 1" if span.low <= 1 <= span.high else ""
-    return f"{text} (95 %: {span.low:.2f} to {span.high:.2f}{doubt})"
-
-
-def score_text(network: Network, original: Mapping[Any, Any], metric: ScoreMetric) -> str:
+def score_text(network: Network, original: Score | None, metric: ScoreMetric) -> str:
     """Return how a network's score compares. Without an interval, both scores are told in place of their difference."""
     lost = network.lost
     if not lost.is_certain:
-        theirs = number(original.get("score"))
+        theirs = None if original is None else original.score
         of = "" if theirs is None else f"; the original's is {metric.text(theirs)}, and no interval of the difference is known"
         return f"{metric.name} {metric.text(network.score)}{of}"
     sign = -1 if metric.more_is_better else 1
@@ -136,7 +120,7 @@ def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
         return ""
     allowed = Margin(metric, most).words
     where = f"where {allowed} may be lost" if lost.value > most else f"within the {allowed} that may be lost"
-    return f"{score_text(network, {}, metric)}, {where}: {network.seeds:.0f} seeds cannot tell, more would narrow the interval"
+    return f"{score_text(network, None, metric)}, {where}: {network.seeds} seeds cannot tell, more would narrow the interval"
 
 
 def measured_in_search(metrics: Mapping[str, float], metric: ScoreMetric) -> list[str]:
@@ -154,25 +138,23 @@ def measured_in_search(metrics: Mapping[str, float], metric: ScoreMetric) -> lis
 def measured(results: Results) -> str:
     """Return what was measured, and where; "" if nothing was."""
     parts = []
-    trained = [row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if number(row["seeds"]) is not None]
-    trained = [row for row in trained if row["operator"] != INT8]  # the original once more
-    if trained:
-        seeds = sorted({int(row["seeds"]) for row in trained})
-        each = f"{seeds[0]} seed{'' if seeds == [1] else 's'}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-        parts.append(f"{results.metric.name} of {len(trained)} trained networks, {each} each")
-    rows = rows_of(results.latency, LATENCY_COLUMNS, "latency")
-    rows = [row for row in rows if row["status"] == "ok"]
-    for device in dict.fromkeys(str(row["device"]) for row in rows):
-        here = [row for row in rows if str(row["device"]) == device]
-        names = dict.fromkeys(filter(None, (word(row["device_name"]).text for row in here)))
-        compilers = ", ".join(dict.fromkeys(str(row["compiler"]) for row in here))
+    counts = [row.seeds for row in results.score_list if row.seeds is not None and row.operator != INT8]  # the original again
+    if counts:
+        least, most = min(counts), max(counts)
+        each = plural(least, "seed") if least == most else f"{least} to {most} seeds"
+        parts.append(f"{results.metric.name} of {len(counts)} trained networks, {each} each")
+    rows = [row for row in results.latency_list if row.is_ok]
+    for device in dict.fromkeys(row.device for row in rows):
+        here = [row for row in rows if row.device == device]
+        names = dict.fromkeys(filter(None, (row.device_name for row in here)))
+        compilers = ", ".join(dict.fromkeys(row.compiler for row in here))
         where = "; ".join(filter(None, [*names, setting(here)]))
         parts.append(f"latency of whole networks on {device}{f' ({where})' if where else ''} with {compilers}")
-    in_turns = [row for row in rows_of(results.speedups, SPEEDUP_COLUMNS, "speedups") if row["timed"] != APART]
-    for place in dict.fromkeys((str(row["compiler"]), str(row["device"])) for row in in_turns):
-        timed = {row["timed"] for row in in_turns if (str(row["compiler"]), str(row["device"])) == place}
+    in_turns = [row for row in results.speedup_list if row.timed != APART]
+    for target in dict.fromkeys(row.target for row in in_turns):
+        timed = {row.timed for row in in_turns if row.target == target}
         when = " after the selection" if IN_TURNS in timed else " in the search" if IN_SEARCH in timed else ""
-        parts.append(f"speedups with {place[0]} on {place[1]}, timed in turns with the original{when}")
+        parts.append(f"speedups with {target[1]} on {target[0]}, timed in turns with the original{when}")
     return f"Measured: {'; '.join(parts)}." if parts else ""
 
 
@@ -196,9 +178,8 @@ class Line:
 
 def verdict_lines(results: Results) -> list[Line]:
     """Return sentences: an answer for each compiler and device, the goal's first, and at last what was measured."""
-    metric, margin = results.metric, margin_of(results)
-    networks = {one.name: one for one in (network_of(row, metric) for row in trained_rows(results))}
-    original = next((row for row in rows_of(results.scores, SCORE_COLUMNS, "scores") if row["role"] == ORIGINAL), {})
+    networks, margin = networks_of(results), margin_of(results)
+    original = next((row for row in results.score_list if row.role == ORIGINAL), None)
     timed = speedups_by_target(results)
     lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
     if results.none_because is not None:
@@ -220,12 +201,11 @@ def verdict_lines(results: Results) -> list[Line]:
     return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
 
 
-def _majority(results: Results, original: Mapping[Any, Any]) -> str | None:
+def _majority(results: Results, original: Score | None) -> str | None:
     """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
     if results.majority is None or results.metric.name != ACCURACY.name:
         return None
-    score = original.get("score")
-    return warning_of(*results.majority, None if score is None or isnan(score) else float(score))
+    return warning_of(*results.majority, None if original is None else original.score)
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------
@@ -236,24 +216,23 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
     judged = [one for one in networks if one.role == FOUND and one.state in STATES]
     if not judged:
         return []
-    counts = {state: sum(one.state == state for one in judged) for state in STATES}
-    if counts["meets"]:
+    meeting, doubted = ([one for one in judged if one.state == state] for state in STATES[:2])
+    if meeting:
         find = "front" if results.aim is None else results.aim.find or "front"
-        best = _best_of([one for one in judged if one.state == "meets"], find, results, timed)
+        best = _best_of(meeting, find, results, timed)
         speed = _speed_at_goal(best, results, timed)
         none = f"{NONE_FASTER.capitalize()}. " if speed is not None and not speed.value > 1 and BEST[find] == "fastest" else ""
-        start = f"{none}The goal is met by {counts['meets']} of {_operators(len(judged))}. "
-        return [Line(f"{start}The {BEST[find]} of them: " if counts["meets"] > 1 else f"{start}It is ", best.name, ".")]
-    if counts["may meet"]:
-        doubted = [one for one in judged if one.state == "may meet"]
-        number = f"{counts['may meet']} of {_operators(len(judged))}"
+        start = f"{none}The goal is met by {len(meeting)} of {plural(len(judged), 'operator')}. "
+        return [Line(f"{start}The {BEST[find]} of them: " if len(meeting) > 1 else f"{start}It is ", best.name, ".")]
+    if doubted:
+        number = f"{len(doubted)} of {plural(len(judged), 'operator')}"
         return [
             Line(f"Whether the goal is met is not certain: {number} may meet it, since {_why(doubted, results)}."),
             *_doubt(results, doubted),
         ]
-    if counts["unknown"] == len(judged):
+    if all(one.state == "unknown" for one in judged):
         return [Line("Whether the goal is met is not known, since something was not measured.")]
-    return [Line(f"The goal is not met by any of {_operators(len(judged))}.")]
+    return [Line(f"The goal is not met by any of {plural(len(judged), 'operator')}.")]
 
 
 def _why(doubted: Sequence[Network], results: Results) -> str:
@@ -285,14 +264,10 @@ def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping
     return max(met, key=speed)
 
 
-def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Span | None:
+def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Interval | None:
     """Return the speedup of a network with the goal's compiler on its device; None if there is none."""
     speedups = {} if results.aim is None else timed.get((results.aim.device, results.aim.compiler), {})
     return speedups[one.name][1] if one.name in speedups else None
-
-
-def _operators(count: int) -> str:
-    return f"{count} operator{'' if count == 1 else 's'}"
 
 
 def _nearest_beyond(speedups: Speedups, networks: Mapping[str, Network], margin: Margin) -> str | None:
@@ -307,7 +282,7 @@ def _near(networks: Mapping[str, Network], margin: Margin) -> list[str] | None:
     return [one.name for one in networks.values() if one.role == FOUND and one.lost.value <= margin.most] or None
 
 
-def _beyond(network: Network, speeds: Sequence[str], original: Mapping[Any, Any], margin: Margin, *, slow: bool) -> Line:
+def _beyond(network: Network, speeds: Sequence[str], original: Score | None, margin: Margin, *, slow: bool) -> Line:
     """Return that no operator is within the margin, with the nearest one and its speedups; `slow` if no operator is faster."""
     none = f"{NONE_FASTER.capitalize()}. " if slow else ""
     return Line(
@@ -320,7 +295,7 @@ def _fastest(
     where: str,
     speedups: Speedups,
     networks: Mapping[str, Network],
-    original: Mapping[Any, Any],
+    original: Score | None,
     margin: Margin,
 ) -> Line:
     """Return which found operator is the fastest within the margin by one compiler on one device, or why none is.
@@ -353,7 +328,7 @@ def _fastest(
     return Line(f"Fastest within {words} {where}: ", best, f", {numbers}.{faster}")
 
 
-def _cheapest(networks: Sequence[Network], original: Mapping[Any, Any], margin: Margin) -> Line:
+def _cheapest(networks: Sequence[Network], original: Score | None, margin: Margin) -> Line:
     """Return which found operator has the fewest FLOPs within the margin, where no latency is known."""
     metric, words = margin.metric, margin.words
     start = "No speedup of a whole network was measured. "
@@ -372,19 +347,18 @@ def _cheapest(networks: Sequence[Network], original: Mapping[Any, Any], margin: 
 
 def _of_search(results: Results) -> Line:
     """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
-    trials, metric = results.trials, results.metric
-    done = trials if trials.empty else rewarded(trials)
+    done = best_first(results.trial_list)
     layers = "" if results.layers.empty else " Single layers were measured: see Layers."
     start = "No network was trained again or measured"
-    if done.empty:
+    if not done:
         return Line(f"{start}, so nothing is known of speed and score.{layers}")
-    best = done.sort_values(["reward", "number"], ascending=[False, True]).iloc[0]
-    found = measured_in_search(metrics_of(best), metric)
+    best = done[0]
+    found = measured_in_search(best.metrics, results.metric)
     unknown = " after the search" if found else ", so nothing is known of speed and score"
-    shown = trial_operators(results)[int(best["number"])].name
+    shown = trial_operators(results)[best.number].name
     after = "".join(f", {one}" for one in found) + "."
     name = shown if shown in results.operators else ""
     return Line(
-        f"{start}{unknown}.{layers} The highest reward of the search is {best['reward']:.4g}: ",
+        f"{start}{unknown}.{layers} The highest reward of the search is {best.reward:.4g}: ",
         name, f"{'' if name else shown}{after}",
     )  # fmt: skip

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from datetime import datetime
 
 from syno.base.progress import duration, rate_text
-from syno.base.text_tables import Row, markdown
-from syno.report.results import metrics_of, rewarded
+from syno.base.text_tables import Row, markdown, plural
 from syno.results.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
 from syno.results.metric import METRICS
+from syno.results.values import Trial, best_first, trials_in
 from syno.search.goal import Goal
 from syno.search.reward import OF_ORIGINAL, score_of
 from syno.search.snapshot import Snapshot
@@ -22,7 +22,6 @@ VERBS = {  # of one trial, and of several
     "unknown": ("is uncertain", "are uncertain"),
 }  # fmt: skip
 FAULTY = ("failed", "interrupted", "withdrawn")  # outcomes of trials that have a reason
-Trial = Mapping[Hashable, Any]
 
 
 def watch_text(name: str, found: Snapshot, goal: Goal | None = None) -> str:
@@ -60,24 +59,23 @@ def failure_lines(found: Snapshot) -> list[str]:
     """Return the reasons for which trials failed or were interrupted, the most frequent first, and how often."""
     reasons = Counter[tuple[str, str]]()
     for trial in _trials(found):
-        if trial["outcome"] in FAULTY:
-            lines = str(trial["message"]).strip().splitlines() or ["its worker died, or was told to stop"]
-            reasons[str(trial["outcome"]), _short(lines[-1])] += 1  # of a traceback, the last line is the error
-    shown = [f"{outcome}, {count} {_trials_word(count)}: {reason}" for (outcome, reason), count in reasons.most_common(SHOWN)]
+        if trial.outcome in FAULTY:
+            reasons[trial.outcome, _short(trial.last_line or "its worker died, or was told to stop")] += 1
+    shown = [f"{outcome}, {plural(count, 'trial')}: {reason}" for (outcome, reason), count in reasons.most_common(SHOWN)]
     left = sum(reasons.values()) - sum(count for _, count in reasons.most_common(SHOWN))
-    return [*shown, *([f"for other reasons: {left} {_trials_word(left)}"] if left else [])]
+    return [*shown, *([f"for other reasons: {plural(left, 'trial')}"] if left else [])]
 
 
 def _best(name: str, found: Snapshot) -> str:
-    if found.trials.empty or (done := rewarded(found.trials)).empty:
+    best = next(iter(best_first(_trials(found))), None)
+    if best is None:
         return "best: no trial has a reward yet"
-    row = done.sort_values(["reward", "number"], ascending=[False, True]).iloc[0].to_dict()
-    return f"best: {name}_{row['number']}, reward {row['reward']:.4g}{''.join(f', {part}' for part in _measured(row))}"
+    return f"best: {name}_{best.number}, reward {best.reward:.4g}{''.join(f', {part}' for part in _measured(best))}"
 
 
-def _measured(row: Trial) -> Iterator[str]:
+def _measured(trial: Trial) -> Iterator[str]:
     """Yield the score, the speedup and the costs of a trial, as far as they were measured."""
-    metrics = metrics_of(row)
+    metrics = trial.metrics
     metric = METRICS.get(score_of(metrics) or "")
     if metric is not None:
         original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
@@ -94,25 +92,23 @@ def _measured(row: Trial) -> Iterator[str]:
 
 def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
     """Return how many trained operators meet the goal, and the verdict on the nearest."""
-    done = [] if found.trials.empty else [dict(row) for row in rewarded(found.trials).to_dict("records")]
-    judged = [(verdict_on_trial(goal, metrics_of(row)), row) for row in done]
+    judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(_trials(found))]
     if not judged:
-        speeds = [one for trial in _trials(found) if (one := speedup_in(metrics_of(trial))) is not None]
+        speeds = [one for trial in _trials(found) if (one := speedup_in(trial.metrics)) is not None]
         fastest = max(speeds, key=lambda one: one.value, default=None)
         measured = "" if fastest is None else f"; {fastest_of(fastest, 'the fastest operator so far')}"
         return f"goal: no trial is complete yet{measured}"
     counts = Counter(one.state for one, _ in judged)
-    nearest, row = min(judged, key=lambda pair: (*order_of_trial(goal, metrics_of(pair[1])), -pair[1]["reward"]))
+    nearest, trial = min(judged, key=lambda pair: order_of_trial(goal, pair[1].metrics))
     states = ", ".join(f"{counts[state]} {VERBS[state][counts[state] != 1]}" for state in STATES if counts[state])
-    said = f"of {len(judged)} complete {_trials_word(len(judged))}, {states}"
-    return f"goal: {said}; the nearest, {name}_{row['number']}, {nearest.text}"
+    return f"goal: of {plural(len(judged), 'complete trial')}, {states}; the nearest, {name}_{trial.number}, {nearest.text}"
 
 
 def _of_time(found: Snapshot) -> str:
     since = found.seconds_since_last
     if since is None:
         return "time: no trial that counts has ended yet"
-    parts = [f"{found.recent} {_trials_word(found.recent)} ended in the last 10 minutes, the last one {duration(since)} ago"]
+    parts = [f"{plural(found.recent, 'trial')} ended in the last 10 minutes, the last one {duration(since)} ago"]
     if (rate := found.rate) is not None and not found.is_over:
         parts.append(f"{rate_text(rate.per_second)}, measured over the last {rate.trials} trials")
     if found.seconds_left is not None:
@@ -132,42 +128,36 @@ def _end(found: Snapshot) -> Iterator[str]:
 
 
 def _running(name: str, found: Snapshot) -> list[Row]:
-    rows = [trial for trial in _trials(found) if trial["outcome"] == "running"]
+    rows = [trial for trial in _trials(found) if trial.outcome == "running"]
     shown: list[Row] = [
-        {"trial": f"{name}_{trial['number']}", "runs for": _age(found, trial["started"]), "worker": str(trial["worker"])}
+        {"trial": f"{name}_{trial.number}", "runs for": _age(found, trial.started), "worker": trial.worker}
         for trial in rows[:SHOWN]
     ]
     return [*shown, *([{"trial": f"and {len(rows) - SHOWN} more"}] if len(rows) > SHOWN else [])]
 
 
 def _latest(name: str, found: Snapshot) -> list[Row]:
-    rows = [trial for trial in _trials(found) if trial["ended"] == trial["ended"] and trial["ended"] is not None]
-    rows = sorted((row for row in rows if row["outcome"] != "running"), key=lambda row: row["ended"])[-SHOWN:]
+    ended = [(trial.ended, trial) for trial in _trials(found) if trial.ended is not None and trial.outcome != "running"]
     return [
         {
-            "trial": f"{name}_{trial['number']}",
-            "outcome": trial["outcome"],
-            "ended": f"{_age(found, trial['ended'])} ago",
-            "took": duration(trial["seconds"]) if trial["seconds"] == trial["seconds"] else None,
-            "reward": trial["reward"] if trial["reward"] == trial["reward"] else None,
-            "measured": "; ".join(_measured(trial)) or _short(str(trial["message"]).strip().splitlines()[-1:] or ["–"]),
+            "trial": f"{name}_{trial.number}",
+            "outcome": trial.outcome,
+            "ended": f"{_age(found, time)} ago",
+            "took": None if trial.seconds is None else duration(trial.seconds),
+            "reward": trial.reward,
+            "measured": "; ".join(_measured(trial)) or _short(trial.last_line or "–"),
         }
-        for trial in reversed(rows)
+        for time, trial in reversed(sorted(ended, key=lambda pair: pair[0])[-SHOWN:])
     ]
 
 
 def _trials(found: Snapshot) -> list[Trial]:
-    return [dict(row) for row in found.trials.to_dict("records")]
+    return [] if found.trials.empty else trials_in(found.trials)
 
 
-def _age(found: Snapshot, time: Any) -> str:
-    return duration(max(0.0, (found.now - time).total_seconds()))
+def _age(found: Snapshot, time: datetime | None) -> str:
+    return duration(0.0 if time is None else max(0.0, (found.now - time).total_seconds()))
 
 
-def _short(text: str | list[str]) -> str:
-    line = " ".join(text if isinstance(text, list) else [text])
+def _short(line: str) -> str:
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"
-
-
-def _trials_word(count: int) -> str:
-    return "trial" if count == 1 else "trials"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.results import FOLDER, OF_BREAKDOWN
 from syno.results.measurement import Measurement
 from syno.results.parquet import read_parquet
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.measure.breakdown_record import BreakdownRecord
-    from syno.measure.timing import Interval
     from syno.train.speed_record import SpeedRecord
 
 
@@ -100,13 +100,7 @@ def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, 
 def _times(time: Interval | None, speedup: Interval | None = None) -> dict[str, float]:
     named = [("ms", time), ("speedup", speedup)]
     spans = [(name, span) for name, span in named if span is not None]
-    return {
-        f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), _ends(span), strict=True)
-    }
-
-
-def _ends(span: Interval) -> tuple[float, float, float]:
-    return span.value, span.low, span.high
+    return {f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), span, strict=True)}
 
 
 def breakdown_table(rows: list[dict[str, Any]]) -> pandas.DataFrame:

@@ -1,15 +1,15 @@
 """Verdicts on operators: whether they meet the goal of a search, by the intervals of what was measured.
 
 >>> goal = Goal(speedup=1.5, lose_at_most=0.01)
->>> verdict(goal, ACCURACY, Span(1.73, 1.70, 1.76), Span(0.004, -0.001, 0.009)).text
+>>> judge(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004, -0.001, 0.009)).text
 'meets: 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points (-0.9 to +0.1)'
->>> verdict(goal, ACCURACY, Span(1.41, 1.38, 1.44), Span(0.004)).text
+>>> judge(goal, ACCURACY, Interval(1.41, 1.38, 1.44), Interval(0.004)).text
 'misses by 0.09 in speedup: 1.41 times as fast (1.38 to 1.44); accuracy -0.4 points'
->>> verdict(goal, ACCURACY, Span(1.52, 1.47, 1.57), Span(0.004, -0.001, 0.009)).text.split(":")[0]
+>>> judge(goal, ACCURACY, Interval(1.52, 1.47, 1.57), Interval(0.004, -0.001, 0.009)).text.split(":")[0]
 'may meet (the interval of the speedup contains the goal)'
->>> verdict(goal, ACCURACY, Span(1.73, 1.70, 1.76), Span(0.004), seeds=1).text
+>>> judge(goal, ACCURACY, Interval(1.73, 1.70, 1.76), Interval(0.004), seeds=1).text
 'may meet (one seed: no interval of the accuracy): 1.73 times as fast (1.70 to 1.76); accuracy -0.4 points'
->>> verdict(Goal(lose_at_most=0.01), ACCURACY, None, Span(0.14, -0.11, 0.39)).text.split(":")[0]
+>>> judge(Goal(lose_at_most=0.01), ACCURACY, None, Interval(0.14, -0.11, 0.39)).text.split(":")[0]
 'may meet (the interval of the accuracy contains the goal, though the measured accuracy misses it)'
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite, isnan, nan
 from typing import Literal, NamedTuple
 
+from syno.base.interval import Interval
 from syno.results.metric import ACCURACY, METRICS, ScoreMetric
 from syno.search.goal import COSTS, Goal
 from syno.search.reward import OF_ORIGINAL, score_of
@@ -30,19 +31,6 @@ ROUNDING = 1e-9
 SPEED = "speedup"
 NONE_FASTER = "none is faster than the original"  # said first, before any number that might be taken for good news
 WORDS = {"parameters": "parameters", "memory_bytes": "memory", "file_bytes": "file size"}
-
-
-class Span(NamedTuple):
-    """A number and the ends of its 95 % interval, which are not finite where they are unknown."""
-
-    value: float
-    low: float = nan
-    high: float = nan
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the interval is known: all three are finite, and in their order."""
-        return all(map(isfinite, self)) and self.low <= self.high
 
 
 class Part(NamedTuple):
@@ -66,28 +54,52 @@ class Part(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The verdict on an operator: whether it meets a goal.
+    """The verdict on an operator: whether it meets a goal, by the goal's requirements."""
 
-    Attributes:
-        state: "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as
-            with one seed, and the number itself meets it; "misses": an interval lies outside, or a number without one;
-            "unknown": something was not measured.
-        text: the state, by how much the goal is missed, and what was measured.
-        missing: the sum of what is missing, as shares.
-        binding: the names of the requirements that are not met.
-    """
+    parts: tuple[Part, ...]
 
-    state: State
-    text: str
-    missing: float
-    binding: tuple[str, ...]
+    @property
+    def state(self) -> State:
+        """The worst state of a requirement.
+
+        "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as with one
+        seed, and the number itself meets it; "misses": an interval lies outside, or a number without one; "unknown": something
+        was not measured.
+        """
+        return max((part.state for part in self.parts), key=STATES.index, default="unknown")
+
+    @property
+    def missing(self) -> float:
+        """The sum of what is missing, as shares."""
+        return sum(part.missing for part in self.parts)
+
+    @property
+    def binding(self) -> tuple[str, ...]:
+        """The names of the requirements that are not met."""
+        return tuple(part.name for part in self.parts if part.state != "meets")
+
+    @property
+    def text(self) -> str:
+        """The verdict in words, as the page, `syno top` and `syno watch` show it: the state, why, and what was measured."""
+        parts = self.parts
+        reason = ""
+        if self.state == "misses":
+            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
+        elif self.state == "may meet":
+            doubts = [part.doubt for part in parts if part.doubt]
+            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
+            missed = [part.name for part in parts if part.missing > ROUNDING]
+            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
+            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
+            reason = f" ({'; '.join([*contains, *doubts])})"
+        return f"{self.state}{reason}: {'; '.join(part.text for part in parts)}"
 
 
-def verdict(
+def judge(
     goal: Goal,
     metric: ScoreMetric,
-    speedup: Span | None,
-    lost: Span | None,
+    speedup: Interval | None,
+    lost: Interval | None,
     shares: Mapping[str, float] | None = None,
     seeds: int | None = None,
 ) -> Verdict:
@@ -101,48 +113,41 @@ def verdict(
         shares: its costs as shares of the original's, by the metrics in `syno.search.goal.COSTS`.
         seeds: the number of trainings behind its score, to say why that has no interval; None if it is not known.
     """
-    parts = list(_parts(goal, metric, speedup, lost, shares or {}, seeds))
-    state: State = max((part.state for part in parts), key=STATES.index, default="unknown")
-    binding = tuple(part.name for part in parts if part.state != "meets")
-    shown = "; ".join(part.text for part in parts)
-    match state:
-        case "misses":
-            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
-        case "may meet":
-            doubts = [part.doubt for part in parts if part.doubt]
-            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
-            missed = [part.name for part in parts if part.missing > ROUNDING]
-            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
-            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
-            reason = f" ({'; '.join([*contains, *doubts])})"
-        case _:
-            reason = ""
-    return Verdict(state, f"{state}{reason}: {shown}", sum(part.missing for part in parts), binding)
+    return Verdict(tuple(_parts(goal, metric, speedup, lost, shares or {}, seeds)))
 
 
-def fastest_of(found: Span, which: str = "the fastest") -> str:
+def fastest_of(found: Interval, which: str = "the fastest") -> str:
     """Return in words how fast the fastest of several is, and first of all whether none is faster than the original."""
     first = f"{NONE_FASTER}: " if not found.value > 1 else ""
     return f"{first}{which} is {times_as_fast(found, ' times as fast')}"
 
 
-def none_faster(name: str, found: Span, place: str) -> str:
+def none_faster(name: str, found: Interval, place: str) -> str:
     """Return in a sentence that no operator is faster at a place, though this one is the fastest."""
     doubt = ", an interval that contains 1" if found.is_certain and found.high > 1 else ""
     fastest = f"{name}, is {times_as_fast(found, ' times as fast')}{doubt}"
     return f"{NONE_FASTER.capitalize()} with {place}: the fastest, {fastest}."
 
 
-def times_as_fast(found: Span, unit: str = "x") -> str:
+def times_as_fast(found: Interval, unit: str = "x") -> str:
     """Return a speedup with its interval: "1.81x (1.75 to 1.89)"."""
     return f"{found.value:.2f}{unit}" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+
+
+def speed_text(found: Interval) -> str:
+    """Return a speedup with its interval in words, and whether that leaves open which of the two is faster."""
+    text = f"{found.value:.2f} times as fast"
+    if not found.is_certain:
+        return text
+    doubt = "; the interval contains 1" if found.low <= 1 <= found.high else ""
+    return f"{text} (95 %: {found.low:.2f} to {found.high:.2f}{doubt})"
 
 
 def _parts(
     goal: Goal,
     metric: ScoreMetric,
-    speedup: Span | None,
-    lost: Span | None,
+    speedup: Interval | None,
+    lost: Interval | None,
     shares: Mapping[str, float],
     seeds: int | None,
 ) -> Iterator[Part]:
@@ -163,19 +168,19 @@ def _parts(
         )
 
 
-def _speed(least: float | None, found: Span | None) -> Part:
+def _speed(least: float | None, found: Interval | None) -> Part:
     if found is None or not isfinite(found.value):
         return Part(SPEED, "meets" if least is None else "unknown", "speedup not measured")
     text = times_as_fast(found, " times as fast")
     if least is None:
         return Part(SPEED, "meets", text)
-    margin = Span(found.value - least, found.low - least, found.high - least)
+    margin = Interval(found.value - least, found.low - least, found.high - least)
     state, doubt = _state(margin), "" if margin.is_certain else "no interval of the speedup"
     miss = f"{least - found.value:.2f} in speedup" if state == "misses" else ""
     return Part(SPEED, state, text, miss, max(0.0, 1 - found.value / least), doubt)
 
 
-def _loss(most: float | None, metric: ScoreMetric, found: Span | None, seeds: int | None) -> Part:
+def _loss(most: float | None, metric: ScoreMetric, found: Interval | None, seeds: int | None) -> Part:
     """Return how the score meets the goal. A score that is infinitely worse, of a training that diverged, misses it."""
     if found is None or isnan(found.value) or found.value == -inf:
         return Part(metric.name, "meets" if most is None else "unknown", f"{metric.name} not known")
@@ -185,7 +190,7 @@ def _loss(most: float | None, metric: ScoreMetric, found: Span | None, seeds: in
     text = f"{metric.name} {value} {metric.step_name}" + (f" ({low} to {high})" if found.is_certain else "")
     if most is None:
         return Part(metric.name, "meets", text)
-    margin, excess = Span(most - found.value, most - found.high, most - found.low), found.value - most
+    margin, excess = Interval(most - found.value, most - found.high, most - found.low), found.value - most
     state, doubt = _state(margin), "" if margin.is_certain else _no_interval(metric, seeds)
     miss = f"{excess / metric.step:.{metric.digits}f} {metric.step_name} of {metric.name}" if state == "misses" else ""
     if miss and seeds == 1:
@@ -201,7 +206,7 @@ def _no_interval(metric: ScoreMetric, seeds: int | None) -> str:
     return f"no interval of the {metric.name}{why}"
 
 
-def _state(margin: Span) -> State:
+def _state(margin: Interval) -> State:
     """Return the state of a requirement by the margin by which it is met.
 
     Comparisons with NaN are all false, so whatever is not known must not get to one: without an interval, nothing is met.
@@ -219,7 +224,7 @@ def _state(margin: Span) -> State:
 def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
     """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
     metric = METRICS.get(score_of(metrics) or "", ACCURACY)
-    return verdict(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
+    return judge(goal, metric, speedup_in(metrics), lost_in(metrics), shares_in(metrics), seeds=1)
 
 
 def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float]:
@@ -228,24 +233,22 @@ def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float
     One seed decides here, as in the search itself: the score counts as if it were exact.
     """
     metric, lost = METRICS.get(score_of(metrics) or "", ACCURACY), lost_in(metrics)
-    exact = None if lost is None else Span(lost.value, lost.value, lost.value)
-    found = verdict(goal, metric, speedup_in(metrics), exact, shares_in(metrics))
+    exact = None if lost is None else Interval(lost.value, lost.value, lost.value)
+    found = judge(goal, metric, speedup_in(metrics), exact, shares_in(metrics))
     return STATES.index(found.state), found.missing if found.state in ("misses", "unknown") else 0.0
 
 
-def speedup_in(metrics: Mapping[str, float]) -> Span | None:
-    """Return the speedup that was measured in the search; None if there is none."""
-    if SPEED not in metrics:
-        return None
-    return Span(metrics[SPEED], *(metrics.get(f"{SPEED}_{end}", nan) for end in ("low", "high")))
+def speedup_in(metrics: Mapping[str, float], name: str = SPEED) -> Interval | None:
+    """Return the speedup that was measured in the search, or the metric of this name with its interval; None without it."""
+    return Interval(metrics[name], *(metrics.get(f"{name}_{end}", nan) for end in ("low", "high"))) if name in metrics else None
 
 
-def lost_in(metrics: Mapping[str, float]) -> Span | None:
+def lost_in(metrics: Mapping[str, float]) -> Interval | None:
     """Return how much worse than the original's the score in the search is; None if one of them is not known."""
     metric = METRICS.get(score_of(metrics) or "")
     if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
         return None
-    return Span(metric.quality(original) - metric.quality(metrics[metric.name]))
+    return Interval(metric.quality(original) - metric.quality(metrics[metric.name]))
 
 
 def shares_in(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.results.goal import (
     NONE_FASTER,
     SPEED,
     STATES,
     WORDS,
-    Span,
+    judge,
     none_faster,
     shares_in,
     speedup_in,
     times_as_fast,
-    verdict,
 )
 from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
+from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
 
 if TYPE_CHECKING:
@@ -42,14 +44,13 @@ GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about
 GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
 
 
-def goal_speedup(row: Mapping[Any, Any]) -> str:
-    """Return the speedup that the verdict on a row of the scores is about, with its interval; "" if there is none.
+def goal_speedup(row: Score) -> str:
+    """Return the speedup that the verdict on a network is about, with its interval; "" if there is none.
 
     One that was not measured again after the selection says so.
     """
-    found = Span(*(float(row.get(name, nan)) for name in GOAL_SPEEDUP))
-    when = " in the search" if row.get(GOAL_TIMED) == IN_SEARCH else ""
-    return "" if isnan(found.value) else f"{times_as_fast(found)}{when}"
+    when = " in the search" if row.timed == IN_SEARCH else ""
+    return "" if isnan(row.speedup.value) else f"{times_as_fast(row.speedup)}{when}"
 
 
 def verdicts(
@@ -58,7 +59,7 @@ def verdicts(
     latency: pandas.DataFrame,
     searched: Mapping[str, Mapping[str, float]],
     breakdown: pandas.DataFrame | None = None,
-    again: Mapping[str, Span] | None = None,
+    again: Mapping[str, Interval] | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
@@ -79,30 +80,25 @@ def verdicts(
     import pandas
 
     rows = []
-    for row in scores[scores["key"] != ORIGINAL].to_dict("records"):
-        metric, metrics = METRICS[row["metric"]], searched.get(row["key"], {})
-        sign = -1 if metric.more_is_better else 1
-        ends = ("difference", "difference_low", "difference_high") if sign > 0 else (
-            "difference", "difference_high", "difference_low"
-        )  # fmt: skip
-        lost = Span(*(sign * float(nan if row[name] is None else row[name]) for name in ends))
-        place = (row["key"], goal.compiler, goal.device)
+    latencies, parts = latencies_in(latency), [] if breakdown is None else parts_in(breakdown)
+    for one in scores_in(scores):
+        if one.key == ORIGINAL:
+            continue
+        metric, metrics, place = METRICS[one.metric], searched.get(one.key, {}), (one.key, goal.compiler, goal.device)
+        lost = one.lost(metric)
         known = (
-            (IN_TURNS, (again or {}).get(row["key"])),
+            (IN_TURNS, (again or {}).get(one.key)),
             (IN_SEARCH, speedup_in(metrics)),
-            (BY_LAYERS, speedup_by_layers(breakdown, *place)),
-            (APART, speedup_apart(latency, *place)),
+            (BY_LAYERS, speedup_by_layers(parts, *place)),
+            (APART, speedup_apart(latencies, *place)),
         )
-        timed, speedup = next(((how, one) for how, one in known if one is not None), (None, None))
-        shares = {"parameters": row["parameters_share"], **shares_in(metrics)}
+        timed, speedup = next(((how, found) for how, found in known if found is not None), (None, None))
+        shares = {"parameters": nan if one.parameters_share is None else one.parameters_share, **shares_in(metrics)}
         is_asked = goal.lose_at_most is not None or not isnan(lost.value)
-        seeds = row.get("seeds")
-        trained = None if seeds is None or isnan(seeds) else int(seeds)
-        found = verdict(goal, metric, speedup, lost if is_asked else None, shares, trained)
+        found = judge(goal, metric, speedup, lost if is_asked else None, shares, one.seeds)
         reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
         rows.append((
-            *(row[name] for name in ("operator", "key", "role")), found.state, reason, found.missing, *(speedup or Span(nan)),
-            timed, *lost,
+            one.operator, one.key, one.role, found.state, reason, found.missing, *(speedup or Interval(nan)), timed, *lost,
             goal.least_speedup, goal.lose_at_most,
         ))  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
@@ -130,34 +126,31 @@ def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
         goal: the goal.
         found: the table that `verdicts` returns.
     """
-    own = found[found["role"] == "found"]
+    own = [one for one in judged_in(found) if one.role == "found"]
     lines = [f"Goal: {described(goal)}."]
-    if own.empty:
+    if not own:
         return [*lines, "No operator was trained and measured yet."]
-    speeds = own[own["speedup"].notna()]
-    if len(speeds) and not (speeds["speedup"] > 1).any():
-        best = speeds.sort_values("speedup", ascending=False, kind="stable").iloc[0]
-        span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
-        lines.append(none_faster(best["operator"], span, goal.place))
+    fastest = max((one for one in own if not isnan(one.speedup.value)), key=lambda one: one.speedup.value, default=None)
+    if fastest is not None and not fastest.speedup.value > 1:
+        lines.append(none_faster(fastest.operator, fastest.speedup, goal.place))
     for state in STATES[:2]:
-        for row in own[own["verdict"] == state].to_dict("records"):
-            lines.append(f"{row['operator']} {row['reason']}.")
-    if not (own["verdict"] == "meets").any():
-        nearest = own.sort_values("missing", kind="stable").iloc[0]
-        if nearest["verdict"] != "may meet":
-            lines.append(f"None of {len(own)} meets it. The nearest, {nearest['operator']}, {nearest['reason']}.")
-        lines.append(_help(goal, nearest.to_dict()))
+        lines += [f"{one.operator} {one.reason}." for one in own if one.verdict == state]
+    if not any(one.verdict == "meets" for one in own):
+        nearest = min(own, key=lambda one: one.missing)
+        if nearest.verdict != "may meet":
+            lines.append(f"None of {len(own)} meets it. The nearest, {nearest.operator}, {nearest.reason}.")
+        lines.append(_help(goal, nearest))
     return lines
 
 
-def _help(goal: Goal, row: Mapping[Any, Any]) -> str:
-    if row["verdict"] == "may meet":
-        if goal.lose_at_most is not None and not (isfinite(row["lost_low"]) and isfinite(row["lost_high"])):
+def _help(goal: Goal, judged: Judged) -> str:
+    if judged.verdict == "may meet":
+        if goal.lose_at_most is not None and not (isfinite(judged.lost.low) and isfinite(judged.lost.high)):
             return "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
     return help_with([name for name, is_missed in (
-        (SPEED, goal.speedup is not None and row["speedup"] < goal.speedup),
-        (ACCURACY.name, goal.lose_at_most is not None and row["lost"] > goal.lose_at_most),
+        (SPEED, goal.speedup is not None and judged.speedup.value < goal.speedup),
+        (ACCURACY.name, goal.lose_at_most is not None and judged.lost.value > goal.lose_at_most),
     ) if is_missed])  # fmt: skip
 
 
@@ -177,18 +170,17 @@ def help_with(binding: Sequence[str]) -> str:
 
 def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | None:
     """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
-    if trials.empty:
-        return None
-    counted = int(trials["outcome"].isin([*TRAINED, "failed"]).sum())
-    out = trials[trials["outcome"] == "screened"]
+    given = [] if trials.empty else trials_in(trials)
+    counted = sum(trial.outcome in (*TRAINED, "failed") for trial in given)
+    out = [trial for trial in given if trial.outcome == "screened"]
     nothing = nothing_meets(goal, trials)
-    if out.empty or (counted >= n_trials and nothing is None):
+    if not out or (counted >= n_trials and nothing is None):
         return None
-    kinds = out["message"].str.partition(":")[0].value_counts()
-    why = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    if failed := int((trials["outcome"] == "failed").sum()):
+    kinds = Counter(trial.message.partition(":")[0] for trial in out)
+    why = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    if failed := sum(trial.outcome == "failed" for trial in given):
         why += f"; {failed} failed in training"
-    advice = help_with([SPEED] if kinds.get("too slow", 0) >= len(out) / 2 else [])
+    advice = help_with([SPEED] if kinds["too slow"] >= len(out) / 2 else [])
     is_limit = len(out) >= goal.screened_for(n_trials)
     end = "goal: most_screened is when a search ends" if is_limit else "No other operator is left in the space"
     if nothing is not None:
@@ -202,61 +194,62 @@ def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | 
 # ---- operators that were screened out ---------------------------------------------------------------------------------------
 
 
-def nearest_screened(goal: Goal, trials: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the trials whose operators were screened out, the nearest to the goal first, with these columns added.
+class Screened(NamedTuple):
+    """An operator that was screened out.
 
-    `speedup`, `speedup_low` and `speedup_high`: as measured or, if that was enough to screen the operator out, as predicted;
-    `timed`: which of the two; `missing`: by how much the goal is missed, as a share (`syno.results.goal.Part`).
+    Attributes:
+        trial: its trial.
+        speedup: as measured or, if that was enough to screen the operator out, as predicted; NaN if neither is known.
+        timed: which of the two, `IN_TURNS` or `PREDICTED`; None if neither is known.
+        missing: by how much the goal is missed, as a share (`syno.results.goal.Part`); None where nothing is known.
     """
-    import pandas
 
-    found = trials[trials["outcome"] == "screened"]
-    rows = []
-    for row in found.to_dict("records"):
-        speed, timed = Span(nan), None
-        for prefix, how in (("", IN_TURNS), ("predicted_", PREDICTED)):
-            value = row.get(f"metric_{prefix}{SPEED}", nan)
-            if timed is None and value is not None and not isnan(value):
-                speed, timed = Span(*(row[f"metric_{prefix}{SPEED}{end}"] for end in ("", "_low", "_high"))), how
-        over = [
-            share - most
-            for option, most in goal.limits.items()
-            if (share := row.get(f"metric_{COSTS[option]}_share")) is not None and share > most
-        ]
-        slow = 0.0 if timed is None or not goal.least_speedup else max(0.0, 1 - speed.value / goal.least_speedup)
-        is_known = timed is not None or over
-        rows.append((*speed, timed, sum(over) + slow if is_known else nan))
-    columns = [SPEED, f"{SPEED}_low", f"{SPEED}_high", "timed", "missing"]
-    more = pandas.DataFrame(rows, columns=columns, index=found.index)
-    return pandas.concat([found, more], axis=1).sort_values(["missing", SPEED], ascending=[True, False], kind="stable")
+    trial: Trial
+    speedup: Interval
+    timed: str | None
+    missing: float | None
+
+
+def nearest_screened(goal: Goal, trials: Iterable[Trial]) -> list[Screened]:
+    """Return those of the trials whose operators were screened out, the nearest to the goal first."""
+    found = [_screened(goal, trial) for trial in trials if trial.outcome == "screened"]
+    return sorted(found, key=lambda one: (one.missing is None, one.missing, -one.speedup.value if one.timed else 0.0))
+
+
+def _screened(goal: Goal, trial: Trial) -> Screened:
+    measured, predicted = (speedup_in(trial.metrics, name) for name in (SPEED, f"predicted_{SPEED}"))
+    speedup = measured or predicted
+    timed = IN_TURNS if measured is not None else PREDICTED if predicted is not None else None
+    shares = ((trial.metrics.get(f"{COSTS[option]}_share", 0.0), most) for option, most in goal.limits.items())
+    over = [share - most for share, most in shares if share > most]
+    slow = 0.0 if speedup is None or not goal.least_speedup else max(0.0, 1 - speedup.value / goal.least_speedup)
+    return Screened(trial, speedup or Interval(nan), timed, sum(over) + slow if timed or over else None)
 
 
 def nothing_meets(goal: Goal, trials: pandas.DataFrame) -> str | None:
     """Return that nothing meets the goal, and how near the nearest operator comes; None if an operator was trained."""
-    if trials.empty or trials["outcome"].isin(TRAINED).any() or not (trials["outcome"] == "screened").any():
-        return None
-    return f"nothing meets the goal: {_nearest(goal, trials)}"
+    given = [] if trials.empty else trials_in(trials)
+    outcomes = {trial.outcome for trial in given}
+    return None if outcomes & {*TRAINED} or "screened" not in outcomes else f"nothing meets the goal: {_nearest(goal, given)}"
 
 
-def _nearest(goal: Goal, trials: pandas.DataFrame) -> str:
+def _nearest(goal: Goal, trials: Iterable[Trial]) -> str:
     """Return how near the nearest of the operators that were screened out comes, in words."""
     out = nearest_screened(goal, trials)
-    if not len(timed := out[out["timed"].notna()]):
+    best = max((one for one in out if one.timed is not None), key=lambda one: one.speedup.value, default=None)
+    if best is None:
         return _smallest(goal, out)
-    row = timed.sort_values([SPEED], ascending=False, kind="stable").iloc[0]
-    speed = Span(*(float(row[name]) for name in (SPEED, f"{SPEED}_low", f"{SPEED}_high")))
     of = f"the fastest of {len(out)}" if len(out) > 1 else "the only operator"
-    verb = "is" if row["timed"] == IN_TURNS else "is predicted to be"
-    slower = "" if speed.value > 1 else f"{NONE_FASTER}; "
-    return f"{slower}{of} {verb} {times_as_fast(speed, ' times as fast')}, and the goal is {goal.least_speedup:g}"
+    verb = "is" if best.timed == IN_TURNS else "is predicted to be"
+    slower = "" if best.speedup.value > 1 else f"{NONE_FASTER}; "
+    return f"{slower}{of} {verb} {times_as_fast(best.speedup, ' times as fast')}, and the goal is {goal.least_speedup:g}"
 
 
-def _smallest(goal: Goal, out: pandas.DataFrame) -> str:
+def _smallest(goal: Goal, out: Sequence[Screened]) -> str:
     """Return the costs of the nearest of operators whose speedups are not known, or why nothing is known of them."""
-    row = out.iloc[0].to_dict()
     for option, most in goal.limits.items():
-        share = row.get(f"metric_{COSTS[option]}_share", nan)
+        share = out[0].trial.metrics.get(f"{COSTS[option]}_share", nan)
         if share > most:
             of = f"the smallest of {len(out)}" if len(out) > 1 else "the only operator"
             return f"{of} has {share:.3g} of the original's {WORDS[COSTS[option]]}, and the goal is at most {most:g}"
-    return f"none of {len(out)} operators could be measured; the last: {out.iloc[-1]['message']}"
+    return f"none of {len(out)} operators could be measured; the last: {out[-1].trial.message}"

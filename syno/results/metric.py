@@ -25,7 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from statistics import mean, stdev
-from typing import NamedTuple
+
+from syno.base.interval import Interval
 
 CONFIDENCE = 0.95
 Point = tuple[float, float]  # cost, quality
@@ -98,22 +99,14 @@ def metric_of_trials(columns: Iterable[object]) -> ScoreMetric | None:
     return next((metric for metric in METRICS.values() if metric.column in known), None)
 
 
-class Difference(NamedTuple):
-    """The difference of two means, and the ends of its confidence interval; NaN where they are unknown."""
-
-    value: float
-    low: float
-    high: float
-
-
-def difference(sample: Sequence[float], reference: Sequence[float]) -> Difference:
+def difference(sample: Sequence[float], reference: Sequence[float]) -> Interval:
     """Return the mean of `sample` minus that of `reference`, with Welch's 95 % confidence interval of the difference.
 
     The ends are NaN if a sample has fewer than two numbers or one that is not finite, or if the numbers of both samples are
     all equal: then nothing is known of how they scatter.
     """
     value = mean(sample) - mean(reference)
-    unknown = Difference(value, nan, nan)
+    unknown = Interval(value)
     if min(len(sample), len(reference)) < 2 or not all(map(isfinite, (*sample, *reference))):
         return unknown
     if len({*sample}) == len({*reference}) == 1:
@@ -122,7 +115,7 @@ def difference(sample: Sequence[float], reference: Sequence[float]) -> Differenc
 
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # it warns if one of the two does not scatter
         low, high = ttest_ind(sample, reference, equal_var=False).confidence_interval(CONFIDENCE)
-    return Difference(value, float(low), float(high)) if isfinite(low) and isfinite(high) else unknown
+    return Interval(value, float(low), float(high)) if isfinite(low) and isfinite(high) else unknown
 
 
 def spread(sample: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.results.measurement import INT8, OK, SUSPICIOUS, Measurement, Quantity
 from syno.results.metric import METRICS
+from syno.results.table import measurements_in
 from syno.train.settings import Metric
 
 if TYPE_CHECKING:
@@ -28,28 +29,31 @@ LONGEST_REASON = 160  # characters
 
 def gaps(rows: pandas.DataFrame) -> list[str]:
     """Return what figures leave out, a line for each: failed measurements, and networks without latencies or speedups."""
-    bad = rows[rows["status"] != OK]
-    lines = [_failure(row) for row in bad.to_dict("records")]
-    good = rows[(rows["status"] == OK) & rows["layer"].isna() & rows["model"].notna()]
-    timed = good[good["metric"] == "latency"]
-    known = set(timed["model"])
-    scored = good[good["metric"].isin(list(METRICS)) & (good["operator"] != ORIGINAL)]
-    lines += [f"{model}: no latency of the network" for model in dict.fromkeys(scored["model"]) if model not in known]
-    for (_, model, compiler, device), group in timed.groupby(
-        ["origin", "model", "compiler", "device"], sort=False, dropna=False
-    ):
-        if not (group["operator"] == ORIGINAL).any():
+    measured = measurements_in(rows)
+    lines = [
+        _failure(experiment, one) for experiment, one in zip(rows["experiment"], measured, strict=True) if one.status != OK
+    ]
+    good = [one for one in measured if one.status == OK and one.layer is None and one.model is not None]
+    scored = dict.fromkeys(one.model for one in good if one.metric in METRICS and one.operator != ORIGINAL)
+    names: dict[tuple[str | None, ...], set[str]] = {}  # of the operators that were timed, by their place
+    for one in good:
+        if one.metric == "latency":
+            names.setdefault((one.origin, one.model, one.compiler, one.device), set()).add(one.operator)
+    known = {model for _, model, _, _ in names}
+    lines += [f"{model}: no latency of the network" for model in scored if model not in known]
+    for (_, model, compiler, device), operators in names.items():
+        if ORIGINAL not in operators:
             lines.append(f"{model}, {compiler} on {device}: no latency of the original, so no speedup")
     return list(dict.fromkeys(lines))
 
 
-def _failure(row: dict[Any, Any]) -> str:
-    place = [str(row[name]) for name in ("model", "data", "layer") if isinstance(row[name], str)]
-    if isinstance(row["compiler"], str):
-        place.append(f"{row['compiler']} on {row['device']}")
-    reason = " ".join(str(row["reason"]).split())
+def _failure(experiment: str, one: Measurement) -> str:
+    place = [name for name in (one.model, one.data, one.layer) if name is not None]
+    if one.compiler is not None:
+        place.append(f"{one.compiler} on {one.device}")
+    reason = " ".join(one.reason.split())
     shown = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}..."
-    return f"{row['experiment']}: {row['metric']} of {row['operator']} in {', '.join(place)}: {row['status']}: {shown}"
+    return f"{experiment}: {one.metric} of {one.operator} in {', '.join(place)}: {one.status}: {shown}"
 
 
 QUANTIZED = "quantized to 8-bit integers after training"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from math import isfinite, nan
+from collections.abc import Collection, Iterator, Sequence
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
 from syno.results.breakdown import NETWORK
-from syno.results.goal import NONE_FASTER, Span, none_faster, times_as_fast
-from syno.results.measurement import INT8_COMPILER, Measurement
+from syno.results.goal import NONE_FASTER, none_faster, times_as_fast
+from syno.results.measurement import INT8_COMPILER, OK, Measurement
 from syno.results.rows import rows_of_tuning
+from syno.results.table import SPEEDUP_COLUMNS
+from syno.results.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:
@@ -58,51 +61,43 @@ def layer_name(layer: MeasuredLayer) -> str:
 # How original and candidate were timed: in turns, after the selection or in the search; in turns by layers; or apart.
 IN_TURNS, IN_SEARCH, BY_LAYERS, APART = "in turns", "in turns, in the search", "in turns, by layers", "apart"
 EAGER = "eager"
-SPEEDUP_COLUMNS = (
-    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
-)  # fmt: skip
 
 
-def speedup_apart(latency: pandas.DataFrame, key: str, compiler: str, device: str) -> Span | None:
+def speedup_apart(latencies: Sequence[Latency], key: str, compiler: str, device: str) -> Interval | None:
     """Return the speedup by two latencies that were measured one after the other; None if one of them is not known.
 
     The ends of its interval are the ratios of the opposite ends of both intervals.
 
     Args:
-        latency: `syno.results.table.latency_view`.
+        latencies: of the networks.
         key: of the network with the operator.
         compiler, device: where both were measured, as the settings name them.
     """
-    here = latency[(latency["compiler"] == compiler) & (latency["device"] == device) & (latency["status"] == "ok")]
-    found = {row["key"]: row for row in here.to_dict("records")}
+    found = {one.key: one.ms for one in latencies if one.is_ok and one.target == (device, compiler)}
     if key not in found or ORIGINAL not in found:
         return None
     return _ratio(found[ORIGINAL], found[key])
 
 
-def _ratio(original: Mapping[Any, Any], changed: Mapping[Any, Any]) -> Span:
+def _ratio(original: Interval, changed: Interval) -> Interval:
     """Return the ratio of two latencies; NaN where one is unknown, or none."""
-    own, other = ([_positive(row[f"latency_{end}ms"]) for end in ("", "low_", "high_")] for row in (changed, original))
-    return Span(other[0] / own[0], other[1] / own[2], other[2] / own[1])
+    own, other = (Interval(*map(_positive, one)) for one in (changed, original))
+    return Interval(other.value / own.value, other.low / own.high, other.high / own.low)
 
 
-def _positive(latency: Any) -> float:
-    known = nan if latency is None else float(latency)
-    return known if known > 0 else nan
+def _positive(latency: float) -> float:
+    return latency if latency > 0 else nan
 
 
-def speedup_by_layers(breakdown: pandas.DataFrame | None, key: str, compiler: str, device: str) -> Span | None:
+def speedup_by_layers(parts: Sequence[TimedPart], key: str, compiler: str, device: str) -> Interval | None:
     """Return the speedup of a network whose layers were timed in turns with the original's; None if they were not.
 
     Args:
-        breakdown: `syno.results.breakdown.breakdown_table`; None if there is none.
+        parts: where the time goes, if that was measured.
         key, compiler, device: as for `speedup_apart`.
     """
-    if breakdown is None or breakdown.empty:
-        return None
-    found = breakdown[(breakdown["part"] == NETWORK) & (breakdown["key"] == key) & (breakdown["status"] == "ok")]
-    found = found[(found["compiler"] == compiler) & (found["device"] == device)]
-    return None if found.empty else Span(*(float(found.iloc[0][name]) for name in ("speedup", "speedup_low", "speedup_high")))
+    place = (NETWORK, key, OK, compiler, device)
+    return next((one.speedup for one in parts if (one.part, one.key, one.status, one.compiler, one.device) == place), None)
 
 
 def speedup_view(
@@ -124,20 +119,29 @@ def speedup_view(
     """
     import pandas
 
-    rows: dict[tuple[str, str, str], tuple[object, ...]] = {}
-    for row in latency[(latency["key"] != ORIGINAL) & (latency["status"] == "ok")].to_dict("records"):
-        place = (row["key"], row["compiler"], row["device"])
-        in_turns, apart = speedup_by_layers(breakdown, *place), speedup_apart(latency, *place)
-        if (span := in_turns or apart) is not None:
-            how = (APART, row["suspicious"] is True) if in_turns is None else (BY_LAYERS, False)
-            rows[place] = (*_named(row), row["device"], row["compiler"], *span, *how)
+    found: dict[tuple[str, str, str], Speedup] = {}
+    latencies, parts = latencies_in(latency), [] if breakdown is None else parts_in(breakdown)
+    for one in latencies:
+        if one.key == ORIGINAL or not one.is_ok:
+            continue
+        place = (one.key, one.compiler, one.device)
+        in_turns, apart = speedup_by_layers(parts, *place), speedup_apart(latencies, *place)
+        if (ratio := in_turns or apart) is not None:
+            how = (APART, one.is_suspicious) if in_turns is None else (BY_LAYERS, False)
+            found[place] = Speedup(one.operator, one.key, one.role, one.device, one.compiler, ratio, *how)
     if goal is not None and judged is not None:
-        for row in judged[judged["timed"].notna()].to_dict("records"):
-            place = (row["key"], goal.compiler, goal.device)
-            doubtful = row["timed"] == APART and place in rows and rows[place][-1]
-            span = Span(row["speedup"], row["speedup_low"], row["speedup_high"])
-            rows[place] = (*_named(row), goal.device, goal.compiler, *span, row["timed"], doubtful)
-    return pandas.DataFrame(list(rows.values()), columns=list(SPEEDUP_COLUMNS))
+        for row in judged_in(judged):
+            if row.timed:
+                place = (row.key, goal.compiler, goal.device)
+                is_doubtful = row.timed == APART and place in found and found[place].is_suspicious
+                found[place] = Speedup(
+                    row.operator, row.key, row.role, goal.device, goal.compiler, row.speedup, row.timed, is_doubtful
+                )
+    rows = [
+        (one.operator, one.key, one.role, one.device, one.compiler, *one.ratio, one.timed, one.is_suspicious)
+        for one in found.values()
+    ]
+    return pandas.DataFrame(rows, columns=list(SPEEDUP_COLUMNS))
 
 
 # ---- whether anything is faster --------------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ class BestAgainstBest(NamedTuple):
     slower_ms: float
     operator: str
     own_compiler: str
-    speedup: Span
+    speedup: Interval
 
     @property
     def sentence(self) -> tuple[str, str, str]:
@@ -185,41 +189,30 @@ def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None =
         names: the operators to choose from; None for all that the search has found.
     """
     found: list[BestAgainstBest] = []
-    rows = [row for row in latency.to_dict("records") if row["status"] == "ok" and row["suspicious"] is not True]
-    rows = [row for row in rows if isfinite(_positive(row["latency_ms"]))]
-    rows = [row for row in rows if not str(row["compiler"]).endswith(INT8_COMPILER)]  # another network
-    for device in dict.fromkeys(str(row["device"]) for row in rows):
-        here = [row for row in rows if str(row["device"]) == device]
-        own = [row for row in here if row["role"] == "found" and (names is None or row["operator"] in names)]
-        theirs = {str(row["compiler"]): row for row in here if row["role"] == ORIGINAL}
+    rows = [one for one in latencies_in(latency) if one.is_ok and not one.is_suspicious and isfinite(_positive(one.ms.value))]
+    rows = [one for one in rows if not one.compiler.endswith(INT8_COMPILER)]  # another network
+    for device in dict.fromkeys(one.device for one in rows):
+        here = [one for one in rows if one.device == device]
+        own = [one for one in here if one.role == "found" and (names is None or one.operator in names)]
+        theirs = {one.compiler: one.ms for one in here if one.role == ORIGINAL}
         if not own or not theirs:
             continue
-        name, best = min(theirs.items(), key=lambda pair: pair[1]["latency_ms"])
-        least = _positive(best["latency_high_ms"])
-        lows = {other: _positive(row["latency_low_ms"]) for other, row in theirs.items() if other not in (EAGER, name)}
-        slower = tuple(other for other in dict.fromkeys(str(row["compiler"]) for row in own) if lows.get(other, nan) > least)
+        name, best = min(theirs.items(), key=lambda pair: pair[1].value)
+        lows = {other: _positive(ms.low) for other, ms in theirs.items() if other not in (EAGER, name)}
+        least = _positive(best.high)
+        slower = tuple(other for other in dict.fromkeys(one.compiler for one in own) if lows.get(other, nan) > least)
         if slower:
-            fastest = min(own, key=lambda row: row["latency_ms"])
-            where = (device, name, slower, best["latency_ms"], theirs[slower[0]]["latency_ms"])
-            found.append(BestAgainstBest(*where, fastest["operator"], str(fastest["compiler"]), _ratio(best, fastest)))
+            fastest = min(own, key=lambda one: one.ms.value)
+            where = (device, name, slower, best.value, theirs[slower[0]].value)
+            found.append(BestAgainstBest(*where, fastest.operator, fastest.compiler, _ratio(best, fastest.ms)))
     return found
 
 
-def none_is_faster(speedups: pandas.DataFrame) -> list[str]:
-    """Return a sentence for each compiler and device with which none of the operators that were found is faster.
-
-    Args:
-        speedups: `speedup_view`.
-    """
-    lines = []
-    known = speedups[(speedups["role"] == "found") & speedups["speedup"].notna()]
-    for (device, compiler), rows in known.groupby(["device", "compiler"], sort=False):
-        best = rows.sort_values("speedup", ascending=False, kind="stable").iloc[0]
-        if not best["speedup"] > 1:
-            span = Span(*(float(best[name]) for name in ("speedup", "speedup_low", "speedup_high")))
-            lines.append(none_faster(best["operator"], span, f"{compiler} on {device}"))
-    return lines
-
-
-def _named(row: dict[Hashable, object]) -> tuple[object, ...]:
-    return row["operator"], row["key"], row["role"]
+def none_is_faster(speedups: Sequence[Speedup]) -> list[str]:
+    """Return a sentence for each compiler and device with which none of the operators that were found is faster."""
+    known: dict[Target, list[Speedup]] = {}
+    for one in speedups:
+        if one.role == "found" and not isnan(one.ratio.value):
+            known.setdefault(one.target, []).append(one)
+    bests = [max(rows, key=lambda one: one.ratio.value) for rows in known.values()]
+    return [none_faster(one.operator, one.ratio, f"{one.compiler} on {one.device}") for one in bests if not one.ratio.value > 1]

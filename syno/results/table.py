@@ -8,16 +8,17 @@ since they have many points: `tables/losses` (`LOSS_COLUMNS`) holds them, where 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, nan
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL, write_whole
+from syno.base.interval import Interval
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OK, SUSPICIOUS, Measurement
-from syno.results.metric import METRICS, Difference, difference, spread
+from syno.results.metric import METRICS, difference, spread
 from syno.results.parquet import read_parquet, write_parquet
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ LATENCY_COLUMNS = (
     "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
     "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
 )  # fmt: skip
+SPEEDUP_COLUMNS = (
+    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
+)  # fmt: skip
 KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
-UNKNOWN = Difference(nan, nan, nan)
-ITSELF = Difference(0.0, nan, nan)
+UNKNOWN = Interval(nan)
+ITSELF = Interval(0.0)
 
 
 def measurement_table(measurements: Iterable[Measurement]) -> pandas.DataFrame:
@@ -130,45 +134,54 @@ def score_view(table: pandas.DataFrame) -> pandas.DataFrame:
     """
     import pandas
 
-    trained = table[table["role"].notna() & table["seed"].notna() & table["layer"].isna()]
-    groups = {str(key): list(_rows(rows)) for key, rows in trained.groupby("key", sort=False)}
+    groups: dict[str, list[Measurement]] = {}
+    for one in measurements_in(table):
+        if one.role is not None and one.seed is not None and one.layer is None and one.key is not None:
+            groups.setdefault(one.key, []).append(one)
     if not groups:
         return pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
     original = groups.get(ORIGINAL)
     view = pandas.DataFrame([_score_row(rows, original) for rows in groups.values()])
     view = view.astype({"parameters": "int64", **dict.fromkeys(("flops_share", "parameters_share"), float)})
-    ascending = not METRICS[view["metric"].iloc[0]].more_is_better
-    return view.sort_values("score", ascending=ascending, kind="stable", ignore_index=True)
+    metric = next(one.metric for rows in groups.values() for one in rows if one.metric in METRICS)
+    return view.sort_values("score", ascending=not METRICS[metric].more_is_better, kind="stable", ignore_index=True)
 
 
-def _score_row(rows: list[dict[str, Any]], original: list[dict[str, Any]] | None) -> dict[str, Any]:
-    first, scores, costs = rows[0], _scores(rows), _costs(rows)
-    theirs = None if original is None else _costs(original)
+def _score_row(rows: Sequence[Measurement], original: Sequence[Measurement] | None) -> dict[str, Any]:
+    first, scores = rows[0], _scores(rows)
     apart = UNKNOWN if original is None else ITSELF if rows is original else difference(scores, _scores(original))
+    (flops, flops_share), (parameters, parameters_share) = (_cost(rows, original, name) for name in ("flops", "parameters"))
     return {
-        **{name: first[name] for name in ("operator", "operator_id", "key", "role")},
-        "metric": next(row["metric"] for row in rows if row["metric"] in METRICS),
+        "operator": first.operator,
+        "operator_id": first.operator_id,
+        "key": first.key,
+        "role": first.role,
+        "metric": next(one.metric for one in rows if one.metric in METRICS),
         "score": mean(scores),
         "score_std": spread(scores),
         "seeds": len(scores),
         "difference": apart.value,
         "difference_low": apart.low,
         "difference_high": apart.high,
-        "flops": costs["flops"],
-        "flops_share": None if theirs is None else costs["flops"] / theirs["flops"],
-        "parameters": costs["parameters"],
-        "parameters_share": None if theirs is None else costs["parameters"] / theirs["parameters"],
+        "flops": flops,
+        "flops_share": flops_share,
+        "parameters": parameters,
+        "parameters_share": parameters_share,
     }
 
 
-def _scores(rows: list[dict[str, Any]]) -> list[float]:
+def _scores(rows: Sequence[Measurement]) -> list[float]:
     """Return the score of each seed; only a loss can be missing, and then training diverged."""
-    return [inf if row["value"] is None else row["value"] for row in rows if row["metric"] in METRICS]
+    return [inf if one.value is None else one.value for one in rows if one.metric in METRICS]
 
 
-def _costs(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return FLOPs and parameters, of the first seed."""
-    return {row["metric"]: row["value"] for row in reversed(rows) if row["metric"] not in METRICS}
+def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, name: str) -> tuple[float, float | None]:
+    """Return a cost, of the first seed, and as a share of the original's."""
+    own, *theirs = (
+        next(one.value for one in group if one.metric == name and one.value is not None)
+        for group in (rows, *([] if original is None else [original]))
+    )
+    return own, own / theirs[0] if theirs else None
 
 
 def latency_view(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -176,7 +189,8 @@ def latency_view(table: pandas.DataFrame) -> pandas.DataFrame:
 
     Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
     """
-    return _latencies(table[table["layer"].isna()], ("device_setting", "compiler"))
+    rows = [one for one in measurements_in(table) if one.layer is None]
+    return _latencies(rows, lambda one: (one.device_setting, one.compiler)).drop(columns="layer")
 
 
 def layer_view(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -184,43 +198,40 @@ def layer_view(table: pandas.DataFrame) -> pandas.DataFrame:
 
     Speedups are over the original's same layer, by the same compiler on the same device.
     """
-    return _latencies(table[table["layer"].notna()], ("device_setting", "compiler", "layer"), "layer")
+    rows = [one for one in measurements_in(table) if one.layer is not None]
+    return _latencies(rows, lambda one: (one.device_setting, one.compiler, one.layer))
 
 
-def _latencies(table: pandas.DataFrame, same: Sequence[str], *others: str) -> pandas.DataFrame:
-    """Return a row for each latency with `others` of its columns, and the speedup over the original with the same values."""
+def _latencies(rows: Sequence[Measurement], place: Callable[[Measurement], tuple[str | None, ...]]) -> pandas.DataFrame:
+    """Return a row for each latency with its layer, and the speedup over the original at the same place."""
     import pandas
 
-    measured = table[(table["metric"] == "latency") & table["role"].notna() & table["device_setting"].notna()]
-    rows = list(_rows(measured))
-    originals = {
-        tuple(row[name] for name in same): row["value"] for row in rows if row["key"] == ORIGINAL and row["status"] == OK
-    }
-    found = [
-        _latency_row(row, originals.get(tuple(row[name] for name in same))) | {name: row[name] for name in others}
-        for row in rows
-    ]
-    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, *others])
+    timed = [one for one in rows if one.metric == "latency" and one.role is not None and one.device_setting is not None]
+    originals = {place(one): one.value for one in timed if one.key == ORIGINAL and one.status == OK}
+    found = [_latency_row(one, originals.get(place(one))) for one in timed]
+    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, "layer"])
     return view.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup"), float))
 
 
-def _latency_row(row: dict[str, Any], original: float | None) -> dict[str, Any]:
-    same = ("key", "operator", "operator_id", "role", "compiler", "status", "reason", "batch", "threads", "checked")
+def _latency_row(one: Measurement, original: float | None) -> dict[str, Any]:
+    same = ("key", "operator", "operator_id", "role", "compiler", "status", "reason", "batch", "threads", "checked", "layer")
     return {
-        **{name: row[name] for name in same},
-        "device": row["device_setting"],
-        "device_name": "" if row["device"] in KINDS_OF_DEVICES else row["device"],
-        "latency_ms": row["value"],
-        "latency_low_ms": row["low"],
-        "latency_high_ms": row["high"],
-        "suspicious": row["note"] == SUSPICIOUS,
-        "speedup": original / row["value"] if row["status"] == OK and original is not None else None,
+        **{name: getattr(one, name) for name in same},
+        "device": one.device_setting,
+        "device_name": "" if one.device in KINDS_OF_DEVICES else one.device,
+        "latency_ms": one.value,
+        "latency_low_ms": one.low,
+        "latency_high_ms": one.high,
+        "suspicious": one.note == SUSPICIOUS,
+        "speedup": original / one.value if one.status == OK and original is not None and one.value is not None else None,
     }
 
 
-def _rows(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the rows; what is missing is None."""
+def measurements_in(table: pandas.DataFrame) -> list[Measurement]:
+    """Return the rows of a table of measurements, which are not checked again; their versions stay JSON."""
     import pandas
 
-    for row in table.to_dict("records"):
-        yield {str(name): None if pandas.isna(value) else value for name, value in row.items()}
+    return [
+        Measurement.model_construct(**{str(name): None if pandas.isna(value) else value for name, value in row.items()})
+        for row in table.to_dict("records")
+    ]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.errors import DeviceError
+from syno.base.interval import Interval
 from syno.ir.graph import PGraph
 from syno.search.goal import COSTS, Goal
 from syno.train.contract import Evaluation, Report, Screening
@@ -23,25 +24,6 @@ WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_si
 
 
 Screen: TypeAlias = Callable[[PGraph], Screening]
-
-
-class Estimate(Protocol):
-    """A speedup with its interval, such as a prediction (`syno.measure.prediction`)."""
-
-    @property
-    def speedup(self) -> float:
-        """The speedup."""
-        ...
-
-    @property
-    def low(self) -> float:
-        """The lower end of its interval."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """The upper end of its interval."""
-        ...
 
 
 @dataclass
@@ -58,7 +40,7 @@ class GoalScreen:
     goal: Goal
     shares: Callable[[PGraph], Mapping[str, float]]
     measure: Callable[[PGraph], SpeedupRecord] | None
-    predict: Callable[[PGraph], Estimate | None] | None = None
+    predict: Callable[[PGraph], Interval | None] | None = None
     _unmeasured: int | None = 0  # in a row since the beginning; None once something was measured
 
     def __call__(self, operator: PGraph) -> Screening:
@@ -79,9 +61,9 @@ class GoalScreen:
             return Screening(metrics)
         predicted = None if self.predict is None else self.predict(operator)
         if predicted is not None:
-            metrics |= _interval("predicted_speedup", predicted.speedup, predicted.low, predicted.high)
+            metrics |= _interval("predicted_speedup", predicted)
             if predicted.high < least:
-                return Screening(metrics, self._too_slow("predicted to be ", predicted.speedup, predicted.low, predicted.high))
+                return Screening(metrics, self._too_slow("predicted to be ", predicted))
         found = self.measure(operator)
         if found.status != "ok" or found.speedup is None:
             return Screening(metrics, self._not_measured(found))
@@ -91,13 +73,14 @@ class GoalScreen:
         low, high = found.speedup_low, found.speedup_high
         if low is None or high is None:  # no interval is none of width 0, which would be certain
             return Screening(metrics | {"speedup": found.speedup})
-        metrics |= _interval("speedup", found.speedup, low, high)
-        return Screening(metrics, self._too_slow("", found.speedup, low, high) if high < least else None)
+        speedup = Interval(found.speedup, low, high)
+        metrics |= _interval("speedup", speedup)
+        return Screening(metrics, self._too_slow("", speedup) if high < least else None)
 
-    def _too_slow(self, verb: str, speedup: float, low: float, high: float) -> str:
+    def _too_slow(self, verb: str, speedup: Interval) -> str:
         return (
-            f"{TOO_SLOW}: {verb}{speedup:.3g} times as fast as the original ({low:.3g} to {high:.3g}) with {self.goal.place}; "
-            f"the goal is {self.goal.least_speedup:g}"
+            f"{TOO_SLOW}: {verb}{speedup.value:.3g} times as fast as the original ({speedup.low:.3g} to {speedup.high:.3g}) "
+            f"with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
         )
 
     def _not_measured(self, found: SpeedupRecord) -> str:
@@ -112,8 +95,8 @@ class GoalScreen:
         return f"{NOT_MEASURED}: {reason}, with {self.goal.place}"
 
 
-def _interval(name: str, value: float, low: float, high: float) -> dict[str, float]:
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+def _interval(name: str, found: Interval) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 # ---- evaluations that screen first ------------------------------------------------------------------------------------

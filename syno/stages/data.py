@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, model_validator
 from syno.base.addresses import visible
 from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
-from syno.base.text_tables import markdown
+from syno.base.text_tables import markdown, plural
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings, samples_in_words
 from syno.model.layer_row import LayerRow, as_table
@@ -225,7 +225,7 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         samples = f"{record.samples} of {' x '.join(map(str, record.image_shape))}, {record.classes} classes{positions}"
     yield (
         f"{counts} {samples}; "
-        f"{record.model}: {len(record.layers)} layer{'' if len(record.layers) == 1 else 's'} to replace, "
+        f"{record.model}: {plural(len(record.layers), 'layer')} to replace, "
         f"{record.flops:,.0f} FLOPs, {record.parameters:,} parameters"
     )
     for operator in dict.fromkeys(record.placed.values()):

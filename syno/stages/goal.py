@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import nan
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
-from syno.report.results import metrics_of
 from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Span, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
+from syno.results.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     GOAL_SPEEDUP,
@@ -24,6 +23,7 @@ from syno.results.goal_tables import (
 from syno.results.measurement import INT8
 from syno.results.metric import ACCURACY, METRICS, front
 from syno.results.table import SCORE_COLUMNS
+from syno.results.values import Trial, trials_in
 from syno.search.goal import Goal
 from syno.search.reward import OF_ORIGINAL, score_of
 from syno.stages.places import FROZEN, SELECTED
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     import pandas
 
 
-def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:
+def nearest_first(ranked: Sequence[Trial], goal: Goal) -> list[Trial]:
     """Return complete trials in the order in which a goal takes them.
 
     Those that meet it by their one seed come first, by what the goal looks for: the most accurate, the fastest, or those on the
     front of score and speedup. Then come those that may meet it, in the same order, and the others by how much they miss.
     Equal ones keep their order.
     """
-    found = [metrics_of(row) for _, row in ranked.iterrows()]
+    found = [trial.metrics for trial in ranked]
     lost = [-span.value if (span := lost_in(metrics)) is not None else float("-inf") for metrics in found]
     speed = [span.value if (span := speedup_in(metrics)) is not None else float("-inf") for metrics in found]
     on_front = set(front([(-fast, quality) for fast, quality in zip(speed, lost, strict=True)]))
@@ -52,7 +52,7 @@ def nearest_first(ranked: pandas.DataFrame, goal: Goal) -> pandas.DataFrame:
         wanted = {"most_accurate": -lost[place], "fastest": -speed[place], "front": float(place not in on_front)}
         return (*order_of_trial(goal, found[place]), wanted[goal.find or "front"])
 
-    return ranked.iloc[sorted(range(len(ranked)), key=key)]
+    return [ranked[place] for place in sorted(range(len(ranked)), key=key)]
 
 
 def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> Verdict | None:
@@ -66,10 +66,10 @@ def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | 
     Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
     it is code of one's own, which no page runs.
     """
-    goal, done = experiment.goal, trials[trials["outcome"] == "complete"]
-    if goal is None or goal.lose_at_most is None or done.empty or experiment.has_own_reward:
+    goal = experiment.goal
+    if goal is None or goal.lose_at_most is None or trials.empty or experiment.has_own_reward:
         return None
-    metrics = metrics_of(done.iloc[0])
+    metrics = next((trial.metrics for trial in trials_in(trials) if trial.outcome == "complete"), {})
     metric = METRICS.get(score_of(metrics) or "")
     if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
         return None
@@ -106,7 +106,7 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
     again = {
-        key: Span(record.ratio.value, record.ratio.low, record.ratio.high)
+        key: record.ratio
         for key, record in selected_speedups(experiment).items()
         if record.status == "ok" and record.ratio is not None
     }
@@ -119,18 +119,19 @@ def screened_table(experiment: Experiment) -> pandas.DataFrame:
 
     goal, file = experiment.goal, experiment.folder / FROZEN
     found = pandas.DataFrame(columns=list(GOAL_COLUMNS))
-    if goal is None or not file.is_file() or (out := nearest_screened(goal, read_trials_table(file))).empty:
+    if goal is None or not file.is_file():
         return found
-    ids = out["operator"].str.extract(r"^id ([0-9a-f]+)\s*$", flags=re.MULTILINE)[0]  # the last line of an operator's text
-    return out.assign(
-        operator=[f"{experiment.name}_{number}" for number in out["number"]],
-        key=ids.str[:ID_DIGITS],
-        role=SCREENED,
-        verdict=out["missing"].isna().map({True: "unknown", False: "misses"}),
-        reason=out["message"],
-        least_speedup=goal.least_speedup,
-        lose_at_most=goal.lose_at_most,
-    ).reindex(columns=list(GOAL_COLUMNS))
+    unknown = (nan, nan, nan)  # nothing was trained
+    rows = [
+        (
+            f"{experiment.name}_{one.trial.number}", one.trial.operator_id[:ID_DIGITS], SCREENED,
+            "unknown" if one.missing is None else "misses", one.trial.message,
+            nan if one.missing is None else one.missing, *one.speedup, one.timed, *unknown,
+            goal.least_speedup, goal.lose_at_most,
+        )
+        for one in nearest_screened(goal, trials_in(read_trials_table(file)))
+    ]  # fmt: skip
+    return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS)) if rows else found
 
 
 def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:

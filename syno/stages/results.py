@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from syno.base.addresses import without_passwords
+from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.report.results import Kept, Results
+    from syno.results.values import Latency, Score
 
 
 def read(experiment: Experiment) -> Results:
@@ -38,6 +40,7 @@ def read(experiment: Experiment) -> Results:
     from syno.results.breakdown import read_breakdown
     from syno.results.speedups import speedup_view
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.results.values import latencies_in, scores_in
 
     check_shown(experiment)
     trials = _trials(experiment)
@@ -48,7 +51,8 @@ def read(experiment: Experiment) -> Results:
     else:
         scores, latency = tables.read_tables(experiment)
         layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
-    operators = _operators(experiment, trials, [scores, latency, layers])
+    measured: list[Score | Latency] = [*scores_in(scores), *latencies_in(latency), *latencies_in(layers, "layers")]
+    operators = _operators(experiment, trials, measured)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
     nothing = why_none(experiment.folder / SELECTED)
     return Results(
@@ -82,8 +86,9 @@ def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Resu
     """
     import pandas
 
-    from syno.report.results import TRIAL_COLUMNS, Results, no_layers
+    from syno.report.results import Results, no_layers
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.results.values import TRIAL_COLUMNS
 
     if trials.empty:
         trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
@@ -106,22 +111,23 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     """Return the score of each trained network after each round of each training, as far as the records are there."""
     import pandas
 
-    from syno.report.results import LEARNING_COLUMNS
+    from syno.results.values import LEARNING_COLUMNS, scores_in
     from syno.train.training_record import TrainingRecord
 
     rows = []
-    for name, key, role in zip(scores["operator"], scores["key"], scores["role"], strict=True):
-        files = {seed: training_file(experiment, key, seed) for seed in experiment.train.seeds} if key != INT8 else {}
+    for one in scores_in(scores):
+        files = {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds} if one.key != INT8 else {}
         for seed, file in files.items():
             if file.is_file():
                 record = TrainingRecord.read(file)
-                rows += [(name, role, record.metric, seed, *one) for one in enumerate(record.scores, 1)]
+                rows += [(one.operator, one.role, record.metric, seed, *found) for found in enumerate(record.scores, 1)]
     return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
 
 
 def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
     """Return what commands can take home: networks with trained weights, operators, and the experiment's file."""
     from syno.report.results import Kept
+    from syno.results.values import scores_in
 
     folder, file = experiment.folder, experiment.folder / KEPT
     is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
@@ -131,14 +137,13 @@ def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[s
         if not (is_at_hand and operator.name == name)
     }
     seeds = experiment.train.seeds
-    pairs = zip(scores["operator"], scores["key"], strict=True)
     return Kept(
         str(folder.relative_to(RESULTS) if is_at_hand else folder),
         {name: str(one) for name, one in files.items() if one.is_file()},
         tuple(
-            str(name)
-            for name, key in pairs
-            if any(training_file(experiment, key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
+            one.operator
+            for one in scores_in(scores)
+            if any(training_file(experiment, one.key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
         ),
         without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
     )
@@ -166,24 +171,24 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     """Return the frozen trials; none where there was no search."""
     import pandas
 
-    from syno.report.results import TRIAL_COLUMNS
+    from syno.results.values import TRIAL_COLUMNS
 
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
-def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Sequence[pandas.DataFrame]) -> dict[str, PGraph]:
+def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Iterable[Score | Latency]) -> dict[str, PGraph]:
     """Return the operators in the tables; where none was trained and measured, the best of the search."""
-    import pandas
-
     given: dict[str, PGraph] = {}
-    filled = [table[["operator", "key", "role"]] for table in measured if not table.empty]
-    if filled:
-        named = pandas.concat(filled)
-        rows = named[(named["role"] != "original") & (named["key"] != INT8)].drop_duplicates("key")
-        found = {str(name): operator_of(experiment, key) for name, key in zip(rows["operator"], rows["key"], strict=True)}
-        given = {name: operator for name, operator in found.items() if isinstance(operator, PGraph)}
-        if (rows["role"] == "found").any():
-            return given
+    rows: dict[str, Score | Latency] = {}
+    for one in measured:
+        if one.role != ORIGINAL and one.key != INT8:
+            rows.setdefault(one.key, one)
+    for key, one in rows.items():
+        operator = operator_of(experiment, key)
+        if isinstance(operator, PGraph):
+            given[one.operator] = operator
+    if any(one.role == "found" for one in rows.values()):
+        return given
     return given | _best(experiment, trials, experiment.select.count)
 
 

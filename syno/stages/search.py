@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     import pandas
     from torch import nn
 
+    from syno.base.interval import Interval
     from syno.base.progress import Display
     from syno.ir.graph import PGraph
-    from syno.measure.prediction.predictor import Prediction
     from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Speedups
     from syno.search.study import Study
@@ -98,7 +98,7 @@ class Learning:
         record = self._records[operator.id] = self._speedups.of(operator)
         return record
 
-    def predict(self, operator: PGraph) -> Prediction | None:
+    def predict(self, operator: PGraph) -> Interval | None:
         """Return a prediction; None if too little is known, or the operator was measured before, so that this costs nothing."""
         if operator.id in self._records or self._speedups.known(operator) is not None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import nan
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,10 @@ from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.report.results import metrics_of
 from syno.results.goal_tables import nothing_meets
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
+from syno.results.values import Trial, best_first, trials_in
 from syno.stages.fastest import fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
@@ -63,11 +64,12 @@ def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas
     quality = table[metric.column].map(metric.quality)
     near = table[quality >= metric.quality(score) - within - ROUNDING]
     if near.empty:
-        best = max(table.to_dict("records"), key=lambda row: metric.quality(row[metric.column]))
+        best = max(trials_in(table), key=lambda trial: metric.quality(trial.metrics[metric.name]))
+        nearest = best.metrics[metric.name]
         raise NoneSelectedError(
             f'no trial of "{experiment.name}" can be selected: the original has the {metric.name} {metric.text(score)}, '
-            f"and the nearest trial, {best['number']}, has {metric.text(best[metric.column])}, which is "
-            f"{metric.quality(score) - metric.quality(best[metric.column]):.4g} worse; select: within is {within:g}; raise it, "
+            f"and the nearest trial, {best.number}, has {metric.text(nearest)}, which is "
+            f"{metric.quality(score) - metric.quality(nearest):.4g} worse; select: within is {within:g}; raise it, "
             "or search longer"
         )
     return near
@@ -108,7 +110,7 @@ def _trained(workload: WorkloadSettings) -> dict[str, Any]:
     return workload.model_dump(mode="json", exclude={"seed": True, "milestones": True, "training": WHERE})
 
 
-FLOPS = "metric_flops"
+FLOPS = "flops"
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
@@ -187,14 +189,12 @@ def _of_search(experiment: Experiment) -> list[Selected]:
     table = trials[trials["outcome"] == "complete"]
     if table.empty:
         raise NoneSelectedError(_why_none_is_complete(experiment, trials))
-    ranked = _good_enough(table, experiment).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
+    ranked = best_first(trials_in(_good_enough(table, experiment)))
     if settings.by == "goal" and experiment.goal is not None:
-        ranked = nearest_first(ranked, experiment.goal).head(settings.count)
-        return [_selected(experiment, row) for _, row in ranked.iterrows()]
+        return [_selected(experiment, trial) for trial in nearest_first(ranked, experiment.goal)[: settings.count]]
     if settings.by == "pareto":
-        ranked = _front_first(ranked, experiment)
-    ranked = ranked.head(settings.count).sort_values(["reward", "number"], ascending=[False, True], kind="stable")
-    return [_selected(experiment, row) for _, row in ranked.iterrows()]
+        ranked = _front_first(ranked, metric_of_trials(table.columns), experiment)
+    return [_selected(experiment, trial) for trial in best_first(ranked[: settings.count])]
 
 
 def _why_none_is_complete(experiment: Experiment, trials: pandas.DataFrame) -> str:
@@ -226,24 +226,23 @@ def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.Data
     return near_the_original(table, experiment)
 
 
-def _front_first(ranked: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+def _front_first(ranked: Sequence[Trial], metric: ScoreMetric | None, experiment: Experiment) -> list[Trial]:
     """Return the trials with those on the Pareto front of score and FLOPs first; otherwise the order stays."""
-    metric = metric_of_trials(ranked.columns)
-    if metric is None or FLOPS not in ranked:
+    if metric is None or not any(FLOPS in trial.metrics for trial in ranked):
         raise SpecError(
             f'select: by is "pareto", but the trials of "{experiment.name}" have no {" or ".join(METRICS)}, or no flops; give '
             "select: {by: reward}"
         )
-    points = list(zip(ranked[FLOPS], ranked[metric.column].map(metric.quality), strict=True))
-    on_front = set(front(points))
-    order = sorted(range(len(points)), key=lambda place: place not in on_front)
-    return ranked.iloc[order]
+    measured = [(trial.metrics.get(FLOPS, nan), trial.metrics.get(metric.name, nan)) for trial in ranked]
+    on_front = set(front([(flops, metric.quality(score)) for flops, score in measured]))
+    return [ranked[place] for place in sorted(range(len(ranked)), key=lambda place: place not in on_front)]
 
 
-def _selected(experiment: Experiment, row: pandas.Series) -> Selected:
-    operator = parse_stored(row["operator"], f"operator of trial {row['number']}", f"{experiment.name}_{row['number']}")
+def _selected(experiment: Experiment, trial: Trial) -> Selected:
+    number = trial.number
+    operator = parse_stored(trial.operator, f"operator of trial {number}", f"{experiment.name}_{number}")
     key = OperatorStore(experiment.folder).add(operator)
-    return Selected(key=key, name=operator.name, trial=int(row["number"]), reward=float(row["reward"]), metrics=metrics_of(row))
+    return Selected(key=key, name=operator.name, trial=number, reward=trial.reward, metrics=dict(trial.metrics))
 
 
 # ---- from another experiment -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from syno.config.stages import rounds_of
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nearest_screened
 from syno.results.parquet import read_parquet, write_parquet
+from syno.results.values import trials_in
 from syno.space.space import Space
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
@@ -98,13 +99,16 @@ def shown_trials(experiment: Experiment, trials: pandas.DataFrame) -> pandas.Dat
     complete = trials[trials["outcome"] == "complete"]
     if len(complete) or experiment.goal is None or trials.empty:
         return complete
-    return nearest_screened(experiment.goal, trials).head(NEAREST)
+    nearest = [one.trial.number for one in nearest_screened(experiment.goal, trials_in(trials))[:NEAREST]]
+    return trials.set_index("number", drop=False).loc[nearest]
 
 
 def operators_of(experiment: Experiment, trials: pandas.DataFrame) -> list[PGraph]:
     """Return the operators of trials, with the names that the store gives them."""
-    pairs = zip(trials["number"], trials["operator"], strict=True)
-    return [parse_stored(text, f"operator of trial {number}", f"{experiment.name}_{number}") for number, text in pairs]
+    return [
+        parse_stored(trial.operator, f"operator of trial {trial.number}", f"{experiment.name}_{trial.number}")
+        for trial in trials_in(trials)
+    ]
 
 
 def read_frozen(experiment: Experiment) -> pandas.DataFrame:

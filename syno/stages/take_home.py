@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from syno.base.errors import DataError, RunsCodeError, SpecError
 from syno.base.files import ORIGINAL
 from syno.base.registry import code_file, is_path, reading_only
-from syno.base.text_tables import markdown
+from syno.base.text_tables import markdown, plural
 from syno.base.user_code import is_installed
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
@@ -204,7 +204,7 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
     else:
         replaced = (
             f"`{record.workload.model}` with the operator `{record.name}` (its text is in operator.txt) in place of "
-            f"{len(data.layers)} layer{'' if len(data.layers) == 1 else 's'}: {', '.join(f'`{name}`' for name in data.layers)}."
+            f"{plural(len(data.layers), 'layer')}: {', '.join(f'`{name}`' for name in data.layers)}."
         )
     for name in dict.fromkeys(data.placed.values()):
         layers = ", ".join(f"`{layer}`" for layer, operator in data.placed.items() if operator == name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
@@ -16,15 +17,13 @@ from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.breakdown import read_breakdown
 from syno.results.goal_tables import goal_speedup
 from syno.results.metric import ScoreMetric
+from syno.results.values import Latency, Score, latencies_in, scores_in, speedups_in
 from syno.stages import study
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
 from syno.stages.store import all_results
 from syno.stages.tables import Tables, folder_of, read_tables
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def top(given: str, count: int) -> str:
@@ -55,10 +54,8 @@ def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
 
     judged = verdict_table(experiment, *tables)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    speedups = speedup_view(tables.latency, experiment.goal, judged, parts)
-    if experiment.goal is not None:  # whose answer says so of its compiler and device
-        place = (speedups["compiler"] == experiment.goal.compiler) & (speedups["device"] == experiment.goal.device)
-        speedups = speedups[~place]
+    place = None if experiment.goal is None else (experiment.goal.device, experiment.goal.compiler)  # the answer says so of it
+    speedups = [one for one in speedups_in(speedup_view(tables.latency, experiment.goal, judged, parts)) if one.target != place]
     return [*none_is_faster(speedups), *("".join(one.sentence) for one in best_against_best(tables.latency))]
 
 
@@ -104,67 +101,57 @@ def summary(tables: Tables, count: int | None = None) -> list[Row]:
     """Return a row for the original, each baseline and each of `count` operators: score, cost, latency by compiler."""
     from syno.report.results import metric_of  # imports pandas
 
-    scores, latency = tables
-    if scores.empty:
-        return _timed(latency, count)
-    metric = metric_of(scores)
+    scores, latencies = scores_in(tables.scores), latencies_in(tables.latency)
+    if not scores:
+        return _timed(latencies, count)
+    metric = metric_of(tables.scores)
+    is_judged, is_timed = (column in tables.scores for column in ("verdict", "goal_speedup"))
     shown: list[Row] = []
     found = 0
-    for _, row in scores.iterrows():
-        found += row["role"] == "found"
-        if row["role"] == "found" and count is not None and found > count:
+    for one in scores:
+        found += one.role == "found"
+        if one.role == "found" and count is not None and found > count:
             continue
-        measured = latency[latency["key"] == row["key"]]
-        shown.append({"operator": _titled(row), **_quality(row, metric), **_cost(row), **_times(measured), **_verdict(row)})
+        # The speedup that the goal is about is no ratio of two latencies in the table.
+        speedup = {"speedup": goal_speedup(one) or None} if is_judged and is_timed else {}
+        goal = {"goal": one.verdict or None} if is_judged else {}
+        times = _times([row for row in latencies if row.key == one.key])
+        shown.append({"operator": _titled(one), **_quality(one, metric), **_cost(one), **times, **speedup, **goal})
     return shown
 
 
-def _timed(latency: pandas.DataFrame, count: int | None) -> list[Row]:
+def _timed(latencies: Sequence[Latency], count: int | None) -> list[Row]:
     """Return a row for each network where nothing was trained: its latencies, in the order of the table."""
-    firsts = latency.drop_duplicates("key")
-    found = list(firsts.loc[firsts["role"] == "found", "key"])
-    left_out = set(found if count is None else found[count:]) - set(found[:count])
-    return [
-        {"operator": _titled(row), **_times(latency[latency["key"] == row["key"]])}
-        for _, row in firsts.iterrows()
-        if row["key"] not in left_out
-    ]
+    by_key: dict[str, list[Latency]] = {}
+    for one in latencies:
+        by_key.setdefault(one.key, []).append(one)
+    found = [key for key, rows in by_key.items() if rows[0].role == "found"]
+    left_out = [] if count is None else found[count:]
+    return [{"operator": _titled(rows[0]), **_times(rows)} for key, rows in by_key.items() if key not in left_out]
 
 
-def _titled(row: pandas.Series) -> str:
-    return f"{row['operator']} (baseline)" if row["role"] == "baseline" else str(row["operator"])
+def _titled(one: Score | Latency) -> str:
+    return f"{one.operator} (baseline)" if one.role == "baseline" else one.operator
 
 
-def _quality(row: pandas.Series, metric: ScoreMetric) -> Row:
+def _quality(one: Score, metric: ScoreMetric) -> Row:
+    spread = nan if one.spread is None else one.spread
     return {
-        metric.heading: metric.text(row["score"], row["score_std"]),
-        "seeds": int(row["seeds"]),
-        "difference": metric.difference_text(row["difference"], row["difference_low"], row["difference_high"]),
+        metric.heading: metric.text(nan if one.score is None else one.score, spread),
+        "seeds": one.seeds,
+        "difference": metric.difference_text(*one.difference),
     }
 
 
-def _verdict(row: pandas.Series) -> Row:
-    """Return the speedup that the goal is about, which is no ratio of two latencies in the table, and the verdict."""
-    if "verdict" not in row:
-        return {}
-    speedup = {"speedup": goal_speedup(row.to_dict()) or None} if "goal_speedup" in row else {}
-    return {**speedup, "goal": None if row["verdict"] != row["verdict"] else row["verdict"]}
+def _cost(one: Score) -> Row:
+    costs = {"FLOPs": (one.flops, one.flops_share), "parameters": (one.parameters, one.parameters_share)}
+    known = {name: [nan if number is None else number for number in pair] for name, pair in costs.items()}
+    return {name: f"{cost:,.0f} ({share:.1%})" for name, (cost, share) in known.items()}
 
 
-def _cost(row: pandas.Series) -> Row:
-    return {
-        "FLOPs": f"{row['flops']:,.0f} ({row['flops_share']:.1%})",
-        "parameters": f"{row['parameters']:,.0f} ({row['parameters_share']:.1%})",
-    }
-
-
-def _times(measured: pandas.DataFrame) -> Row:
+def _times(latencies: Sequence[Latency]) -> Row:
     times: dict[str, object] = {}
-    for _, row in measured.iterrows():
-        title = f"{row['compiler']} on {row['device']}/ms"
-        if row["status"] != "ok":
-            times[title] = str(row["status"])
-        else:
-            faster = "" if row["speedup"] != row["speedup"] else f" ({row['speedup']:.2f}x)"
-            times[title] = f"{row['latency_ms']:.3f}{faster}"
+    for one in latencies:
+        faster = "" if one.speedup is None else f" ({one.speedup:.2f}x)"
+        times[f"{one.compiler} on {one.device}/ms"] = f"{one.ms.value:.3f}{faster}" if one.is_ok else one.status
     return times

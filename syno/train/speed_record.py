@@ -11,10 +11,10 @@ import torch
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from torch import nn
 
-from syno.base.record import Count, Record, versions
+from syno.base.record import Count, PositiveInterval, Record, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
-from syno.measure.timing import Interval, stopwatch_of
+from syno.measure.timing import median_interval, stopwatch_of
 from syno.model.baselines import Replacement
 from syno.train.progress import TrainingResult
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
@@ -145,9 +145,9 @@ class TrainingSpeed(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    forward_ms: Interval
-    forward_backward_ms: Interval
-    samples_per_second: Interval
+    forward_ms: PositiveInterval
+    forward_backward_ms: PositiveInterval
+    samples_per_second: PositiveInterval
 
 
 class SpeedRecord(Record):
@@ -184,7 +184,7 @@ class SpeedRecord(Record):
     samples: Count
     original: TrainingSpeed
     changed: TrainingSpeed
-    ratio: Interval
+    ratio: PositiveInterval
     versions: dict[str, str]
     date: AwareDatetime
 
@@ -212,9 +212,9 @@ class SpeedRecord(Record):
         samples = training.batch * workload.data.length if isinstance(workload.data, TokenSet) else training.batch
         speeds = [
             TrainingSpeed(
-                forward_ms=Interval.of([turn[place].forward_ms for turn in times]),
-                forward_backward_ms=Interval.of([turn[place].forward_backward_ms for turn in times]),
-                samples_per_second=Interval.of([samples * turn[place] for turn in steps]),
+                forward_ms=median_interval([turn[place].forward_ms for turn in times]),
+                forward_backward_ms=median_interval([turn[place].forward_backward_ms for turn in times]),
+                samples_per_second=median_interval([samples * turn[place] for turn in steps]),
             )
             for place in range(2)
         ]
@@ -231,7 +231,7 @@ class SpeedRecord(Record):
             samples=samples,
             original=speeds[0],
             changed=speeds[1],
-            ratio=Interval.of([changed / original for original, changed in steps]),
+            ratio=median_interval([changed / original for original, changed in steps]),
             versions=versions(["torch", "numpy"]),
             date=datetime.now(UTC),
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from syno.base.errors import SpecError
+from syno.base.interval import Interval
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
@@ -26,7 +27,7 @@ from syno.measure.prediction.predictor import (
     kernels,
 )
 from syno.measure.speedup_record import Conditions, SpeedupRecord
-from syno.measure.timing import Interval, LatencySettings
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
 
 LAYER = {"N": 2, "C_in": 8, "C_out": 16, "H": 8}
@@ -124,7 +125,7 @@ class TestPredictor:
     def test_the_order_of_measurements_does_not_matter(self) -> None:
         given, operator = measured_operators(), OPERATORS["shift_conv1x1"]()
         one, other = (SpeedupPredictor([LAYER]).learn(order).predict(operator) for order in (given, given[::-1]))
-        assert one is not None and one == other and one.low < one.speedup < one.high
+        assert one is not None and one == other and one.low < one.value < one.high
 
     def test_only_what_may_meet_the_goal_is_sent_to_measuring(self) -> None:
         predictor, operator = SpeedupPredictor([LAYER]).learn(measured_operators()), OPERATORS["conv2d"]()
@@ -138,7 +139,7 @@ class TestPredictor:
     def test_the_parts_of_the_time_add_up_to_it(self) -> None:
         predictor, operator = SpeedupPredictor([LAYER]).learn(measured_operators()), OPERATORS["separable_conv2d"]()
         predicted = predictor.predict(operator)
-        assert predicted is not None and sum(predictor.parts(operator).values()) == pytest.approx(1 / predicted.speedup)
+        assert predicted is not None and sum(predictor.parts(operator).values()) == pytest.approx(1 / predicted.value)
 
     def test_a_speedup_must_be_positive(self) -> None:
         with pytest.raises(SpecError, match="must be a positive number"):
@@ -167,7 +168,7 @@ class TestRecords:
     def test_layers_come_from_the_network_of_the_records(self) -> None:
         predictor = SpeedupPredictor().fit([record(*one) for one in measured_operators()])
         predicted = predictor.predict(OPERATORS["conv1x1"]())
-        assert predicted is not None and predicted.speedup > 0
+        assert predicted is not None and predicted.value > 0
 
     def test_a_record_without_a_speedup_tells_nothing(self) -> None:
         given = measured_operators()

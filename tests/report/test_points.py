@@ -13,9 +13,10 @@ from syno.report.figures import drawn
 from syno.report.page import page, search_tree
 from syno.report.points import SVG
 from syno.report.result_figures import learning_figure, pictures
-from syno.report.results import LEARNING_COLUMNS, Results
+from syno.report.results import Results
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.report.trial_points import trial_points
+from syno.results.values import LEARNING_COLUMNS
 
 
 def titles(svg: bytes) -> dict[str, str | None]:

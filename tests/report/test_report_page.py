@@ -22,11 +22,12 @@ from syno.lower.pytorch.source import class_name
 from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
-from syno.report.page_tables import number, summary, trial_lines
+from syno.report.page_tables import summary, trial_lines
 from syno.report.results import Kept, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
 from syno.results.metric import LOSS, METRICS
+from syno.results.values import number
 
 EVIL = "<script>alert(1)</script>&\"'"
 EMPTY = pandas.DataFrame()

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from result_tables import results
 
 from syno.base.errors import DeviceError, SpecError
+from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.results.goal import Span, Verdict, order_of_trial, verdict, verdict_on_trial
+from syno.results.goal import judge, order_of_trial, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     SELECTED_BY,
@@ -29,6 +30,8 @@ from syno.results.goal_tables import (
 )
 from syno.results.metric import ACCURACY, LOSS
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
+from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.values import trials_in
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen
@@ -115,10 +118,10 @@ class TestScreening:
         found, asked = self.screened(goal, measured(2, 2), parameters=0.7)
         assert asked == ["shares"]
         assert found.unmet == "too large: 0.7 times the original's parameters; the goal is at most 0.6"
-        slow = SimpleNamespace(speedup=1.0, low=0.8, high=1.2)
+        slow = Interval(1.0, 0.8, 1.2)
         found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), slow)
         assert asked == ["predict"] and found.kind == "too slow" and found.metrics["predicted_speedup_high"] == 1.2
-        found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), SimpleNamespace(speedup=1.4, low=1.2, high=1.6))
+        found, asked = self.screened(Goal(speedup=1.5), measured(2, 2), Interval(1.4, 1.2, 1.6))
         assert asked == ["predict", "measure"] and found.unmet is None
 
     def test_a_speedup_without_an_interval_is_not_taken_for_certain(self) -> None:
@@ -180,8 +183,8 @@ class TestReward:
 ends = st.sampled_from([nan, inf, -inf, 0.0, 0.01, 1.5]) | st.floats(-0.1, 0.1) | st.floats(1, 2)
 spans = (
     st.none()
-    | st.builds(Span, ends, ends, ends)
-    | st.builds(Span, st.floats(1.4, 1.6), st.floats(1.4, 1.5), st.floats(1.5, 1.6))
+    | st.builds(Interval, ends, ends, ends)
+    | st.builds(Interval, st.floats(1.4, 1.6), st.floats(1.4, 1.5), st.floats(1.5, 1.6))
 )
 
 
@@ -189,35 +192,35 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("speedup", "lost", "state"),
         [
-            (Span(1.6, 1.5, 1.7), Span(0.005, -0.01, 0.01), "meets"),
-            (Span(1.6, 1.49, 1.7), Span(0.005, -0.01, 0.01), "may meet"),
-            (Span(1.4, 1.3, 1.5), Span(0.005, -0.01, 0.01), "may meet"),
-            (Span(1.4, 1.3, 1.49), Span(0.005, -0.01, 0.01), "misses"),
-            (Span(1.6, 1.5, 1.7), Span(0.02, 0.011, 0.03), "misses"),
-            (Span(1.6, 1.5, 1.7), Span(0.02, 0.01, 0.03), "may meet"),
-            (Span(1.5), Span(0.01), "may meet"),  # intervals unknown
-            (Span(1.6, 1.5, 1.7), Span(0.005), "may meet"),
-            (Span(1.6), Span(0.005, -0.01, 0.01), "may meet"),
-            (Span(1.6, 1.5, inf), Span(0.005, -0.01, 0.01), "may meet"),
-            (Span(1.6, 1.5, 1.7), Span(0.005, -inf, 0.01), "may meet"),
-            (Span(1.6, 1.7, 1.5), Span(0.005, -0.01, 0.01), "may meet"),  # no interval either
-            (Span(1.5), Span(0.0101), "misses"),
-            (Span(inf, inf, inf), Span(0.005, -0.01, 0.01), "unknown"),
-            (Span(nan, 1.6, 1.7), Span(0.005, -0.01, 0.01), "unknown"),
-            (Span(1.6, 1.5, 1.7), Span(nan, -0.01, 0.01), "unknown"),
-            (Span(1.6, 1.5, 1.7), Span(inf), "misses"),  # it diverged
-            (Span(1.6, 1.5, 1.7), Span(-inf), "unknown"),  # the original did
-            (None, Span(0.0), "unknown"),
-            (Span(2.0), None, "unknown"),
+            (Interval(1.6, 1.5, 1.7), Interval(0.005, -0.01, 0.01), "meets"),
+            (Interval(1.6, 1.49, 1.7), Interval(0.005, -0.01, 0.01), "may meet"),
+            (Interval(1.4, 1.3, 1.5), Interval(0.005, -0.01, 0.01), "may meet"),
+            (Interval(1.4, 1.3, 1.49), Interval(0.005, -0.01, 0.01), "misses"),
+            (Interval(1.6, 1.5, 1.7), Interval(0.02, 0.011, 0.03), "misses"),
+            (Interval(1.6, 1.5, 1.7), Interval(0.02, 0.01, 0.03), "may meet"),
+            (Interval(1.5), Interval(0.01), "may meet"),  # intervals unknown
+            (Interval(1.6, 1.5, 1.7), Interval(0.005), "may meet"),
+            (Interval(1.6), Interval(0.005, -0.01, 0.01), "may meet"),
+            (Interval(1.6, 1.5, inf), Interval(0.005, -0.01, 0.01), "may meet"),
+            (Interval(1.6, 1.5, 1.7), Interval(0.005, -inf, 0.01), "may meet"),
+            (Interval(1.6, 1.7, 1.5), Interval(0.005, -0.01, 0.01), "may meet"),  # no interval either
+            (Interval(1.5), Interval(0.0101), "misses"),
+            (Interval(inf, inf, inf), Interval(0.005, -0.01, 0.01), "unknown"),
+            (Interval(nan, 1.6, 1.7), Interval(0.005, -0.01, 0.01), "unknown"),
+            (Interval(1.6, 1.5, 1.7), Interval(nan, -0.01, 0.01), "unknown"),
+            (Interval(1.6, 1.5, 1.7), Interval(inf), "misses"),  # it diverged
+            (Interval(1.6, 1.5, 1.7), Interval(-inf), "unknown"),  # the original did
+            (None, Interval(0.0), "unknown"),
+            (Interval(2.0), None, "unknown"),
         ],
     )
-    def test_verdicts_follow_from_both_intervals(self, speedup: Span | None, lost: Span | None, state: str) -> None:
-        assert verdict(BOTH, ACCURACY, speedup, lost).state == state
+    def test_verdicts_follow_from_both_intervals(self, speedup: Interval | None, lost: Interval | None, state: str) -> None:
+        assert judge(BOTH, ACCURACY, speedup, lost).state == state
 
     @given(spans, spans, st.none() | st.integers(1, 3))
-    def test_only_whole_intervals_meet_a_goal(self, speedup: Span | None, lost: Span | None, seeds: int | None) -> None:
+    def test_only_whole_intervals_meet_a_goal(self, speedup: Interval | None, lost: Interval | None, seeds: int | None) -> None:
         """NaN is neither above nor below anything, so that it must never decide."""
-        found = verdict(BOTH, ACCURACY, speedup, lost, seeds=seeds)
+        found = judge(BOTH, ACCURACY, speedup, lost, seeds=seeds)
         ends = [*(speedup or [nan]), *(lost or [nan])]
         is_known = all(map(isfinite, ends))
         is_inside = is_known and min(ends[:3]) >= 1.5 and max(ends[3:]) <= 0.01
@@ -236,13 +239,13 @@ class TestVerdicts:
         ],
     )
     def test_verdicts_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
-        found = verdict(BOTH, ACCURACY, Span(1.6, 1.49, 1.7), Span(0.0), seeds=seeds)
+        found = judge(BOTH, ACCURACY, Interval(1.6, 1.49, 1.7), Interval(0.0), seeds=seeds)
         assert found.text.startswith(f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast")
 
     @pytest.mark.parametrize("share", [nan, inf, -inf, None])
     def test_a_cost_that_is_no_number_is_unknown(self, share: Any) -> None:
         small = Goal(find="most_accurate", most_parameters=0.5)
-        assert verdict(small, ACCURACY, None, None, {"parameters": share}).state == "unknown"
+        assert judge(small, ACCURACY, None, None, {"parameters": share}).state == "unknown"
 
     def test_trials_are_ordered_by_their_one_seed_but_never_meet_a_goal_by_it(self) -> None:
         speed = {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65, "original_accuracy": 0.9}
@@ -270,18 +273,16 @@ class TestVerdicts:
         assert end is not None and "none is faster than the original; the fastest of 2 is 0.90 times as fast" in end
 
     def test_verdicts_say_by_how_much_the_goal_is_missed(self) -> None:
-        found = verdict(BOTH, ACCURACY, Span(1.2, 1.1, 1.3), Span(0.03, 0.02, 0.04))
-        assert found == Verdict(
-            "misses",
+        found = judge(BOTH, ACCURACY, Interval(1.2, 1.1, 1.3), Interval(0.03, 0.02, 0.04))
+        assert found.text == (
             "misses by 0.30 in speedup and 2.0 points of accuracy: 1.20 times as fast (1.10 to 1.30); accuracy -3.0 points "
-            "(-4.0 to -2.0)",
-            pytest.approx(0.4),
-            ("speedup", "accuracy"),
+            "(-4.0 to -2.0)"
         )
-        assert verdict(Goal(lose_at_most=0.1), LOSS, Span(2.0), Span(0.2)).text == (
+        assert (found.state, found.binding) == ("misses", ("speedup", "accuracy")) and found.missing == pytest.approx(0.4)
+        assert judge(Goal(lose_at_most=0.1), LOSS, Interval(2.0), Interval(0.2)).text == (
             "misses by 0.100 nats of loss: 2.00 times as fast; loss +0.200 nats"
         )
-        shares = verdict(Goal(find="front", most_parameters=0.5), ACCURACY, Span(1.0), None, {"parameters": 0.7})
+        shares = judge(Goal(find="front", most_parameters=0.5), ACCURACY, Interval(1.0), None, {"parameters": 0.7})
         assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
 
     @staticmethod
@@ -298,6 +299,7 @@ class TestVerdicts:
              "latency_high_ms": ms + 1} for key, ms in (("original", 30.0), ("b", 10.0))
         ])  # fmt: skip
         searched = {"a": {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65}}
+        scores, latency = scores.reindex(columns=[*SCORE_COLUMNS, "key"]), latency.reindex(columns=[*LATENCY_COLUMNS, "key"])
         return verdicts(BOTH, scores, latency, searched)
 
     def test_verdicts_of_tables_take_timed_speedups_or_those_of_two_latencies(self) -> None:
@@ -362,8 +364,8 @@ class TestEndOfASearch:
         assert str(nothing_meets(small, shares.assign(**columns))).startswith(
             "nothing meets the goal: the fastest of 2 is predicted to be 1.20 times as fast"
         )
-        nearest = nearest_screened(small, shares.assign(**columns))
-        assert list(nearest["number"]) == [1, 0] and nearest["timed"].iloc[0] == "predicted"
+        nearest = nearest_screened(small, trials_in(shares.assign(**columns)))
+        assert [one.trial.number for one in nearest] == [1, 0] and nearest[0].timed == "predicted"
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_a_selection_takes_those_first_that_meet_the_goal(goal: dict[str, float]
     from syno.stages.goal import nearest_first
 
     rows = trials(("complete", 0.88, 3.0), ("complete", 0.89, 2.0), ("complete", 0.90, 1.6), ("complete", 0.895, 1.1))
-    assert list(nearest_first(rows, Goal(**goal)).number) == order
+    assert [trial.number for trial in nearest_first(trials_in(rows), Goal(**goal))] == order
 
 
 def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:

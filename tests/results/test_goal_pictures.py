@@ -19,7 +19,8 @@ from syno.report.search_time import elapsed, time_figure
 from syno.report.trade_off import speed_figure
 from syno.results.breakdown import breakdown_table
 from syno.results.goal_tables import verdicts
-from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, SPEEDUP_COLUMNS, speedup_view
+from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
+from syno.results.table import SPEEDUP_COLUMNS
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
 
@@ -161,7 +162,7 @@ class TestTime:
 def test_the_reward_of_an_operator_that_just_meets_the_goal() -> None:
     """(0.88 - 0.1) / (0.9 - 0.1) of the way from chance to the original, at the speed that suffices."""
     metrics = {"metric_accuracy": 0.5, "metric_original_accuracy": 0.9, "metric_chance_accuracy": 0.1, "metric_speedup": 9.0}
-    trials = pandas.DataFrame([{"outcome": "complete", "reward": 0.1, **metrics}])
+    trials = pandas.DataFrame([{"number": 0, "outcome": "complete", "reward": 0.1, **metrics}])
 
     def at(**goal: Any) -> float | None:
         return reward_at_goal(Experiment(name="e", workload={}, goal=goal or None), trials)

@@ -15,7 +15,9 @@ from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
 from syno.results.majority import warning_of
-from syno.results.speedups import APART, IN_TURNS, SPEEDUP_COLUMNS, best_against_best, none_is_faster
+from syno.results.speedups import APART, IN_TURNS, best_against_best, none_is_faster
+from syno.results.table import SPEEDUP_COLUMNS
+from syno.results.values import speedups_in
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
@@ -235,12 +237,12 @@ class TestBestAgainstBest:
         assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
 
     def test_an_interval_around_1_leaves_the_answer_open(self) -> None:
-        (line,) = none_is_faster(speedups({"operator_1": 0.9}, half=0.3))
+        (line,) = none_is_faster(speedups_in(speedups({"operator_1": 0.9}, half=0.3)))
         assert line.endswith("operator_1, is 0.90 times as fast (0.60 to 1.20), an interval that contains 1.")
 
     def test_a_sentence_says_by_compiler_that_no_operator_is_faster(self) -> None:
         table = pandas.concat([speedups({"operator_1": 0.9, "operator_2": 0.8}), speedups(FOUND, "eager")])
-        assert none_is_faster(table) == [
+        assert none_is_faster(speedups_in(table)) == [
             "None is faster than the original with inductor on cpu: the fastest, operator_1, is 0.90 times as fast (0.85 to "
             "0.95)."
         ]

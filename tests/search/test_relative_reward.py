@@ -81,7 +81,7 @@ class TestOriginal:
 class TestSaturation:
     def of(self, *rewards: float) -> str | None:
         rows = {"outcome": ["complete"] * len(rewards) + ["failed"] * 9, "reward": [*rewards, *[math.nan] * 9]}
-        return saturation(pandas.DataFrame(rows))
+        return saturation(pandas.DataFrame(rows).reset_index(names="number"))
 
     def test_a_quarter_at_one_end(self) -> None:
         assert str(self.of(1, 1, *[0.5] * 6)).startswith("2 of 8 complete trials have the reward 1: better operators are not")

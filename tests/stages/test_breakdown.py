@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import syno
 from syno.base.errors import SpecError
+from syno.base.interval import Interval
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
@@ -25,7 +26,7 @@ from syno.measure.breakdown_record import BreakdownRecord, StageTime, stage_shar
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedup_measuring import layers_of
 from syno.measure.speedup_record import Conditions, LayerSpeedup, SpeedupRecord
-from syno.measure.timing import Interval, LatencySettings
+from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
 from syno.report.result_figures import BREAKDOWN, breakdown_figure
 from syno.results.breakdown import breakdown_rows, breakdown_table, read_breakdown

@@ -15,14 +15,15 @@ from small_experiment import FIELDS
 from typer.testing import CliRunner
 
 from syno.base.errors import DeviceError, SpecError
+from syno.base.interval import Interval
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import speedups
-from syno.measure.timing import Interval
-from syno.results.goal import Span
+from syno.measure.timing import median_interval
 from syno.results.goal_tables import SELECTED_BY, verdicts
 from syno.results.speedups import IN_SEARCH, IN_TURNS
+from syno.results.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.stages.goal import verdict_table
 from syno.stages.places import SELECTED, speedups_file
@@ -33,7 +34,7 @@ from syno.stages.workflow_stages import jobs
 
 STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 IN_THE_SEARCH = {"speedup": 3.0, "speedup_low": 2.9, "speedup_high": 3.1}
-TWICE = Span(2.0, 1.9, 2.1)  # what the stand-in measures
+TWICE = Interval(2.0, 1.9, 2.1)  # what the stand-in measures
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_verdicts_are_about_what_was_measured_again_and_say_if_it_was_not(experi
     assert searched["reason"].iloc[0].endswith(SELECTED_BY)
     measure_selected(experiment)
     found = verdict_table(experiment, pandas.DataFrame(), latency)
-    assert found is not None and Span(*found.iloc[0][["speedup", "speedup_low", "speedup_high"]]) == TWICE
+    assert found is not None and Interval(*found.iloc[0][["speedup", "speedup_low", "speedup_high"]]) == TWICE
     assert found["timed"].iloc[0] == IN_TURNS and "3.00" not in found["reason"].iloc[0]
 
 
@@ -119,16 +120,16 @@ def coverage(again: bool, searches: int = 200, operators: int = 80) -> float:
     draw, true, covered = random.Random(0), 1.5, 0
     goal, latency = Goal(speedup=1.2), pandas.DataFrame(columns=["key", "compiler", "device", "status"])
     scores = pandas.DataFrame([{"operator": "one", "key": "k", "role": "found", "metric": "accuracy", "parameters_share": 0.3}])
-    scores = scores.assign(difference=None, difference_low=None, difference_high=None)
+    scores = scores.reindex(columns=[*SCORE_COLUMNS, "key"])
 
     def measurement() -> Interval:
-        return Interval.of([true * draw.lognormvariate(0, 0.03) for _ in range(20)])
+        return median_interval([true * draw.lognormvariate(0, 0.03) for _ in range(20)])
 
     for _ in range(searches):
         best = max((measurement() for _ in range(operators)), key=lambda one: one.value)
         metrics: Mapping[str, float] = {"speedup": best.value, "speedup_low": best.low, "speedup_high": best.high}
         fresh = measurement()
-        spans = {"k": Span(fresh.value, fresh.low, fresh.high)} if again else {}
+        spans = {"k": fresh} if again else {}
         found = verdicts(goal, scores, latency, {"k": metrics}, again=spans).iloc[0]
         covered += found["speedup_low"] <= true <= found["speedup_high"]
     return covered / searches

@@ -22,6 +22,7 @@ from syno.report import commands, page_tables
 from syno.report.commands import best_to_take
 from syno.report.verdict import verdict_lines
 from syno.results.parquet import write_parquet
+from syno.results.values import latencies_in
 from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.operators import compared_networks
@@ -58,7 +59,7 @@ def test_what_is_tuned_in_part_is_not_compared(done: Experiment, partial: str) -
         latency = make_tables(done).latency
         assert latency["latency_ms"].notna().all()
         assert latency["speedup"].isna()[1] and latency["speedup"].isna()[0] == (partial == "original")
-        row = latency[latency["status"] == "partial"].to_dict("records")[0]
+        (row,) = (one for one in latencies_in(latency) if one.status == "partial")
         cell = page_tables.latency(row)
         assert (cell.text, cell.note, cell.warns) == ("partial", "a part is not tuned", True)
     finally:

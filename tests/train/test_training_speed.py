@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
+from syno.base.interval import Interval
+from syno.base.record import PositiveInterval
 from syno.cli import app
 from syno.config import Experiment
 from syno.data import TokenSet
 from syno.ir.library import OPERATORS
-from syno.measure.timing import Interval
+from syno.measure.timing import median_interval
 from syno.results.breakdown import rows_of_speed
 from syno.results.measurement import UNITS
 from syno.results.table import latency_view, measurement_table, score_view
@@ -113,9 +115,9 @@ def test_rows_are_of_both_networks_and_of_one_source() -> None:
 
 
 def test_an_interval_holds_its_value() -> None:
-    assert Interval.of([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == Interval(value=3.5, low=1.0, high=6.0)
+    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == Interval(value=3.5, low=1.0, high=6.0)
     with pytest.raises(ValidationError, match="is not in its interval"):
-        Interval(value=2.0, low=3.0, high=4.0)
+        TypeAdapter(PositiveInterval).validate_python({"value": 2.0, "low": 3.0, "high": 4.0})
 
 
 def test_there_is_a_job_for_each_operator_and_device_of_this_machine(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from syno.base.errors import SpecError, SynoError
+from syno.base.interval import Interval
 from syno.ir.graph import PGraph
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.speedup_record import Conditions, SpeedupRecord
@@ -552,14 +553,6 @@ def _calibration(
 LEAST_RECORDS = 8  # with fewer, nothing is predicted
 
 
-class Prediction(NamedTuple):
-    """A predicted speedup, and the interval in which 90 % of the measured ones are."""
-
-    speedup: float
-    low: float
-    high: float
-
-
 class SpeedupPredictor:
     """A predictor of one network's speedups by operators, with one compiler on one device.
 
@@ -617,13 +610,13 @@ class SpeedupPredictor:
             self.model = TimeModel.fit([one for one, _ in described], np.array([time for _, time in described]))
         return self
 
-    def predict(self, operator: PGraph) -> Prediction | None:
+    def predict(self, operator: PGraph) -> Interval | None:
         """Return the speedup to expect; None before there are 8 measurements, or if the operator does not fit the layers."""
         described = None if self.model is None else self.described(operator)
         if self.model is None or described is None:
             return None
         mean, deviation = self.model.estimate(described)
-        return Prediction(*(math.exp(-mean + side * QUANTILE * deviation) for side in (0, -1, 1)))
+        return Interval(*(math.exp(-mean + side * QUANTILE * deviation) for side in (0, -1, 1)))
 
     def may_meet(self, operator: PGraph, speedup: float) -> bool:
         """Return whether the operator may be so fast: unless the upper end of its interval is below `speedup`."""

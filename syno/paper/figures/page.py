@@ -23,9 +23,10 @@ from syno.report.figures import drawn
 from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
-from syno.report.results import TRIAL_COLUMNS, Results
+from syno.report.results import Results
 from syno.results.measurement import OK
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.results.values import TRIAL_COLUMNS
 
 FROM_AUTHORS = "The paper's figures, from its authors' data"
 FROM_MIXTURE = "The paper's figures, from the results at hand"

@@ -22,12 +22,9 @@ from syno.report.commands import Usage, usages
 from syno.report.operators.dependence import dependence
 from syno.report.page_tables import (
     Cell,
-    Row,
-    Target,
     difference,
     latencies,
     latency,
-    number,
     plain,
     quantity,
     score,
@@ -35,11 +32,10 @@ from syno.report.page_tables import (
     setting,
     share,
     trial_operators,
-    word,
 )
-from syno.report.results import TRIAL_COLUMNS, Results, complete, metrics_of
+from syno.report.results import Results
 from syno.results.goal_tables import SCREENED
-from syno.results.table import SCORE_COLUMNS
+from syno.results.values import Latency, Score, Target
 from syno.search.reward import OF_ORIGINAL
 
 
@@ -93,15 +89,16 @@ class Card:
 
 def cards(results: Results) -> list[Card]:
     """Return a card for each operator, the best score first."""
-    known = {**_searched(results), **{str(row["operator"]): row for row in score_rows(results)}}
+    known = {name: Score(name) for name in results.operators} | _searched(results)
+    known |= {row.operator: row for row in score_rows(results)}
     measured, origins = latencies(results), _origins(results)
 
     def rank(name: str) -> float:
-        value = number(known.get(name, {}).get("score"))
+        value = known[name].score
         return inf if value is None else -results.metric.quality(value)
 
     return [
-        _card(place, name, results, known.get(name, {}), measured.get(name, {}), origins.get(name, ""))
+        _card(place, name, results, known[name], measured.get(name, {}), origins.get(name, ""))
         for place, name in enumerate(sorted(results.operators, key=rank), 1)
     ]
 
@@ -111,9 +108,9 @@ def is_scored(results: Results) -> bool:
     return not results.scores.empty or results.metric.column in results.trials
 
 
-def of_search(row: Row) -> Cell:
+def of_search(row: Score) -> Cell:
     """Return a cell with the FLOPs of the search, as a share if known: they are of a batch or of the replaced layers."""
-    cell, part = quantity(row["flops"]), share(row["flops_share"])
+    cell, part = quantity(row.flops), share(row.flops_share)
     return (
         cell if part.value is None else Cell(f"{part.text} of the original's", cell.value, f"{cell.note} as the search counts")
     )
@@ -124,24 +121,25 @@ def order_name(target: Target) -> str:
     return f"latency, {target[1]} on {target[0]}"
 
 
-def _searched(results: Results) -> dict[str, Row]:
+def _searched(results: Results) -> dict[str, Score]:
     """Return, by name, the scores and costs of operators in the search, where no operator was trained again."""
     if not results.scores.empty:
         return {}
-    found: dict[str, Row] = {}
+    found: dict[str, Score] = {}
     names = trial_operators(results)
-    for row in complete(results.trials, TRIAL_COLUMNS, "trials").to_dict("records"):
-        metrics = metrics_of(row)
-        costs = {name: metrics.get(name) for name in ("flops", "parameters")}
-        shares = {
-            f"{name}_share": cost / original
-            for name, cost in costs.items()
-            if cost is not None and (original := metrics.get(f"{OF_ORIGINAL}{name}"))
-        }
-        given = {"score": metrics.get(results.metric.name), "reward": row["reward"], **costs, **shares}
-        if number(row["reward"]) is not None:
-            found[names[int(row["number"])].name] = given
+    for trial in results.trial_list:
+        if trial.reward is not None:
+            name, metrics = names[trial.number].name, trial.metrics
+            flops, parameters = ((metrics.get(cost), metrics.get(f"{OF_ORIGINAL}{cost}")) for cost in ("flops", "parameters"))
+            found[name] = Score(
+                name, score=metrics.get(results.metric.name), reward=trial.reward,
+                flops=flops[0], flops_share=_ratio(*flops), parameters=parameters[0], parameters_share=_ratio(*parameters),
+            )  # fmt: skip
     return found
+
+
+def _ratio(cost: float | None, original: float | None) -> float | None:
+    return cost / original if cost is not None and original else None
 
 
 def _origins(results: Results) -> dict[str, str]:
@@ -150,46 +148,45 @@ def _origins(results: Results) -> dict[str, str]:
     Of an operator that was screened out, it is the reason.
     """
     found: dict[str, str] = {}
-    trials, names = complete(results.trials, TRIAL_COLUMNS, "trials"), trial_operators(results)
-    for row in trials[trials["outcome"].isin(("complete", SCREENED))].to_dict("records"):
-        if row["outcome"] == SCREENED:
-            found.setdefault(names[int(row["number"])].name, f"screened out in trial {row['number']}: {row['message']}")
-            continue
-        reward, ended = number(row["reward"]), row.get("ended")
-        parts = [f"found in trial {row['number']}", "" if reward is None else f"reward {reward:.4g}"]
-        parts.append("" if ended is None or ended != ended else f"on {ended:%Y-%m-%d}")
-        found.setdefault(names[int(row["number"])].name, ", ".join(filter(None, parts)))
+    names = trial_operators(results)
+    for trial in results.trial_list:
+        name = names[trial.number].name
+        if trial.outcome == SCREENED:
+            found.setdefault(name, f"screened out in trial {trial.number}: {trial.message}")
+        elif trial.outcome == "complete":
+            parts = [f"found in trial {trial.number}", "" if trial.reward is None else f"reward {trial.reward:.4g}"]
+            parts.append("" if trial.ended is None else f"on {trial.ended:%Y-%m-%d}")
+            found.setdefault(name, ", ".join(filter(None, parts)))
     return found
 
 
-def _card(place: int, name: str, results: Results, row: Row, times: dict[Target, Row], provenance: str) -> Card:
+def _card(place: int, name: str, results: Results, row: Score, times: dict[Target, Latency], provenance: str) -> Card:
     graph, metric = results.operators[name], results.metric
-    row = {**dict.fromkeys(SCORE_COLUMNS), **row}
     trained = score(row, metric)
-    best = {metric.name: trained.value} if is_scored(results) else {"reward": number(row.get("reward"))}
-    order = {**best, "FLOPs": number(row["flops"])}
+    best = {metric.name: trained.value} if is_scored(results) else {"reward": row.reward}
+    order = {**best, "FLOPs": row.flops}
     order |= {order_name(target): latency(time).value for target, time in times.items()}
     scores = ((metric.heading, trained), ("difference", difference(row, metric))) if is_scored(results) else ()
     facts = (
-        *((("reward", plain(row["reward"])),) if "reward" in row else ()),
+        *((("reward", plain(row.reward)),) if row.reward is not None else ()),
         *scores,
-        ("FLOPs", of_search(row) if "reward" in row else quantity(row["flops"], row["flops_share"])),
-        ("parameters", quantity(row["parameters"], row["parameters_share"])),
+        ("FLOPs", of_search(row) if row.reward is not None else quantity(row.flops, row.flops_share)),
+        ("parameters", quantity(row.parameters, row.parameters_share)),
         ("id", Cell(graph.id[:8], note=graph.id)),
     )
     return Card(
-        place, name, graph.id, word(row.get("role")).text, to_svg(graph), _coloured(expression(graph)),
+        place, name, graph.id, row.role, to_svg(graph), _coloured(expression(graph)),
         tuple(dependence(graph).splitlines()), facts,
         tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
         tuple(usages(results, name)) if results.kept.experiment else (),
     )  # fmt: skip
 
 
-def _timings(times: dict[Target, Row]) -> Iterator[LatencyRow]:
+def _timings(times: dict[Target, Latency]) -> Iterator[LatencyRow]:
     for (device, compiler), row in sorted(times.items()):
-        cell, names = latency(row), word(row["device_name"]).text
-        reason = word(row["reason"]).text if row["status"] != "ok" else cell.note
-        yield LatencyRow(f"{compiler} on {device}", names, setting([row]), cell, reason)
+        cell = latency(row)
+        reason = cell.note if row.is_ok else row.reason
+        yield LatencyRow(f"{compiler} on {device}", row.device_name, setting([row]), cell, reason)
 
 
 def _codes(graph: PGraph) -> Iterator[Code]:
