@@ -74,6 +74,17 @@ class MeasurementKind:
         """The command that makes a record again, for messages."""
         return f"syno tune {self.command}"
 
+    @property
+    def shell(self) -> str:
+        """The shell command of the jobs, for Snakemake."""
+        options = (
+            "--compiler {params.compiler:q} --device {params.device:q}" if self.has_compiler else "--device {params.device:q}"
+        )
+        command = f"{self.again} {{params.config:q}} {{wildcards.key:q}} {options} --output {{output:q}}"
+        if self.has_compiler:  # what cannot be compiled or measured is in the record with the reason, and the exit code is 1
+            command = f"({command} || {{{{ code=$?; test -s {{output:q}} || exit $code; }}}})"
+        return f"{command} 2>&1 | tee -i {{log:q}}"
+
     def file(self, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
         """Return the file of a record."""
         return places.measurement_file(self.pattern, experiment, key, compiler, device)

@@ -197,15 +197,6 @@ def params_of(kind):
     return {**found, "device": tuned_device, **({"compiler": tuned_compiler} if kind.has_compiler else {})}
 
 
-def command_of(kind):
-    """Return the shell command of the jobs of a kind of measurements."""
-    options = "--compiler {params.compiler:q} --device {params.device:q}" if kind.has_compiler else "--device {params.device:q}"
-    command = f"syno tune {kind.command} {{params.config:q}} {{wildcards.key:q}} {options} --output {{output:q}}"
-    if kind.has_compiler:  # what cannot be compiled or measured is in the record with the reason, and the exit code is 1
-        command = f"({command} || {{{{ code=$?; test -s {{output:q}} || exit $code; }}}})"
-    return f"{command} 2>&1 | tee -i {{log:q}}"
-
-
 def results_of(folder):
     """Return all results of an experiment, as the input of a rule without wildcards."""
     experiment = EXPERIMENTS[folder]

@@ -23,7 +23,7 @@ for kind in KINDS.values():
         resources:
             **resources_of(kind),
         shell:
-            command_of(kind)
+            kind.shell
 
 
 # The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does
