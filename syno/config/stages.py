@@ -107,7 +107,7 @@ class TrainSettings(Section):
         return given
 
 
-# Fields of `tune` that say what is measured, and not how: records do not depend on them. Those of `speed` depend on `speed` alone.
+# Fields of `tune` that say what is measured, and not how: records do not depend on them, but for `speed`, on which its own do.
 WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "speed")
 
 
