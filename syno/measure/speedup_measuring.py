@@ -150,10 +150,6 @@ def _live(say: Callable[[Kind, object], None]) -> None:
         say("alive", None)
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-
-
 # Fields of the record of a speedup, and the measurement of them over TVM's RPC.
 
 
@@ -372,3 +368,7 @@ def _facts(own: Sequence[Prepared], request: SpeedupRequest) -> Fields:
         "reference": own[0].material.reference_name,
         "share_of_allowed": max(one.deviation.of_allowed for one in own),
     }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
