@@ -1,29 +1,31 @@
 # The kinds of measurements of each network (syno/stages/measurements.py). A measurement on this machine's processor runs alone. One
 # on a GPU has a GPU of its own, and its part of the cores.
-for kind in KINDS.values():
+#
+# The shell command is looked up once more when a job runs: then `rule` is the name of the job's rule.
+for rule in KINDS:
 
     rule:
         name:
-            kind.name
+            rule
         input:
-            read_by(kind.name),
+            read_by(rule),
         output:
-            written_by(kind.name),
+            written_by(rule),
         params:
-            **params_of(kind),
+            **params_of(KINDS[rule]),
         log:
-            log_of(kind.name),
+            log_of(rule),
         benchmark:
-            times_of(kind.name)
+            times_of(rule)
         conda:
-            ENVIRONMENTS["tune" if kind.has_compiler else "train"]
-        threads: tuning_threads if kind.has_compiler else speed_threads
+            ENVIRONMENTS["tune" if KINDS[rule].has_compiler else "train"]
+        threads: tuning_threads if KINDS[rule].has_compiler else speed_threads
         priority: -10
         retries: RETRIES
         resources:
-            **resources_of(kind),
+            **resources_of(KINDS[rule]),
         shell:
-            kind.shell
+            KINDS[rule].shell
 
 
 # The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does
