@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +11,10 @@ import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, replacement_of, sizes
+from syno.stages.measurements import KINDS, MeasurementKind
 
 if TYPE_CHECKING:
-    from syno.measure.tuning_record import AnySubject, TuningRecord
+    from syno.measure.tuning_record import AnySubject, Line
     from syno.train.training_record import TrainingRecord
 
 tune = typer.Typer(
@@ -22,12 +25,14 @@ app.add_typer(tune, name="tune", rich_help_panel=STAGES)
 
 NETWORK_HELP = "An operator, as for `show`, or a baseline, such as nas_pte_1; `original` for the original network."
 NetworkOperator = Annotated[str, typer.Argument(metavar="OP", help=NETWORK_HELP)]
+ChangedOperator = Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")]
 RecordFile = Annotated[Path, typer.Option("--output", metavar="FILE.json", help="File of the record.")]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
 TimeLimit = Annotated[float, typer.Option(help="Seconds for compiling and measuring.")]
 MemoryLimit = Annotated[float | None, typer.Option(help="MiB for the process that compiles and measures.")]
 Compiler = Annotated[str, typer.Option(help="A compiler, such as eager, inductor or tvm: docs/evaluation.md lists all.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, a GPU such as cuda:1, or a remote device of the experiment.")]
+LocalDevice = Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")]
 
 
 @app.command(rich_help_panel=STAGES)
@@ -66,78 +71,36 @@ def _scored(record: TrainingRecord) -> str:
     return f"{record.name}: {record.metric} {record.score:.4f} with seed {record.seed}{broke}"
 
 
-@tune.command("model")
-def tune_model(
-    config: Config, given: NetworkOperator, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None
-) -> None:
-    """Measure the network of an experiment with one operator."""
-    from syno.stages.tune import tune as tuned
+def _add_command(kind: MeasurementKind) -> None:
+    """Add the command that measures a kind (`syno.stages.measurements`)."""
 
-    _tell(tuned(experiment_of(config), given, compiler, device, output))
+    def command(**given: Any) -> None:
+        from syno.stages.measure import measure
 
+        experiment, compiler, device = experiment_of(given["config"]), given.get("compiler", ""), given["device"]
+        record = measure(kind.name, experiment, given["given"], compiler, device, given["output"])
+        print_lines(record.lines(f"{compiler} on {device}"), has_failed=record.has_failed)
 
-@tune.command("layers")
-def tune_layers(
-    config: Config, given: NetworkOperator, compiler: Compiler = "eager", device: Device = "cpu", output: OutputFile = None
-) -> None:
-    """Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator."""
-    from syno.stages.layers import tune_layers as tuned
-
-    record = tuned(experiment_of(config), given, compiler, device, output)
-    for layer in record.layers:
-        found, place = layer.record, f"{record.name}, {layer.name}, {compiler} on {device}"
-        if found.latency_ms is not None:
-            typer.echo(f"{place}: {found.latency_ms:.4g} ms")
-        if found.status != "ok":
-            typer.echo(f"{place}: {found.status}: {found.reason}", err=True)
-    if any(layer.record.status not in ("ok", "misfit") for layer in record.layers):
-        raise typer.Exit(NOT_THERE)
-
-
-@tune.command("breakdown")
-def tune_breakdown(
-    config: Config,
-    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")],
-    compiler: Compiler = "eager",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")] = "cpu",
-    output: OutputFile = None,
-) -> None:
-    """Measure where the time of the network goes, by replaced layer and stage, as it is and with one operator."""
-    from syno.stages.breakdown import measure_breakdown
-
-    record = measure_breakdown(experiment_of(config), given, compiler, device, output)
-    found, place = record.speedup, f"{record.name}, {compiler} on {device}"
-    if found.ratio is None:
-        typer.echo(f"{place}: {found.status}: {found.reason}", err=True)
-        raise typer.Exit(NOT_THERE)
-    for number, layer in enumerate(found.layers):
-        stages = record.stages[number] if record.stages else ()
-        typer.echo(
-            f"{place}, {layer.count} x {layer.name}: {layer.original_ms.value:.4g} ms before, {layer.latency_ms.value:.4g} ms "
-            f"after{''.join(f', {stage.name} {100 * stage.share:.0f} %' for stage in stages)}"
-        )
-    typer.echo(f"{place}, the rest: {found.rest_ms:.4g} ms")
+    options: dict[str, tuple[Any, Any]] = {
+        "config": (Config, Parameter.empty),
+        "given": (NetworkOperator if kind.of_original else ChangedOperator, Parameter.empty),
+        "compiler": (Compiler, "eager"),
+        "device": (Device if kind.of_original else LocalDevice, "cpu"),
+        "output": (OutputFile, None),
+    }
+    if not kind.has_compiler:
+        del options["compiler"]
+    parameters = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation, default=default)
+        for name, (annotation, default) in options.items()
+    ]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads both
+    command.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+    tune.command(kind.command, help=kind.help)(command)
 
 
-@tune.command("training")
-def tune_training(
-    config: Config,
-    given: Annotated[str, typer.Argument(metavar="OP", help="An operator, as for `show`, or a baseline.")],
-    device: Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda:1.")] = "cpu",
-    output: OutputFile = None,
-) -> None:
-    """Measure how fast the network with one operator trains, and the original in turns with it."""
-    from syno.stages.speed import measure_speed
-
-    record = measure_speed(experiment_of(config), given, device, output)
-    for name, speed in (("original", record.original), (record.name, record.changed)):
-        found = speed.samples_per_second
-        typer.echo(
-            f"{name} on {record.device}: {found.value:,.1f} {record.sample}s per second (95 % in {found.low:,.1f} to "
-            f"{found.high:,.1f}), forward {speed.forward_ms.value:.4g} ms, both passes {speed.forward_backward_ms.value:.4g} ms"
-        )
-    ratio = record.ratio
-    typer.echo(f"{record.name} trains {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f})")
+for _kind in KINDS.values():
+    _add_command(_kind)
 
 
 @tune.command("operator")
@@ -223,21 +186,18 @@ def _measure(subject: AnySubject, output: Path, compiler: str, device: str, batc
     from syno.base.gpu_leases import leased
     from syno.measure.tuning import LatencySettings
     from syno.measure.tuning import tune as tuned
-    from syno.stages.tune import shown
+    from syno.stages.measure import shown
 
     with leased(device), shown(f"{subject.title}, {compiler} on {device}") as progress:
         latency = LatencySettings(batch=batch, threads=threads)
         record = tuned(subject, compiler, device, latency, **options, progress=progress)
     record.write(output)
-    _tell(record)
+    print_lines(record.lines(), has_failed=record.has_failed)
 
 
-def _tell(record: TuningRecord) -> None:
-    """Print a measurement. Exits with code 1, after the reason, if it did not succeed."""
-    place = f"{record.name}, {record.compiler} on {record.device.name or record.device.kind}"
-    if record.latency_ms is not None:
-        interval = f"95 % in {record.latency_low_ms:.4g} to {record.latency_high_ms:.4g}"
-        typer.echo(f"{place}: {record.latency_ms:.4g} ms ({interval})")
-    if record.latency_ms is None or record.status != "ok":
-        typer.echo(f"{place}: {record.status}: {record.reason}", err=True)
+def print_lines(lines: Iterable[Line], *, has_failed: bool) -> None:
+    """Print lines, problems on the error stream. Exits with code 1 if a measurement has failed."""
+    for line in lines:
+        typer.echo(line.text, err=line.is_problem)
+    if has_failed:
         raise typer.Exit(NOT_THERE)

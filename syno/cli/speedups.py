@@ -9,10 +9,9 @@ import typer
 
 from syno.cli.app import NOT_THERE
 from syno.cli.arguments import Config, OutputFile, experiment_of
-from syno.cli.evaluations import Compiler, Device, tune
+from syno.cli.evaluations import Compiler, Device, print_lines, tune
 
 if TYPE_CHECKING:
-    from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Choice
 
 OPERATORS_HELP = "Operators, as for `show`, baselines, or folders with operators' files."
@@ -42,8 +41,8 @@ def tune_speedup(
     experiment = experiment_of(config)
     with speedups_of(experiment, compiler, device, measured=choices[by], store=store) as speedups:
         for record, is_known in measured_speedups(experiment, operators, speedups):
-            _tell(record, is_known)
             failed = failed or record.speedup is None
+            print_lines(record.lines(is_known), has_failed=False)  # the others are still to be measured
     if failed:
         raise typer.Exit(NOT_THERE)
 
@@ -57,27 +56,5 @@ def tune_selected(config: Config, output: OutputFile = None) -> None:
     from syno.stages.speedups import measure_selected
 
     found = measure_selected(experiment_of(config), output).speedups.values()
-    for record in found:
-        _tell(record, is_known=False)
-    if any(record.speedup is None for record in found):
-        raise typer.Exit(NOT_THERE)
-
-
-def _tell(record: SpeedupRecord, is_known: bool) -> None:
-    """Print a record, and on the error stream the reason if there is no speedup, or it is uncertain."""
-    place = f"{record.name}, {record.conditions.compiler} on {record.conditions.device.name}"
-    if record.ratio is not None and record.latency_ms is not None and record.original_ms is not None:
-        ratio, known = record.ratio, " (measured before)" if is_known else ""
-        typer.echo(
-            f"{place}: {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f}), "
-            f"{record.latency_ms.value:.4g} ms, original {record.original_ms.value:.4g} ms{known}"
-        )
-    for one in record.layers:
-        typer.echo(
-            f"  {one.name}, {one.count} times: {one.speedup.value:.3f} times as fast (95 % in {one.speedup.low:.3f} to "
-            f"{one.speedup.high:.3f}), {one.latency_ms.value:.4g} ms, original {one.original_ms.value:.4g} ms"
-        )
-    if record.status != "ok":
-        typer.echo(f"{place}: {record.status}: {record.reason}", err=True)
-    if record.unsteady:
-        typer.echo(f"{place}: {record.unsteady}", err=True)
+    lines = [line for record in found for line in record.lines()]
+    print_lines(lines, has_failed=any(record.speedup is None for record in found))

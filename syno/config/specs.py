@@ -9,6 +9,7 @@ from typing import Any, Literal
 from syno.algebra.limits import shortened
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import is_file
+from syno.config.stages import WHICH_MEASUREMENTS
 from syno.space.presets import PRESETS, preset
 from syno.space.spec import OperatorSpec
 
@@ -31,7 +32,7 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
     if whole["select"]["by"] != "latency":
         del whole["select"]["shortlist"]  # nothing depends on it
-    others = {name: whole["tune"].pop(name) for name in ("layers", "breakdown", "training", "original_compilers", "speed")}
+    others = {name: whole["tune"].pop(name) for name in WHICH_MEASUREMENTS}
     return {
         "data": {"workload": whole["workload"]},
         "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},

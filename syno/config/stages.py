@@ -107,6 +107,10 @@ class TrainSettings(Section):
         return given
 
 
+# Fields of `tune` that say what is measured, and not how: records do not depend on them, but for `speed`, on which its own do.
+WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "speed")
+
+
 class TuneSettings(Section):
     """The measurement of the network's latency: compilers, devices, limits."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from types import CodeType, FrameType
@@ -15,13 +15,14 @@ import torch
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
 
 from syno.base.core_locks import alone
-from syno.base.record import Amount, Record
+from syno.base.record import Amount
 from syno.measure.latency import pinned
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.output_check import Inputs
 from syno.measure.speedup_measuring import layers_of
 from syno.measure.speedup_record import SpeedupRecord
 from syno.measure.timing import LatencySettings
+from syno.measure.tuning_record import Line, MeasuredSubject, MeasurementRecord
 from syno.model.module import OperatorModule
 
 if TYPE_CHECKING:
@@ -151,11 +152,10 @@ def _traced(call: Callable[[], object], code: CodeType, statements: Sequence[ast
 BY_STATEMENT = "eager"  # the compiler with which each statement runs by itself
 
 
-class BreakdownRecord(Record):
+class BreakdownRecord(MeasurementRecord):
     """Where the time of a network goes, before and after an operator is in its layers.
 
     Attributes:
-        name, operator_id: of the operator.
         speedup: the times of each size of the replaced layers, as they are and with the operator, measured in turns, and of
             the rest of the network; or why they are not known.
         stages: for each size, the shares of the operator's stages in its time. Empty with compilers that fuse them, and for
@@ -167,8 +167,7 @@ class BreakdownRecord(Record):
     again = "run `syno tune breakdown`"
     passing = frozenset({"date"})
 
-    name: str
-    operator_id: str
+    operator_id: str  # the original is measured beside each operator
     speedup: SpeedupRecord
     stages: tuple[tuple[StageTime, ...], ...] = ()
     date: AwareDatetime
@@ -180,6 +179,30 @@ class BreakdownRecord(Record):
         if self.stages and len(self.stages) != len(self.speedup.layers):
             raise ValueError(f"it has stages of {len(self.stages)} layers, and times of {len(self.speedup.layers)}")
         return self
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """The original network with the settings."""
+        return self.speedup.measured
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the speedup is not known."""
+        return self.speedup.ratio is None
+
+    def lines(self, place: str) -> Iterator[Line]:
+        """Yield the times of each size of the layers, with the shares of the operator's stages, and of the rest."""
+        found, here = self.speedup, f"{self.name}, {place}"
+        if self.has_failed:
+            yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)
+            return
+        for number, layer in enumerate(found.layers):
+            stages = self.stages[number] if self.stages else ()
+            yield Line(
+                f"{here}, {layer.count} x {layer.name}: {layer.original_ms.value:.4g} ms before, {layer.latency_ms.value:.4g} "
+                f"ms after{''.join(f', {stage.name} {100 * stage.share:.0f} %' for stage in stages)}"
+            )
+        yield Line(f"{here}, the rest: {found.rest_ms:.4g} ms")
 
     @classmethod
     def make(cls, operator: Replacement, speedup: SpeedupRecord, speedups: Speedups) -> Self:

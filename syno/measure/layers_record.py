@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syno.base.record import Count, Record, versions
+from syno.base.record import Count, versions
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, TuningRecord
+from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord
 
 
 class MeasuredLayer(BaseModel):
@@ -28,12 +29,10 @@ class MeasuredLayer(BaseModel):
     record: TuningRecord
 
 
-class LayersRecord(Record):
+class LayersRecord(MeasurementRecord):
     """The layers of one network, with one operator or as they are, by one compiler on one device.
 
     Attributes:
-        name: of the operator, or "original".
-        operator_id: of the operator.
         compiler: a name in `COMPILERS`, or the path of a user's own.
         layers: each distinct layer, in the order in which they run.
     """
@@ -41,8 +40,6 @@ class LayersRecord(Record):
     kind_of_record = "record of layers"
     again = "run `syno tune layers`"
 
-    name: str
-    operator_id: str | None
     compiler: str
     layers: tuple[MeasuredLayer, ...] = Field(min_length=1)
 
@@ -53,6 +50,25 @@ class LayersRecord(Record):
             if (found.name, found.operator_id, found.compiler) != (self.name, self.operator_id, self.compiler):
                 raise ValueError(f"{layer.name} is a record of {found.name} by {found.compiler}, not of {self.name}")
         return self
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """All layers with their settings."""
+        return tuple(found for layer in self.layers for found in layer.record.measured)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a layer that the operator fits could not be measured."""
+        return any(layer.record.status not in ("ok", "misfit") for layer in self.layers)
+
+    def lines(self, place: str) -> Iterator[Line]:
+        """Yield the latency of each layer, or the reason why there is none."""
+        for layer in self.layers:
+            found, here = layer.record, f"{self.name}, {layer.name}, {place}"
+            if found.latency_ms is not None:
+                yield Line(f"{here}: {found.latency_ms:.4g} ms")
+            if found.status != "ok":
+                yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)
 
 
 def misfit_record(

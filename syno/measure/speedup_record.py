@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -11,7 +12,7 @@ from syno.base.files import checksum
 from syno.base.record import Amount, Count, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, Status
+from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status
 
 Network: TypeAlias = Annotated[NetworkSubject | LanguageModelSubject, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
@@ -139,6 +140,35 @@ class SpeedupRecord(Record):
     def operator_id(self) -> str:
         """The operator's id."""
         return self.conditions.operator_id
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """The original network with the settings."""
+        found = self.conditions
+        return (MeasuredSubject(found.network, found.settings, found.compiler),)
+
+    def lines(self, is_known: bool = False) -> Iterator[Line]:
+        """Yield the speedup with its interval, those of layers, and the reason if there is none, or it is uncertain.
+
+        Args:
+            is_known: whether it was measured before.
+        """
+        place = f"{self.name}, {self.conditions.compiler} on {self.conditions.device.name}"
+        if self.ratio is not None and self.latency_ms is not None and self.original_ms is not None:
+            ratio, before = self.ratio, " (measured before)" if is_known else ""
+            yield Line(
+                f"{place}: {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f}), "
+                f"{self.latency_ms.value:.4g} ms, original {self.original_ms.value:.4g} ms{before}"
+            )
+        for one in self.layers:
+            yield Line(
+                f"  {one.name}, {one.count} times: {one.speedup.value:.3f} times as fast (95 % in {one.speedup.low:.3f} to "
+                f"{one.speedup.high:.3f}), {one.latency_ms.value:.4g} ms, original {one.original_ms.value:.4g} ms"
+            )
+        if self.status != "ok":
+            yield Line(f"{place}: {self.status}: {self.reason}", is_problem=True)
+        if self.unsteady:
+            yield Line(f"{place}: {self.unsteady}", is_problem=True)
 
     @property
     def speedup(self) -> float | None:

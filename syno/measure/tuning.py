@@ -75,7 +75,7 @@ def tune(
         memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
         folder: for TVM's trials, so that the next run need not measure them again; None: they are lost.
         remote: the settings of `device`, if it is not one of this machine. On a machine reached by ssh are the
-            compiler, TVM's trials and the limits, too; a measurement that was interrupted is found again.
+            compiler, TVM's trials and the limits, too; if the connection is lost, it is measured again.
         progress: gets what is known so far, several times a second.
         own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`; those of others are not used.
 

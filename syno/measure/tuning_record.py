@@ -1,8 +1,9 @@
-"""Records of tuning: one operator or network, one compiler, one device, in one file."""
+"""Records of measurements: what all of them have, and the record of one latency: one subject, one compiler, one device."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -26,6 +27,47 @@ class Device(BaseModel):
     kind: str
     name: str
     threads: Count
+
+
+class MeasuredSubject(NamedTuple):
+    """What a compiler has compiled, and the settings with which it was measured."""
+
+    subject: BaseModel
+    settings: LatencySettings
+    compiler: str
+
+
+class Line(NamedTuple):
+    """A line that tells people of a measurement; a problem goes to the error stream."""
+
+    text: str
+    is_problem: bool = False
+
+
+class MeasurementRecord(Record):
+    """A record of what was measured of one network, as it is or with an operator, on one device.
+
+    Attributes:
+        name: of the operator, or "original"; of a user's own model, its factory.
+        operator_id: of the operator.
+    """
+
+    name: str
+    operator_id: str | None
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """What was compiled and measured, with its settings: an experiment with others has no use for the record."""
+        return ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something could not be measured, so that the command that measures ends with exit code 1."""
+        return False
+
+    def lines(self, place: str) -> Iterator[Line]:
+        """Yield what the command that measures prints; `place` says where, as in "eager on cpu"."""
+        raise NotImplementedError
 
 
 class TaskResult(BaseModel):
@@ -104,12 +146,10 @@ class TuningSummary(BaseModel):
         return f"{len(self.without_schedule)} of {len(self.tasks)} tasks run untuned ({names}): {why}"
 
 
-class TuningRecord(Record):
+class TuningRecord(MeasurementRecord):
     """One measurement, or the reason why there is none.
 
     Attributes:
-        name: of the operator, or "original"; of a user's own model, its factory.
-        operator_id: of the operator.
         subject: what was measured, with its sizes or arguments.
         compiler: a name in `COMPILERS`, or the path of a user's own.
         status: "ok"; "partial": measured, but parts of it are not tuned, so its latency is not to be compared;
@@ -135,8 +175,7 @@ class TuningRecord(Record):
 
     kind_of_record = "tuning record"
     again = "run `syno tune`"
-    name: str
-    operator_id: str | None
+
     subject: AnySubject
     compiler: str
     device: Device
@@ -177,3 +216,22 @@ class TuningRecord(Record):
         if self.latency_ms is not None and low is not None and high is not None and not low <= self.latency_ms <= high:
             raise ValueError(f"the latency, {self.latency_ms:g} ms, is not in its confidence interval, {low:g} to {high:g} ms")
         return self
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """The subject with the settings."""
+        return (MeasuredSubject(self.subject, self.settings, self.compiler),)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no latency, or one that is not to be compared."""
+        return self.status != "ok"
+
+    def lines(self, place: str = "") -> Iterator[Line]:
+        """Yield the latency with its interval, and the reason if there is none; the record itself knows the place."""
+        here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
+        if self.latency_ms is not None:
+            interval = f"95 % in {self.latency_low_ms:.4g} to {self.latency_high_ms:.4g}"
+            yield Line(f"{here}: {self.latency_ms:.4g} ms ({interval})")
+        if self.has_failed:
+            yield Line(f"{here}: {self.status}: {self.reason}", is_problem=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # The measurements in a record of the speed of training.
 
 
-def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str) -> Iterator[Measurement]:
+def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place: Any) -> Iterator[Measurement]:
     """Yield the training throughput of the network with the operator, and of the original, which trained in turns with it.
 
     Both rows have the same `source`. A ratio of two throughputs is of two rows of one source.
@@ -31,6 +31,7 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str) -> Iter
         record: The record.
         source: The record's file.
         key, role: Of the operator in its experiment.
+        place: Further fields of both measurements.
     """
     ratio = record.ratio
     beside = f"{ratio.value:.3f} times as fast as the original (95 %: {ratio.low:.3f} to {ratio.high:.3f}), in turns with it"
@@ -46,6 +47,7 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str) -> Iter
         "when": record.date,
         "origin": "measured",
         "source": source,
+        **place,
     }
     own = {"operator": record.name, "operator_id": record.operator_id, "key": key, "role": role, "note": beside}
     of_original = {"operator": ORIGINAL, "key": ORIGINAL, "role": ORIGINAL, "note": f"in turns with {record.name}"}

@@ -12,7 +12,7 @@ from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
-from syno.stages.places import tuning_file
+from syno.stages.measurements import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
 
 def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
     """Return the record of a measurement. Raises SpecError if there is none, or it is of another network or other settings."""
-    file = tuning_file(experiment, key, *pair)
+    file = KINDS["tune"].file(experiment, key, *pair)
     again = f"`syno tune model CONFIG {key} --compiler {pair[0]} --device {pair[1]}`"
     if not file.is_file():
         raise SpecError(f"{file} is not there, and select: by: latency compares measurements; {again} makes it")
@@ -112,4 +112,4 @@ def compared_measurements(experiment: Experiment, keys: list[str]) -> list[Path]
         experiment: the experiment.
         keys: keys of the operators of the shortlist.
     """
-    return [tuning_file(experiment, key, *pair) for pair in experiment.tune.pairs for key in (ORIGINAL, *keys)]
+    return [KINDS["tune"].file(experiment, key, *pair) for pair in experiment.tune.pairs for key in (ORIGINAL, *keys)]

@@ -12,8 +12,8 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages import results
 from syno.stages.kinds import FIGURE_SETS, kind_of
+from syno.stages.measurements import ONLY
 from syno.stages.places import FORMATS, REPORT
-from syno.stages.tuning_jobs import ONLY
 
 SEARCH_FIGURES, TRAINING_FIGURES = ("reward", "search-time"), ("score-flops", "learning")
 LATENCY_FIGURES = ("score-speedup", "score-latency", "speedup")

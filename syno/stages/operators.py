@@ -23,10 +23,7 @@ from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen, shown_trials
 
 if TYPE_CHECKING:
-    from syno.measure.breakdown_record import BreakdownRecord
-    from syno.measure.layers_record import LayersRecord
-    from syno.measure.tuning_record import TuningRecord
-    from syno.train.speed_record import SpeedRecord
+    from syno.measure.tuning_record import MeasurementRecord
     from syno.train.training_record import TrainingRecord
 
 
@@ -87,9 +84,7 @@ def key_of(experiment: Experiment, given: str) -> str:
     return OperatorStore(experiment.folder).add(operator)
 
 
-def check_belongs(
-    record: TrainingRecord | TuningRecord | LayersRecord | SpeedRecord | BreakdownRecord, network: ComparedNetwork, file: Path
-) -> None:
+def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedNetwork, file: Path) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:
         case "original":

@@ -10,7 +10,6 @@ from syno.base.registry import is_path
 from syno.config import Experiment
 from syno.measure.compilers import compiler_facts
 from syno.measure.tuning import tolerant
-from syno.measure.tuning_record import TuningRecord
 from syno.model.placed import OPTIONAL
 from syno.stages.train import settings_of_training
 
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
 
     from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.timing import LatencySettings
+    from syno.measure.tuning_record import MeasurementRecord
     from syno.train.settings import WorkloadSettings
+    from syno.train.speed_record import SpeedRecord
     from syno.train.training_record import TrainingRecord
 
 WHERE = ("device", "threads", "compile")  # settings of a training that do not change its result
@@ -31,18 +32,22 @@ def check_training(file: Path, found: WorkloadSettings, experiment: Experiment) 
         _check(file, _training(found), _training(settings_of_training(experiment)), "syno train")
 
 
-def check_measurement(file: Path, record: TuningRecord, experiment: Experiment, again: str = "syno tune model") -> None:
+def check_measurement(file: Path, record: MeasurementRecord | SpeedupRecord, experiment: Experiment, again: str) -> None:
     """Raise SpecError, which says what differs, if the record in a file is of another measurement than the experiment's.
 
     The message names the command `again`, which makes the record.
     """
-    _check_measured(file, record.subject, record.settings, record.compiler, experiment, again)
+    for found in record.measured:
+        _check_measured(file, found.subject, found.settings, found.compiler, experiment, again)
 
 
-def check_speedup(file: Path, record: SpeedupRecord, experiment: Experiment, again: str) -> None:
-    """Raise SpecError as `check_measurement` does, for a speedup."""
-    found = record.conditions
-    _check_measured(file, found.network, found.settings, found.compiler, experiment, again)
+def check_speed(file: Path, record: SpeedRecord, experiment: Experiment, again: str) -> None:
+    """Raise SpecError as `check_measurement` does, for the speed of a training."""
+    if (record.workload, record.settings) != (settings_of_training(experiment), experiment.tune.speed):
+        raise SpecError(
+            f"{file} is of another training, or of other settings (tune: speed), than the experiment's; delete it and "
+            f"run `{again}` or the workflow again"
+        )
 
 
 def _check_measured(

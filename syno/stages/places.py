@@ -19,10 +19,6 @@ WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
 WEIGHTS = ".safetensors"  # ending of the file beside a training's record, with the trained weights
-TUNING = "tune/{key}/{compiler}-{device}.json"
-LAYERS = "layers/{key}/{compiler}-{device}.json"  # beside it is a folder with the layers that are done, until all are
-BREAKDOWN = "breakdown/{key}/{compiler}-{device}.json"
-SPEED = "speed/{key}/{device}.json"
 SPEEDUPS = "speedup/{compiler}-{device}.json"  # of the selected operators; beside it is a folder with those that are done
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"
@@ -67,35 +63,17 @@ def trained_seeds(experiment: Experiment, key: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def tuning_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
-    """Return the file of a measurement's record."""
-    return _of_measurement(TUNING, experiment, key, compiler, device)
-
-
-def layers_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
-    """Return the file of the record of a network's layers."""
-    return _of_measurement(LAYERS, experiment, key, compiler, device)
-
-
-def breakdown_file(experiment: Experiment, key: str, compiler: str, device: str) -> Path:
-    """Return the file of the record of where a network's time goes."""
-    return _of_measurement(BREAKDOWN, experiment, key, compiler, device)
-
-
-def _of_measurement(pattern: str, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+def measurement_file(pattern: str, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+    """Return the file of a measurement's record, for a pattern with wildcards; the compiler is "" if it has none."""
     from syno.measure.compilers import name_in_files  # takes half a second, which the help page need not wait for
 
-    return experiment.folder / pattern.format(key=key, compiler=name_in_files(compiler), device=in_a_name(device))
+    part = name_in_files(compiler) if compiler else ""
+    return experiment.folder / pattern.format(key=key, compiler=part, device=in_a_name(device))
 
 
 def speedups_file(experiment: Experiment, compiler: str, device: str) -> Path:
     """Return the file of the speedups of the selected operators."""
-    return _of_measurement(SPEEDUPS, experiment, "", compiler, device)
-
-
-def speed_file(experiment: Experiment, key: str, device: str) -> Path:
-    """Return the file of a record of the speed of training."""
-    return experiment.folder / SPEED.format(key=key, device=in_a_name(device))
+    return measurement_file(SPEEDUPS, experiment, "", compiler, device)
 
 
 def trials_folder(experiment: Experiment, device: str) -> Path:

@@ -19,6 +19,7 @@ from syno.config import Experiment
 from syno.config.stages import rounds_of
 from syno.measure.compilers import COMPILERS, compiler_facts
 from syno.measure.tvm.targets import is_here
+from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.places import compiler_in_files, device_named
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
 from syno.train.settings import TrainingSettings
@@ -128,17 +129,9 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
 
 
 def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
-    by_stage = {
-        "tune": _tuning_hours(experiment, _jobs_of("tune", experiment), assumed.kernels, 1, assumed),
-        "layers": _tuning_hours(experiment, _jobs_of("layers", experiment), assumed.layer_kernels, assumed.layers, assumed),
-        "breakdown": _tuning_hours(
-            experiment, _jobs_of("breakdown", experiment), assumed.layer_kernels, assumed.layers, assumed
-        ),
-        "speedup": _tuning_hours(
-            experiment, _jobs_of("speedup", experiment), assumed.kernels, 1 + experiment.select.most, assumed
-        ),
-        "speed": _speed_hours(experiment, assumed),
-    }
+    by_stage = {kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}
+    speedups = _jobs_of("speedup", experiment)
+    by_stage["speedup"] = _tuning_hours(experiment, speedups, assumed.kernels, 1 + experiment.select.most, assumed)
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
     hours: dict[str, float | None] = {**on_gpus}
     if experiment.searches and experiment.evaluation == "training":
@@ -219,10 +212,14 @@ def _jobs_of(name: str, experiment: Experiment) -> Sequence[Mapping[str, str]]:
     return stage.jobs(experiment, stage.networks(experiment))
 
 
-def _speed_hours(experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
-    """Return the hours of measuring the speed of training, by device."""
+def _measuring_hours(kind: MeasurementKind, experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
+    """Return the hours of a kind of measurements, by device."""
+    found = _jobs_of(kind.name, experiment)
+    if kind.has_compiler:
+        kernels, times = (assumed.layer_kernels, assumed.layers) if kind.is_by_layer else (assumed.kernels, 1)
+        return _tuning_hours(experiment, found, kernels, times, assumed)
     hours = dict[str, float]()
-    for job in _jobs_of("speed", experiment):
+    for job in found:
         device = device_named(experiment, job["device"])
         hours[device] = hours.get(device, 0.0) + assumed.compile_minutes / 60
     return hours
@@ -323,7 +320,9 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
             "jobs": sum(stage.jobs for stage in one.stages),
             "GPU hours: search": _rounded(one.gpu_hours("worker")),
             "training": _rounded(one.gpu_hours("train")),
-            "tuning": _sum(one.gpu_hours(rule) for rule in ("tune", "layers", "breakdown", "speedup")),
+            "tuning": _sum(
+                one.gpu_hours(rule) for rule in (*(kind.name for kind in KINDS.values() if kind.has_compiler), "speedup")
+            ),
             "hours of other devices": _rounded(sum(stage.device_hours for stage in one.stages)),
             "files": sum(stage.files for stage in one.stages),
             "MiB": _rounded(sum(stage.bytes for stage in one.stages) / MIB),

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, is_folder
+from syno.base.gpu_leases import leased
 from syno.base.record import Record
 from syno.config import Experiment
 from syno.measure.speedup_record import SpeedupRecord
+from syno.stages.measure import network_to_measure, shown
 from syno.stages.operators import operator_of
-from syno.stages.own_records import check_speedup
+from syno.stages.own_records import check_measurement
 from syno.stages.places import SELECTED, speedups_file, trials_folder
 from syno.stages.selection import read_selected
-from syno.stages.tune import network_to_measure, shown
 
 if TYPE_CHECKING:
+    from syno.measure.breakdown_record import BreakdownRecord
     from syno.measure.speedups import Choice, Speedups
 
 STORE = Path("results/latencies")  # of all experiments
@@ -39,7 +41,7 @@ def speedups_of(
         measured: see `syno.measure.speedups.Speedups`.
         store: the folder of records; by default `results/latencies`, which all experiments share.
 
-    Raises as `syno.stages.tune.tune`.
+    Raises as `syno.stages.measure.measure`.
     """
     from syno.measure.compilers import own_settings
     from syno.measure.speedups import Speedups
@@ -94,6 +96,22 @@ def in_folder(given: str) -> list[str]:
     """Return the operators' files in a folder, by name; anything else as it is."""
     files = sorted(map(str, Path(given).glob("*.txt"))) if is_folder(Path(given)) else []
     return files or [given]
+
+
+def breakdown(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> BreakdownRecord:
+    """Measure the replaced layers as they are and with an operator, in turns, and the operator's stages.
+
+    The times of layers are kept in the store `results/latencies`, so a call that was interrupted after them goes on with the
+    stages. Arguments and exceptions are those of `syno.stages.measure.measure`, which calls it.
+    """
+    from syno.measure.breakdown_record import BreakdownRecord
+
+    with speedups_of(experiment, compiler, device, measured="layers") as speedups:
+        ((speedup, _),) = measured_speedups(experiment, [given], speedups)
+        operator = operator_of(experiment, given)
+        assert operator is not None  # it is not the original
+        with leased(device):
+            return BreakdownRecord.make(operator, speedup, speedups)
 
 
 # ---- of selected operators ---------------------------------------------------------------------------------------------
@@ -151,5 +169,5 @@ def selected_speedups(experiment: Experiment) -> dict[str, SpeedupRecord]:
     for key, record in found.items():
         if not record.operator_id.startswith(key):
             raise SpecError(f"{file} has the speedup of another operator as that of {key}; delete it and run `{AGAIN}` again")
-        check_speedup(file, record, experiment, AGAIN)
+        check_measurement(file, record, experiment, AGAIN)
     return found

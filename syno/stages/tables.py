@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.errors import SpecError
+from syno.base.files import ORIGINAL
 from syno.config import Experiment
-from syno.measure.layers_record import LayersRecord
-from syno.measure.tuning_record import TuningRecord
+from syno.measure.tuning_record import MeasurementRecord, TuningRecord
 from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
+from syno.results.breakdown import breakdown_rows, breakdown_table
 from syno.results.measurement import Measurement
-from syno.results.rows import rows_of_training, rows_of_tuning
-from syno.results.speedups import rows_of_layers
+from syno.results.rows import rows_of_training
 from syno.results.table import (
     curve_rows,
     latency_view,
@@ -24,13 +25,12 @@ from syno.results.table import (
     score_view,
     write_table,
 )
-from syno.stages.breakdown import breakdown_of
 from syno.stages.goal import screened_table, verdict_table, with_verdicts
 from syno.stages.kept import keep_config
+from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
-from syno.stages.own_records import check_int8, check_measurement, check_same, check_training
-from syno.stages.places import SELECTED, layers_file, training_file, tuning_file
-from syno.stages.speed import speed_measurements
+from syno.stages.own_records import check_int8, check_same, check_training
+from syno.stages.places import SELECTED, training_file
 
 if TYPE_CHECKING:
     import pandas
@@ -141,9 +141,7 @@ def _collected(
     """
     from syno.train.training_record import TrainingRecord
 
-    folder = experiment.folder
-    trained, tuned = _training_files(experiment, rows), _tuning_files(experiment, rows, tuning_file)
-    layered = _tuning_files(experiment, rows, layers_file) if experiment.tune.layers else {}
+    folder, trained = experiment.folder, _training_files(experiment, rows)
     first: TrainingRecord | None = None
     for file, place in _present(trained, folder / "train" if others else None):
         record = TrainingRecord.read(file)
@@ -157,22 +155,9 @@ def _collected(
         if curves is not None:
             curves += curve_rows(record, source, place.get("key"), experiment.name)
         yield from rows_of_training(record, source, **place)
-    for file, place in _present(tuned, folder / "tune" if others else None):
-        measured = TuningRecord.read(file)
-        if file in tuned:
-            check_belongs(measured, ComparedNetwork(place["key"], place["role"]), file)
-            check_measurement(file, measured, experiment)
-            yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
-        elif measured.status == "ok":
-            yield from rows_of_tuning(measured, file.relative_to(folder).as_posix(), **place)
-    for file, place in _present(layered, folder / "layers" if others else None):
-        whole = LayersRecord.read(file)
-        if file in layered:
-            check_belongs(whole, ComparedNetwork(place["key"], place["role"]), file)
-            for layer in whole.layers:
-                check_measurement(file, layer.record, experiment, "syno tune layers")
-        yield from rows_of_layers(whole, file.relative_to(folder).as_posix(), **place)
-    yield from speed_measurements(experiment, rows)
+    for kind in KINDS.values():
+        if kind.rows:
+            yield from _measured(kind, experiment, rows, others=others)
 
 
 def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
@@ -180,20 +165,59 @@ def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> 
     return {training_file(experiment, entry.key, seed): entry._asdict() for entry in rows for seed in experiment.train.seeds}
 
 
-def _tuning_files(
-    experiment: Experiment, rows: Sequence[ComparedNetwork], file: Callable[[Experiment, str, str, str], Path]
-) -> dict[Path, dict[str, Any]]:
-    """Return the files of all measurements of these, by `file`, with the fields that their measurements get."""
-    return {
-        file(experiment, entry.key, compiler, device): {**entry._asdict(), "device_setting": device}
-        for device in experiment.tune.devices
-        for compiler in experiment.tune.all_compilers
-        for entry in rows
-    }
-
-
 def _present(known: dict[Path, dict[str, Any]], around: Path | None) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield those of the known files that are there, then the other records in a folder, whose measurements get no role."""
     yield from ((file, place) for file, place in known.items() if file.exists())
     if around is not None:
         yield from ((file, {}) for file in sorted(around.glob("*/*.json")) if file not in known)
+
+
+def _measured(
+    kind: MeasurementKind, experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool
+) -> Iterator[Measurement]:
+    """Yield the measurements in the records of a kind, as `_collected` does."""
+    rows_of, read = resolve_name(kind.rows), set[Path]()
+    for file, place, record in records(kind, experiment, rows):
+        read.add(file)
+        del place["compiler"]  # the record has it
+        yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **place)
+    for file in sorted((experiment.folder / kind.name).glob("*/*.json")) if others and kind.of_original else ():
+        if file in read:
+            continue
+        other = resolve_name(kind.record).read(file)
+        if not (
+            isinstance(other, TuningRecord) and other.has_failed
+        ):  # a failure to measure what nobody compares tells nothing
+            yield from rows_of(other, file.relative_to(experiment.folder).as_posix())
+
+
+def records(
+    kind: MeasurementKind, experiment: Experiment, networks: Sequence[ComparedNetwork]
+) -> Iterator[tuple[Path, dict[str, Any], MeasurementRecord]]:
+    """Yield the records of a kind of these networks that are there: file, what is known of its place, and record.
+
+    Raises SpecError if a record is damaged, or of another network or other settings.
+    """
+    check = resolve_name(kind.check)
+    for compiler, device in kind.records_of(experiment):
+        for network in networks:
+            file = kind.file(experiment, network.key, compiler, device)
+            if not file.is_file() or (network.key == ORIGINAL and not kind.of_original):
+                continue
+            record = resolve_name(kind.record).read(file)
+            check_belongs(record, network, file)
+            check(file, record, experiment, kind.again)
+            yield file, {**network._asdict(), "device_setting": device, "compiler": compiler}, record
+
+
+def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> pandas.DataFrame:
+    """Return the parts of the time of these networks as a table (`syno.results.breakdown`), as far as there are records.
+
+    Raises SpecError if a record is damaged, or of another network or other settings.
+    """
+    rows: list[dict[str, Any]] = []
+    for network in networks:
+        for file, place, record in records(KINDS["breakdown"], experiment, [network]):
+            place["device"] = place.pop("device_setting")
+            rows += breakdown_rows(record, **place, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]
+    return breakdown_table(rows)

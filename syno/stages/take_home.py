@@ -18,11 +18,11 @@ from syno.config.own_code import own_paths
 from syno.results import FOLDER, SCORES
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
+from syno.stages.measure import subject_of
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
 from syno.stages.top import summary
-from syno.stages.tune import subject_of
 
 if TYPE_CHECKING:
     from torch import nn

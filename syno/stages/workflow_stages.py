@@ -12,7 +12,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
-from syno.stages import places, tuning_jobs
+from syno.stages import places
+from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
 from syno.stages.networks import keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
@@ -27,7 +28,8 @@ A_DAY = 24 * 60  # minutes
 class WorkflowStage:
     """A stage of the workflow: a rule of Snakemake, whose jobs run a `syno` command.
 
-    To add a stage: a row in the list below, a rule in `workflow/rules`, a command, and a function that it calls.
+    To add a stage: a row in the list below, a rule in `workflow/rules`, a command, and a function that it calls. A stage that
+    measures networks is a row in `syno.stages.measurements`, from which all of that follows.
 
     Attributes:
         name: name of the rule.
@@ -132,6 +134,25 @@ def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]
     return [{"name": name} for name in names(experiment)]
 
 
+def _measuring(kind: MeasurementKind) -> WorkflowStage:
+    """Return the stage of a kind of measurements."""
+    return WorkflowStage(
+        kind.name,
+        ("tune", "devices") if kind.is_of_shortlist else (),
+        kind.jobs,
+        files=(kind.pattern,),
+        after=("data",),
+        settings=kind.settings,
+        is_timed=True,
+        is_per_network=True,
+        is_of_shortlist=kind.is_of_shortlist,
+        readers={kind.pattern: f"{kind.record}.read"},
+        log=kind.pattern.removesuffix(".json"),
+        memory_mib=4000,
+        minutes=kind.minutes,
+    )
+
+
 # ---- the list ----------------------------------------------------------------------------------------------------------
 
 # fmt: off
@@ -155,34 +176,18 @@ _LIST = (
         "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
         readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
     WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
-        "speedup", (), tuning_jobs.of_speedups, files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
+        "speedup", (), speedup_jobs, files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
         is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
         log="speedup/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=4000, minutes=A_DAY),
-    WorkflowStage(
-        "tune", ("tune", "devices"), tuning_jobs.of_networks, files=(places.TUNING,), after=("data",), settings="tune",
-        is_timed=True, is_per_network=True, is_of_shortlist=True,
-        readers={places.TUNING: "syno.measure.tuning_record:TuningRecord.read"}, log="tune/{key}/{compiler}-{device}",
-        memory_mib=4000),
-    WorkflowStage(
-        "layers", (), tuning_jobs.of_layers, files=(places.LAYERS,), after=("data",), settings="tune", is_timed=True,
-        is_per_network=True, readers={places.LAYERS: "syno.measure.layers_record:LayersRecord.read"},
-        log="layers/{key}/{compiler}-{device}", memory_mib=4000),
-    WorkflowStage(
-        "breakdown", (), tuning_jobs.of_breakdown, files=(places.BREAKDOWN,), after=("data",), settings="tune", is_timed=True,
-        is_per_network=True, readers={places.BREAKDOWN: "syno.measure.breakdown_record:BreakdownRecord.read"},
-        log="breakdown/{key}/{compiler}-{device}", memory_mib=4000),
-    WorkflowStage(
-        "speed", (), tuning_jobs.of_training, files=(places.SPEED,), after=("data",), settings="speed", is_timed=True,
-        is_per_network=True, readers={places.SPEED: "syno.train.speed_record:SpeedRecord.read"}, log="speed/{key}/{device}",
-        memory_mib=4000, minutes=60),
+    *map(_measuring, KINDS.values()),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"),
-        after=("select", "speedup", "train", "tune", "layers", "breakdown", "speed")),
+        after=("select", "speedup", "train", *KINDS)),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
         also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Self
 
@@ -11,10 +11,11 @@ import torch
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from torch import nn
 
-from syno.base.record import Count, PositiveInterval, Record, versions
+from syno.base.record import Count, PositiveInterval, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.timing import median_interval, stopwatch_of
+from syno.measure.tuning_record import Line, MeasurementRecord
 from syno.model.baselines import Replacement
 from syno.train.progress import TrainingResult
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
@@ -150,11 +151,11 @@ class TrainingSpeed(BaseModel):
     samples_per_second: PositiveInterval
 
 
-class SpeedRecord(Record):
+class SpeedRecord(MeasurementRecord):
     """The speed of training of two networks.
 
     Attributes:
-        name, operator, operator_id: of the operator: its name, text and id.
+        operator: text of the operator.
         workload: settings of the network, the data set and the training.
         settings: how it was measured.
         device_setting: the device as it was given, such as "cuda:1".
@@ -172,9 +173,8 @@ class SpeedRecord(Record):
     again = "run `syno tune training`"
     passing = frozenset({"date"})
 
-    name: str
     operator: str
-    operator_id: str
+    operator_id: str  # the original is trained beside each operator
     workload: WorkloadSettings
     settings: SpeedSettings
     device_setting: str
@@ -187,6 +187,17 @@ class SpeedRecord(Record):
     ratio: PositiveInterval
     versions: dict[str, str]
     date: AwareDatetime
+
+    def lines(self, place: str = "") -> Iterator[Line]:
+        """Yield the speeds of both networks, and their ratio; the record itself knows the device."""
+        for name, speed in (("original", self.original), (self.name, self.changed)):
+            found, forward, both = speed.samples_per_second, speed.forward_ms, speed.forward_backward_ms
+            yield Line(
+                f"{name} on {self.device}: {found.value:,.1f} {self.sample}s per second (95 % in {found.low:,.1f} to "
+                f"{found.high:,.1f}), forward {forward.value:.4g} ms, both passes {both.value:.4g} ms"
+            )
+        ratio = self.ratio
+        yield Line(f"{self.name} trains {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f})")
 
     @classmethod
     def make(

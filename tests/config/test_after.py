@@ -18,9 +18,9 @@ from syno.model.counting import model_cost
 from syno.results.table import write_table
 from syno.stages.data import data_text, look
 from syno.stages.kept import check_goes_on, check_shown, keep_config, write_kept
+from syno.stages.measure import subject_of
 from syno.stages.own_records import check_training
 from syno.stages.store import OperatorStore
-from syno.stages.tune import subject_of
 
 DATA = {"preset": "micro", "train": 64, "test": 32}
 WORKLOAD: Mapping[str, Any] = {"width": 0.25, "data_settings": DATA, "training": {"epochs": 1, "batch": 32}}

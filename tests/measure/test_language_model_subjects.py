@@ -26,7 +26,7 @@ from syno.measure.tuning import tune
 from syno.measure.tuning_record import TuningRecord
 from syno.model.module import OperatorModule
 from syno.stages.data import DataRecord, prepare
-from syno.stages.tune import tune as tune_stage
+from syno.stages.measure import measure
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 PROJECTION = syno.OPERATORS["gpt2_projection"]()
@@ -160,7 +160,7 @@ class TestStages:
                 DataRecord(**{**fields, **other})
 
     def test_its_network_is_measured(self, experiment: Experiment) -> None:
-        record = tune_stage(experiment, "gpt2_projection", "eager", "cpu")
+        record = measure("tune", experiment, "gpt2_projection", "eager", "cpu")
         assert (record.status, record.reason) == ("ok", "")
         assert record.subject == subject(PROJECTION, vocabulary=256)
 

@@ -21,7 +21,8 @@ from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import TuningRecord
-from syno.stages.places import compiler_in_files, tuning_file
+from syno.stages.measurements import KINDS
+from syno.stages.places import compiler_in_files
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
@@ -133,7 +134,7 @@ def test_a_package_that_it_needs_is_named() -> None:
 def test_names_in_files_are_told_apart() -> None:
     names = ["inductor", "inductor-int8", "my_compilers:plain", "my_compilers:doubled"]
     described = experiment(*names)
-    files = {tuning_file(described, "key", name, "cpu").stem: name for name in names}
+    files = {KINDS["tune"].file(described, "key", name, "cpu").stem: name for name in names}
     assert sorted(files) == ["inductor-cpu", "inductor-int8-cpu", "my_compilers.doubled-cpu", "my_compilers.plain-cpu"]
     for stem, name in files.items():
         assert compiler_in_files(described, stem.rpartition("-")[0]) == name

@@ -19,7 +19,7 @@ from syno.cli import app
 from syno.measure.isolation import run_limited
 from syno.measure.job import TrialCount
 from syno.measure.measuring import Findings
-from syno.stages.tune import TuningProgress, shown
+from syno.stages.measure import TuningProgress, shown
 
 TUNING = Findings(phase="tuning", count=TrialCount(task=3, tasks=17, trials=96, trials_wanted=1088))
 

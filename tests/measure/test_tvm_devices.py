@@ -15,8 +15,9 @@ from syno.config.stages import TuneSettings
 from syno.measure.timing import LatencySettings, time_repeats
 from syno.measure.tvm.sessions import last_words
 from syno.measure.tvm.targets import Address, DeviceSettings, find_device
-from syno.stages.places import device_named, tuning_file
-from syno.stages.tune import tune
+from syno.stages.measure import measure
+from syno.stages.measurements import KINDS
+from syno.stages.places import device_named
 
 JETSON: dict[str, Any] = {"target": "jetson-orin-nano-cpu", "tracker": "192.168.1.2:9190"}
 
@@ -63,9 +64,9 @@ def test_a_remote_device_is_measured_by_the_compiler_that_reaches_it() -> None:
 def test_the_command_refuses_a_device_before_it_measures() -> None:
     remote = experiment(remote_devices={"jetson": JETSON})
     with pytest.raises(SpecError, match='"eager" makes runs on this machine only'):
-        tune(remote, "original", "eager", "jetson")
+        measure("tune", remote, "original", "eager", "jetson")
     with pytest.raises(SpecError, match="remote: jetson"):
-        tune(remote, "original", "eager", "phone")
+        measure("tune", remote, "original", "eager", "phone")
 
 
 def test_files_of_different_devices_have_different_names() -> None:
@@ -73,11 +74,11 @@ def test_files_of_different_devices_have_different_names() -> None:
     remote = dict.fromkeys(names[3:], JETSON)
     described = experiment(devices=names, remote_devices=remote)
     pairs = [(compiler, name) for compiler in ("inductor", "inductor-max-autotune") for name in names]
-    files = {tuning_file(described, "key", *pair) for pair in pairs}
+    files = {KINDS["tune"].file(described, "key", *pair) for pair in pairs}
     assert len(files) == 2 * len(names)
     for file in files:
         compiler, _, part = file.stem.rpartition("-")
-        assert tuning_file(described, "key", compiler, device_named(described, part)) == file
+        assert KINDS["tune"].file(described, "key", compiler, device_named(described, part)) == file
 
 
 def test_results_depend_on_what_a_device_is_and_not_on_where() -> None:

@@ -16,7 +16,7 @@ from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
 from syno.model.geometry import Convolutions, Layer
 from syno.model.substitution import Bias
-from syno.stages.tune import subject_of
+from syno.stages.measure import subject_of
 from syno.train.settings import WorkloadSettings
 
 PICTURES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))

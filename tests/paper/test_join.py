@@ -29,8 +29,8 @@ from syno.report.result_figures import pictures
 from syno.results.table import read_losses, read_measurements
 from syno.stages import figures, results
 from syno.stages.figures import draw, write_report
+from syno.stages.measurements import KINDS
 from syno.stages.operators import repair_store
-from syno.stages.places import tuning_file
 from syno.stages.select import select
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
@@ -77,7 +77,7 @@ def record(experiment: Experiment, name: str, compiler: str, **changes: object) 
         "date": datetime(2030, 1, 1, tzinfo=UTC),
     }
     key = name if graph is None else graph.id[:12]
-    TuningRecord.model_validate({**fields, **changes}).write(tuning_file(experiment, key, compiler, "cpu"))
+    TuningRecord.model_validate({**fields, **changes}).write(KINDS["tune"].file(experiment, key, compiler, "cpu"))
 
 
 @pytest.fixture(scope="module")

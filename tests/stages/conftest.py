@@ -7,12 +7,12 @@ from small_experiment import FIELDS
 
 from syno.config import Experiment
 from syno.stages.data import prepare
+from syno.stages.measure import measure
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.study import freeze
 from syno.stages.tables import make_tables
 from syno.stages.train import train
-from syno.stages.tune import tune
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     for key in ("original", "separable_conv2d", chosen[0].key):
         for seed in experiment.train.seeds:
             train(experiment, key, seed)
-    tune(experiment, "original", "eager", "cpu")
-    tune(experiment, chosen[0].key, "eager", "cpu")
+    measure("tune", experiment, "original", "eager", "cpu")
+    measure("tune", experiment, chosen[0].key, "eager", "cpu")
     make_tables(experiment)
     return experiment

@@ -30,9 +30,10 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
 from syno.report.result_figures import BREAKDOWN, breakdown_figure
 from syno.results.breakdown import breakdown_rows, breakdown_table, read_breakdown
-from syno.stages import breakdown
+from syno.stages import speedups
 from syno.stages.figures import names, write_report
-from syno.stages.places import breakdown_file
+from syno.stages.measure import measure
+from syno.stages.measurements import KINDS
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.workflow_stages import jobs
 
@@ -159,15 +160,15 @@ class TestStage:
     def test_the_command_writes_a_record_which_tables_and_page_show(
         self, small: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(breakdown, "speedups_of", lambda *given, **options: nullcontext())
-        monkeypatch.setattr(breakdown, "measured_speedups", lambda *given: iter([(a_speedup(), False)]))
+        monkeypatch.setattr(speedups, "speedups_of", lambda *given, **options: nullcontext())
+        monkeypatch.setattr(speedups, "measured_speedups", lambda *given: iter([(a_speedup(), False)]))
         monkeypatch.setattr(BreakdownRecord, "make", lambda operator, speedup, speedups: a_record(speedup))
         config = tmp_path / "small.yaml"
         config.write_text(small.model_dump_json(), encoding="utf-8")
         shown = CliRunner().invoke(app, ["tune", "breakdown", str(config), "separable_conv2d"])
         assert shown.exit_code == 0, shown.output
         assert "2 x conv_io4: 4 ms before, 1 ms after, conv2d 25 %, conv2d 50 %, other 25 %" in shown.stdout
-        file = breakdown_file(small, "separable_conv2d", "eager", "cpu")
+        file = KINDS["breakdown"].file(small, "separable_conv2d", "eager", "cpu")
         assert BreakdownRecord.read(file).speedup == a_speedup()
         make_tables(small)
         table = read_breakdown(small.folder)
@@ -182,9 +183,9 @@ class TestStage:
 
     def test_wrong_input_is_one_clear_error(self, small: Experiment) -> None:
         with pytest.raises(SpecError, match='"board" is not a device of this machine'):
-            breakdown.measure_breakdown(small, "separable_conv2d", "eager", "board")
+            measure("breakdown", small, "separable_conv2d", "eager", "board")
         with pytest.raises(SpecError, match="the original network is measured beside each operator"):
-            breakdown.measure_breakdown(small, "original", "eager", "cpu")
+            measure("breakdown", small, "original", "eager", "cpu")
 
     def test_there_is_a_job_for_each_operator_and_compiler_on_this_machine(self, small: Experiment) -> None:
         found = [file.relative_to(small.folder).as_posix() for file in jobs(small, ["ab12"])["breakdown"]]

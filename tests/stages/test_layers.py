@@ -24,8 +24,8 @@ from syno.model.extraction import distinct_layers
 from syno.results.speedups import layer_name
 from syno.results.table import read_measurements
 from syno.stages.figures import names, write_report
-from syno.stages.layers import tune_layers
-from syno.stages.places import layers_file
+from syno.stages.measure import measure
+from syno.stages.measurements import KINDS
 from syno.stages.plan import plan
 from syno.stages.tables import make_tables, read_layers
 from syno.stages.workflow_stages import jobs
@@ -83,15 +83,15 @@ def small(done: Experiment, tmp_path: Path) -> Experiment:
 
 
 def test_an_interrupted_call_goes_on_at_the_layer_where_it_was(small: Experiment, measuring: Measuring) -> None:
-    file = layers_file(small, "original", "eager", "cpu")
+    file = KINDS["layers"].file(small, "original", "eager", "cpu")
     measuring.stop = LAYERS[2]
     with pytest.raises(KeyboardInterrupt):
-        tune_layers(small, "original", "eager", "cpu")
+        measure("layers", small, "original", "eager", "cpu")
     (folder,) = file.parent.glob("eager-cpu.*/")
     assert measuring.calls == LAYERS[:2] and not file.exists() and len(list(folder.iterdir())) == 2
     (folder / f"{LAYERS[0]}.json").write_text("{", encoding="utf-8")  # damaged: measured again
     measuring.stop = ""
-    found = tune_layers(small, "original", "eager", "cpu")
+    found = measure("layers", small, "original", "eager", "cpu")
     assert measuring.calls == [*LAYERS[:2], LAYERS[0], *LAYERS[2:]]
     assert [layer.record.subject.layer for layer in found.layers] == LAYERS and LayersRecord.read(file) == found
     assert list(file.parent.iterdir()) == [file]
@@ -100,20 +100,24 @@ def test_an_interrupted_call_goes_on_at_the_layer_where_it_was(small: Experiment
 def test_layers_of_other_settings_are_measured_again(small: Experiment, measuring: Measuring) -> None:
     measuring.stop = LAYERS[1]
     with pytest.raises(KeyboardInterrupt):
-        tune_layers(small, "original", "eager", "cpu")
+        measure("layers", small, "original", "eager", "cpu")
     longer = small.tune.latency.model_copy(update={"least_ms": 2.0})
     measuring.stop = ""
-    tune_layers(
-        small.model_copy(update={"tune": small.tune.model_copy(update={"latency": longer})}), "original", "eager", "cpu"
+    measure(
+        "layers",
+        small.model_copy(update={"tune": small.tune.model_copy(update={"latency": longer})}),
+        "original",
+        "eager",
+        "cpu",
     )
     assert measuring.calls == [LAYERS[0], *LAYERS]
-    assert len(list(layers_file(small, "original", "eager", "cpu").parent.iterdir())) == 1
+    assert len(list(KINDS["layers"].file(small, "original", "eager", "cpu").parent.iterdir())) == 1
 
 
 def test_misfits_and_failures_are_in_the_file_and_in_the_table(small: Experiment, measuring: Measuring) -> None:
-    tune_layers(small, "original", "eager", "cpu")
+    measure("layers", small, "original", "eager", "cpu")
     measuring.broken = LAYERS[3]
-    tune_layers(small, "nas_pte_1", "eager", "cpu")
+    measure("layers", small, "nas_pte_1", "eager", "cpu")
     assert LAYERS[0] not in measuring.calls[5:]  # nothing to measure
     tables = make_tables(small)
     layers = read_layers(small)
@@ -149,8 +153,8 @@ def test_the_command_prints_each_layer(small: Experiment, measuring: Measuring, 
 
 
 def test_a_file_of_another_operator_is_an_error(small: Experiment, measuring: Measuring) -> None:
-    file = layers_file(small, "original", "eager", "cpu")
-    tune_layers(small, "nas_pte_1", "eager", "cpu", file)
+    file = KINDS["layers"].file(small, "original", "eager", "cpu")
+    measure("layers", small, "nas_pte_1", "eager", "cpu", file)
     with pytest.raises(
         SpecError, match=r"is the record of nas_pte_1 .*, not of original; delete it and run `syno tune layers`"
     ):
@@ -204,5 +208,5 @@ def test_inductor_measures_the_layers(tmp_path: Path) -> None:
         output=tmp_path,
     )
     for key in ("original", "nas_pte_3"):
-        (layer,) = tune_layers(experiment, key, "inductor", "cpu").layers
+        (layer,) = measure("layers", experiment, key, "inductor", "cpu").layers
         assert layer.record.status == "ok" and layer.record.checked and layer.name == "conv_io16", layer.record.reason

@@ -19,9 +19,9 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.stages.data import prepare
+from syno.stages.measure import measure
 from syno.stages.search import search
 from syno.stages.train import train, train_baselines
-from syno.stages.tune import tune
 from syno.train.contract import evaluation_of
 
 
@@ -101,8 +101,8 @@ def test_a_measurement(
     device: str, expected: object, experiment: Experiment, computes: Any, seen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syno.measure.tuning.tune", computes)
-    monkeypatch.setattr("syno.stages.tune.look", lambda experiment: SimpleNamespace(image_shape=(3, 8, 8), classes=2))
-    tune(experiment, "original", "eager", device)
+    monkeypatch.setattr("syno.stages.measure.look", lambda experiment: SimpleNamespace(image_shape=(3, 8, 8), classes=2))
+    measure("tune", experiment, "original", "eager", device)
     assert seen == expected
 
 

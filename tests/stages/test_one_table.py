@@ -21,7 +21,8 @@ from syno.results import MEASUREMENTS
 from syno.results.measurement import Measurement
 from syno.results.rows import DIVERGED
 from syno.results.table import latency_view, measurement_table, read_losses, read_measurements, score_view, write_table
-from syno.stages.places import training_file, tuning_file
+from syno.stages.measurements import KINDS
+from syno.stages.places import training_file
 from syno.stages.tables import Tables, collect, make_tables, read_tables
 from syno.train.training_record import TrainingRecord
 
@@ -60,7 +61,7 @@ class TestViews:
         assert original.loc[original["seed"] == seeds[0], "loss"].tolist() == list(record.curve_losses)
 
     def test_a_failed_measurement_is_a_row_with_its_reason(self, copied: Experiment) -> None:
-        file = tuning_file(copied, "original", "eager", "cpu")
+        file = KINDS["tune"].file(copied, "original", "eager", "cpu")
         nothing = dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "latency_minimum_ms"))
         TuningRecord.read(file).model_copy(update={**nothing, "status": "timeout", "reason": "too slow"}).write(file)
         latency = make_tables(copied).latency

@@ -21,7 +21,8 @@ from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages import select
 from syno.stages.fastest import FastestOn, fastest
 from syno.stages.kept import keep_config
-from syno.stages.places import SELECTED, SHORTLIST, training_file, tuning_file
+from syno.stages.measurements import KINDS
+from syno.stages.places import SELECTED, SHORTLIST, training_file
 from syno.stages.restore import expected
 from syno.stages.selection import Selected, read_selected, why_none, write_selected
 from syno.stages.store import OperatorStore
@@ -55,7 +56,7 @@ def measured(one: Experiment, compiler: str, latencies: Mapping[str, float | str
             status=status, reason="" if status == "ok" else "a reason", versions={}, date=WHEN,
             latency_ms=1.0 if suspicious or status == "partial" else given if status == "ok" else None,
         )  # fmt: skip
-        record.write(tuning_file(one, key, compiler, "cpu"))
+        record.write(KINDS["tune"].file(one, key, compiler, "cpu"))
 
 
 def trained(one: Experiment, scores: Mapping[int, float], **changes: Any) -> None:
@@ -198,7 +199,7 @@ class TestStages:
         write_selected(chosen, tmp_path / SHORTLIST)
         write_selected(chosen[:1], tmp_path / SELECTED)
         files = set(expected(one))
-        assert tuning_file(one, KEYS["conv1x1"], "eager", "cpu") in files
+        assert KINDS["tune"].file(one, KEYS["conv1x1"], "eager", "cpu") in files
         assert training_file(one, KEYS["conv1x1"], 1) not in files
 
     def test_the_margin_needs_the_original_only_without_a_source(self, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages.figures import draw, write_report
-from syno.stages.places import training_file, tuning_file
+from syno.stages.measurements import KINDS
+from syno.stages.places import training_file
 from syno.stages.selection import write_selected
 from syno.stages.tables import make_tables
 from syno.stages.train import train
@@ -96,7 +97,7 @@ def test_records_of_another_measurement_are_in_no_table(
         versions={},
         date=datetime.now(UTC),
     )
-    record.write(tuning_file(experiment, "original", "eager", "cpu"))
+    record.write(KINDS["tune"].file(experiment, "original", "eager", "cpu"))
     with pytest.raises(SpecError, match=f"original/eager-cpu.json is of other settings.*: {message}.*`syno tune model`"):
         make_tables(experiment)
 

@@ -15,15 +15,15 @@ from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
 from syno.results.table import SCORE_COLUMNS
 from syno.stages.data import DataRecord
+from syno.stages.measure import measure
+from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
-from syno.stages.places import tuning_file
 from syno.stages.search import WorkerRecord
 from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.study import freeze, read_frozen
 from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, top
-from syno.stages.tune import tune
 
 
 def test_the_data_record_says_what_there_is(done: Experiment) -> None:
@@ -84,7 +84,7 @@ def test_the_tables_compare_with_the_original(done: Experiment) -> None:
 
 def test_networks_for_tvm_are_dense_and_share_their_trials(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    record = TuningRecord.read(tuning_file(done, "original", "eager", "cpu"))
+    record = TuningRecord.read(KINDS["tune"].file(done, "original", "eager", "cpu"))
 
     def tuned(subject: Any, compiler: str, *_: Any, **rest: Any) -> TuningRecord:
         asked.append({"format": subject.memory_format, **rest})
@@ -92,7 +92,7 @@ def test_networks_for_tvm_are_dense_and_share_their_trials(done: Experiment, mon
 
     monkeypatch.setattr("syno.measure.tuning.tune", tuned)
     for compiler in ("eager", "tvm"):
-        tune(done, "original", compiler, "cpu", done.folder / "elsewhere.json")
+        measure("tune", done, "original", compiler, "cpu", done.folder / "elsewhere.json")
     assert [given["format"] for given in asked] == ["channels_last", "contiguous"]
     assert {given["folder"] for given in asked} == {done.folder / "tvm" / "cpu"}
     assert asked[0]["tvm"] == done.tune.tvm

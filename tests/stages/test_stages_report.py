@@ -25,8 +25,9 @@ from syno.results.parquet import write_parquet
 from syno.results.values import latencies_in
 from syno.stages import figures, results
 from syno.stages.figures import write_report
+from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
-from syno.stages.places import FROZEN, training_file, tuning_file
+from syno.stages.places import FROZEN, training_file
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.study import freeze, read_frozen
@@ -36,7 +37,7 @@ from syno.train.training_record import TrainingRecord
 
 
 def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> None:
-    file = tuning_file(done, "original", "eager", "cpu")
+    file = KINDS["tune"].file(done, "original", "eager", "cpu")
     kept = file.read_text(encoding="utf-8")
     file.unlink()
     try:
@@ -52,7 +53,7 @@ def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> 
 @pytest.mark.parametrize("partial", ["original", "selected"])
 def test_what_is_tuned_in_part_is_not_compared(done: Experiment, partial: str) -> None:
     key = partial if partial == "original" else next(entry.key for entry in compared_networks(done) if entry.role == "found")
-    file = tuning_file(done, key, "eager", "cpu")
+    file = KINDS["tune"].file(done, key, "eager", "cpu")
     kept = file.read_text(encoding="utf-8")
     TuningRecord.read(file).model_copy(update={"status": "partial", "reason": "a part is not tuned"}).write(file)
     try:

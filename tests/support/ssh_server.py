@@ -51,11 +51,6 @@ class SshServer:
     port: int
     process: subprocess.Popen[bytes] | None = field(default=None)
 
-    @property
-    def measurements(self) -> Path:
-        """The folder of measurements there."""
-        return self.folder / "cache" / "syno" / "measurements"
-
     def settings(self, **changes: Any) -> SshSettings:
         """The settings of a device."""
         given = {"host": HOST, "python": str(self.folder / "python"), "ssh_config": self.folder / "config"}

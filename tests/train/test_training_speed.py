@@ -24,9 +24,9 @@ from syno.measure.timing import median_interval
 from syno.results.breakdown import rows_of_speed
 from syno.results.measurement import UNITS
 from syno.results.table import latency_view, measurement_table, score_view
+from syno.stages.measurements import KINDS
 from syno.stages.operators import ComparedNetwork
-from syno.stages.places import speed_file
-from syno.stages.speed import speed_measurements
+from syno.stages.tables import records
 from syno.stages.workflow_stages import jobs
 from syno.train import speed_record
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
@@ -90,15 +90,16 @@ def test_the_command_measures_and_writes_a_record(tmp_path: Path, monkeypatch: p
     (tmp_path / "small.yaml").write_text(one.model_dump_json(exclude_defaults=True), encoding="utf-8")
     done = CliRunner().invoke(app, ["tune", "training", "small.yaml", "conv1x1"])
     assert done.exit_code == 0, done.output
-    record = SpeedRecord.read(speed_file(one, "conv1x1", "cpu"))
+    record = SpeedRecord.read(KINDS["speed"].file(one, "conv1x1", "", "cpu"))
     assert (record.name, record.sample, record.samples, record.batch) == ("conv1x1", "picture", 16, 16)
     assert record.original.forward_ms.value < record.original.forward_backward_ms.value
     assert f"conv1x1 trains {record.ratio.value:.3f} times as fast" in done.stdout
-    rows = list(speed_measurements(one, [ComparedNetwork("original", "original"), ComparedNetwork("conv1x1", "baseline")]))
-    assert [row.key for row in rows] == ["original", "conv1x1"]
+    networks = [ComparedNetwork("original", "original"), ComparedNetwork("conv1x1", "baseline")]
+    ((file, place, found),) = records(KINDS["speed"], one, networks)
+    assert (file.name, place["key"], found) == ("cpu.json", "conv1x1", record)
     other = experiment(tmp_path / "out", speed={"steps": 2, "turns": 6})
     with pytest.raises(SpecError, match="speed/conv1x1/cpu.json .*other settings"):
-        list(speed_measurements(other, [ComparedNetwork("conv1x1", "baseline")]))
+        list(records(KINDS["speed"], other, networks))
     wrong = CliRunner().invoke(app, ["tune", "training", "small.yaml", "original"])
     assert wrong.exit_code == 2 and "give an operator or a baseline" in wrong.stderr
 

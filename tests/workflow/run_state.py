@@ -13,8 +13,9 @@ from syno.search.storage.records import table
 from syno.search.storage.store import read_trials
 from syno.stages.data import DataRecord
 from syno.stages.figures import FORMATS, names
+from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
-from syno.stages.places import training_file, tuning_file
+from syno.stages.places import training_file
 from syno.stages.search import WorkerRecord, worker_file
 from syno.stages.study import read_frozen
 from syno.stages.tables import read_tables
@@ -77,7 +78,7 @@ def _wrong_files(experiment: Experiment) -> Iterator[str]:
     for key in keys:
         for seed in experiment.train.seeds:
             TrainingRecord.read(training_file(experiment, key, seed))
-        TuningRecord.read(tuning_file(experiment, key, "eager", "cpu"))
+        TuningRecord.read(KINDS["tune"].file(experiment, key, "eager", "cpu"))
     tables = read_tables(experiment)
     seeds = len(experiment.train.seeds)
     if set(tables.scores["key"]) != set(keys) or set(tables.scores["seeds"]) != {seeds}:

@@ -15,6 +15,7 @@ from syno.config import load_experiments
 from syno.measure.tvm.targets import is_here
 from syno.stages import figures
 from syno.stages.data import files_to_convert
+from syno.stages.measurements import KINDS
 from syno.stages.plan import plans, stage_rows
 from syno.stages.workflow_stages import STAGES
 
@@ -23,6 +24,7 @@ RULES = {
     for file in sorted((ROOT / "workflow" / "rules").glob("*.smk"))
     for match in re.finditer(r"^(?:rule|checkpoint) (\w+):\n(?:(?: .*)?\n)*", file.read_text(encoding="utf-8"), re.MULTILINE)
 }
+RULES |= {kind.name: f"    log:\n    shell:\n{kind.shell}" for kind in KINDS.values()}  # one rule in a loop
 
 
 def all_jobs(config: Path, *names: str) -> dict[str, int]:
@@ -115,12 +117,7 @@ def test_a_rule_has_a_log(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
     shell = RULES[rule].partition("    shell:\n")[2]
-    command = {
-        "speed": "tune training",
-        "layers": "tune layers",
-        "breakdown": "tune breakdown",
-        "speedup": "tune selected",
-    }.get(rule, rule)
+    command = KINDS[rule].again.removeprefix("syno ") if rule in KINDS else {"speedup": "tune selected"}.get(rule, rule)
     assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 

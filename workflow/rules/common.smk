@@ -17,6 +17,7 @@ from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
+from syno.stages.measurements import KINDS
 from syno.stages.select import compared_trainings
 from syno.stages.networks import keys
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
@@ -186,6 +187,14 @@ def tuned_device(wildcards):
 def tuned_compiler(wildcards):
     """Return the compiler of a measurement."""
     return compiler_in_files(EXPERIMENTS[wildcards.folder], wildcards.compiler)
+
+
+def params_of(kind):
+    """Return the parameters of the jobs of a kind of measurements."""
+    found = {"config": CONFIG, "settings": settings_of(kind.name)}
+    if kind.of_original:  # on remote devices, too
+        found["remote"] = lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards))
+    return {**found, "device": tuned_device, **({"compiler": tuned_compiler} if kind.has_compiler else {})}
 
 
 def results_of(folder):

@@ -169,6 +169,15 @@ SHARED = {
 for shared in [*SHARED, *map(resource_name, NUMBERED)]:
     workflow.global_resources.setdefault(shared, 1)
 
+
+def resources_of(kind):
+    """Return the resources of the jobs of a kind of measurements."""
+    if not kind.has_compiler:
+        return needs_of(kind.name, **gpus_of(local_device))
+    minutes = layers_minutes if kind.is_by_layer else tuning_minutes
+    return needs_of(kind.name, runtime=minutes, **gpus_of(local_device), **SHARED)
+
+
 # If a profile groups the figures of an experiment into one job, they are drawn one after another.
 if ELSEWHERE:
     workflow.global_resources.setdefault("drawing", 1)

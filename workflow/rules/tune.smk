@@ -1,30 +1,31 @@
-# A measurement on this machine's processor runs alone. One on a GPU has a GPU of its own, and its part of the cores.
-rule tune:
-    input:
-        read_by("tune"),
-    output:
-        written_by("tune"),
-    log:
-        log_of("tune"),
-    benchmark:
-        times_of("tune")
-    priority: -10
-    retries: RETRIES
-    conda:
-        ENVIRONMENTS["tune"]
-    threads: tuning_threads
-    resources:
-        **needs_of("tune", runtime=tuning_minutes, **gpus_of(local_device), **SHARED),
-    params:
-        config=CONFIG,
-        settings=settings_of("tune"),
-        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
-        device=tuned_device,
-        compiler=tuned_compiler,
-    shell:
-        # If a network cannot be compiled or measured, there is a record with the reason, and exit code 1.
-        "(syno tune model {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
-        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
+# The kinds of measurements of each network (syno/stages/measurements.py). A measurement on this machine's processor runs alone. One
+# on a GPU has a GPU of its own, and its part of the cores.
+#
+# The shell command is looked up once more when a job runs: then `rule` is the name of the job's rule.
+for rule in KINDS:
+
+    rule:
+        name:
+            rule
+        input:
+            read_by(rule),
+        output:
+            written_by(rule),
+        log:
+            log_of(rule),
+        benchmark:
+            times_of(rule)
+        priority: -10
+        retries: RETRIES
+        conda:
+            ENVIRONMENTS["tune" if KINDS[rule].has_compiler else "train"]
+        threads: tuning_threads if KINDS[rule].has_compiler else speed_threads
+        resources:
+            **resources_of(KINDS[rule]),
+        params:
+            **params_of(KINDS[rule]),
+        shell:
+            KINDS[rule].shell
 
 
 # The selected operators once more, each in turns with the original: the speedups by which they were selected are too high. It does
@@ -52,33 +53,4 @@ rule speedup:
     shell:
         # What cannot be compiled or measured is in the record with the reason, and the exit code is 1.
         "(syno tune selected {params.config:q}"
-        " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"
-
-
-# The distinct layers that operators replace, each by itself. An interrupted job goes on at the layer where it was.
-rule layers:
-    input:
-        read_by("layers"),
-    output:
-        written_by("layers"),
-    log:
-        log_of("layers"),
-    benchmark:
-        times_of("layers")
-    priority: -10
-    retries: RETRIES
-    conda:
-        ENVIRONMENTS["tune"]
-    threads: tuning_threads
-    resources:
-        **needs_of("layers", runtime=layers_minutes, **gpus_of(local_device), **SHARED),
-    params:
-        config=CONFIG,
-        settings=settings_of("layers"),
-        remote=lambda wildcards: EXPERIMENTS[wildcards.folder].tune.made_for(tuned_device(wildcards)),
-        device=tuned_device,
-        compiler=tuned_compiler,
-    shell:
-        # As for a network: what cannot be compiled or measured is in the record with the reason, and the exit code is 1.
-        "(syno tune layers {params.config:q} {wildcards.key:q} --compiler {params.compiler:q} --device {params.device:q}"
         " --output {output:q} || {{ code=$?; test -s {output:q} || exit $code; }}) 2>&1 | tee -i {log:q}"

@@ -19,10 +19,9 @@ from typing import Any
 
 from syno.base.errors import DeviceError
 from syno.measure.devices import SshSettings
-from syno.measure.ssh.protocol import MODULE, SIGN_OF_LIFE_SECONDS, parsed, send
+from syno.measure.ssh.protocol import MODULE, SIGN_OF_LIFE_SECONDS, SILENCE_SECONDS, parsed, send
 
 CONNECT_SECONDS = 15  # in which a machine answers
-SILENCE_SECONDS = 120.0  # after which a connection counts as lost; Python may take long to start there
 TICK_SECONDS = 0.5
 SAID_CHARACTERS = 300
 SSH_FAILED, NOT_FOUND, NOT_EXECUTABLE = 255, 127, 126  # exit codes of ssh, and of a shell there
@@ -87,7 +86,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End ssh. What runs on the other machine detached goes on."""
+        """End ssh, and with it what runs on the other machine."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

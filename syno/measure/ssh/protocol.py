@@ -1,6 +1,6 @@
 """The messages between this machine and one that is reached by ssh: lines of text, each with one JSON value.
 
-This machine sends one `Order`, and a line RECEIVED when it has the record. The other one sends lines that begin with MARK, the
+This machine sends one `Order`, and then an empty line from time to time. The other one sends lines that begin with MARK, the
 name of the message and a space. Lines without MARK, such as those that a login shell prints, are ignored.
 """
 
@@ -20,8 +20,9 @@ from syno.measure.speedup_record import SpeedupRecord
 from syno.measure.tuning_record import TuningRecord
 
 MODULE = "syno.measure.remote_measurement"  # what is run on the other machine
-MARK, RECEIVED = "syno:", "received"
-SIGN_OF_LIFE_SECONDS = 10.0  # between two messages from there
+MARK = "syno:"
+SIGN_OF_LIFE_SECONDS = 10.0  # between two messages of each side
+SILENCE_SECONDS = 120.0  # after which a connection counts as lost; Python may take long to start there
 MIB = 2**20
 
 # hello: the versions; findings: `Findings`; record: a `TuningRecord`; about: `About`; fault: a sentence; alive: nothing.
@@ -64,12 +65,6 @@ class Order(BaseModel):
         """Return the order for a request."""
         return cls(code=Code.of_this(), request=request.model_dump(mode="json"))
 
-    @property
-    def name(self) -> str:
-        """The name of the measurement there: the hash of the order. Equal orders are one measurement."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
 
 class About(BaseModel):
     """A machine's description of itself.
@@ -77,8 +72,7 @@ class About(BaseModel):
     Attributes:
         device: the name of the processor or the GPU.
         python, torch, tvm: versions; empty if not installed.
-        free_mib: MiB on the disk with the measurements.
-        measurements: how many are running or not fetched.
+        free_mib: MiB on the disk with TVM's trials.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -87,7 +81,6 @@ class About(BaseModel):
     torch: str
     tvm: str
     free_mib: int
-    measurements: int
 
 
 @cache

@@ -22,10 +22,10 @@ from syno.paper.joined import Joined, Part, joined
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.rows import gaps
 from syno.results.table import read_losses, read_measurements, write_table
-from syno.stages import tuning_jobs
 from syno.stages.kept import keep_config, read_kept
+from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
-from syno.stages.places import JOINED, LAYERS, TUNING, training_file
+from syno.stages.places import JOINED, training_file
 from syno.stages.store import ID_DIGITS, OperatorStore
 
 if TYPE_CHECKING:
@@ -202,8 +202,9 @@ def _pending(kept: Experiment) -> Iterator[str]:
         return
     keys = [one.key for one in networks]
     trainings = [training_file(kept, key, seed) for key in keys for seed in kept.train.seeds]
-    measurements = [kept.folder / TUNING.format(**job) for job in tuning_jobs.of_networks(kept, keys)]
-    of_layers = [kept.folder / LAYERS.format(**job) for job in tuning_jobs.of_layers(kept, keys)]
+    measurements, of_layers = (
+        [kept.folder / kind.pattern.format(**job) for job in kind.jobs(kept, keys)] for kind in (KINDS["tune"], KINDS["layers"])
+    )
     for what, files in (("trainings", trainings), ("measurements", measurements), ("measurements of layers", of_layers)):
         if absent := sum(not file.is_file() for file in files):
             yield f"{absent} of {len(files)} {what} are not there yet"

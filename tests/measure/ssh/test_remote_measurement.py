@@ -1,29 +1,41 @@
-"""The side of the machine that measures: one process for equal orders, and what it cannot do is said."""
+"""The side of the machine that measures: nothing outlives the connection, and what it cannot do is said."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
-from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
 from syno.measure import machine
+from syno.measure import remote_measurement as program
 from syno.measure.measuring import Findings, Request
-from syno.measure.remote_measurement import __main__ as program
-from syno.measure.remote_measurement import jobs
 from syno.measure.ssh.protocol import Code, Order, parsed
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
+from syno.measure.tuning_record import Device, TuningRecord
 
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+
+RECORD = TuningRecord(
+    name="conv2d",
+    operator_id=None,
+    subject=CONV2D,
+    compiler="eager",
+    device=Device(kind="cpu", name="a board", threads=1),
+    settings=LatencySettings(),
+    status="ok",
+    latency_ms=1.5,
+    versions={},
+    date=datetime(2026, 1, 2, tzinfo=UTC),
+)
 
 
 def request(**changes: Any) -> Request:
@@ -34,38 +46,7 @@ def request(**changes: Any) -> Request:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return jobs.place()
-
-
-@pytest.fixture
-def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[int]]]:
-    """Stands for the process of a measurement: it writes down its number, and waits. Returns the numbers of all."""
-    stand_in, numbers = tmp_path / "process", tmp_path / "numbers"
-    stand_in.write_text(f"#!/bin/sh\necho its last words\necho $$ >> {numbers}\nexec sleep 1000\n", encoding="utf-8")
-    stand_in.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(stand_in))
-
-    def started() -> list[int]:
-        return list(map(int, numbers.read_text(encoding="utf-8").split())) if numbers.exists() else []
-
-    yield started
-    for one in started():
-        kill(one)
-
-
-def kill(process: int) -> None:
-    try:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)  # it is a child of this one
-    except (ProcessLookupError, ChildProcessError):
-        pass
-
-
-def wait_until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    return program.place()
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -74,23 +55,24 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return dict(message for message in found if message is not None)
 
 
-class Given:
-    """Lines in place of those of the standard input; then the other side is gone."""
+class Given(program.Asking):
+    """A line in place of those of the standard input; after `checks` looks, the other side is gone."""
 
-    def __init__(self, *lines: str) -> None:
-        self._lines = list(lines)
+    def __init__(self, text: str, checks: int = 10**6) -> None:
+        self._text, self._checks = text, checks
 
-    @property
-    def ended(self) -> bool:
-        return not self._lines
+    def line(self) -> str:
+        return self._text
 
-    def next(self, seconds: float | None = None) -> str | None:
-        return self._lines.pop(0) if self._lines else None
+    def require(self, seconds: float = 0.0) -> None:
+        self._checks -= 1
+        if self._checks < 0:
+            raise BrokenPipeError
 
 
 def ordered(given: Order, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Send an order to the device's program, and return its messages."""
-    monkeypatch.setattr(program, "Lines", lambda: Given(given.model_dump_json()))
+    monkeypatch.setattr(program, "Asking", lambda: Given(given.model_dump_json()))
     program.main(["measure"])
     return said(capsys)
 
@@ -103,76 +85,78 @@ def test_a_board_is_called_by_its_name_where_its_processor_has_none(tmp_path: Pa
     assert program.about("cpu").device == "NVIDIA Jetson Orin Nano Developer Kit"
 
 
-class TestOneProcess:
-    def test_equal_orders_are_one_measurement(self, cache: Path, process: Callable[[], list[int]]) -> None:
-        folder = cache / Order.of(request()).name
-        for _ in range(3):
-            jobs.ensure_started(folder, request())
-        wait_until(lambda: len(process()) == 1)
-        assert jobs.is_alive(folder) and jobs.folders() == [folder]
-        jobs.remove(folder)
-        assert folder.exists()  # it is still measuring
+class TestConnection:
+    @pytest.fixture
+    def pipe(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[IO[bytes]]:
+        """The other end of the standard input."""
+        reading, writing = os.pipe()
+        before = os.dup(0)
+        os.dup2(reading, 0)
+        with os.fdopen(writing, "wb", buffering=0) as end:
+            yield end
+        os.dup2(before, 0)
+        for one in (before, reading):
+            os.close(one)
 
-    def test_another_order_is_another_measurement(self) -> None:
-        names = {Order.of(request(**changes)).name for changes in ({}, {"compiler": "inductor"}, {"device": "cuda"})}
-        assert len(names) == 3 and Order.of(request()).name in names
+    def test_signs_of_life_are_no_lines(self, pipe: IO[bytes]) -> None:
+        pipe.write(b"\n\nthe ")
+        pipe.write(b"order\n\n")
+        asking = program.Asking()
+        assert asking.line() == "the order"
+        asking.require()
 
-    def test_a_process_that_died_is_started_again_and_not_without_end(
-        self, cache: Path, process: Callable[[], list[int]]
-    ) -> None:
-        folder = cache / "x"
-        for number in range(1, jobs.MOST_STARTS + 1):
-            jobs.ensure_started(folder, request())
-            wait_until(lambda: len(process()) == number)  # noqa: B023 - called at once
-            kill(process()[-1])
-            assert not jobs.is_alive(folder)
-        with pytest.raises(DeviceError, match="died 3 times; its last words: its last words"):
-            jobs.ensure_started(folder, request())
-        assert not folder.exists()
+    def test_one_that_ends_is_noticed(self, pipe: IO[bytes]) -> None:
+        asking = program.Asking()
+        asking.require()
+        pipe.close()
+        for wait in (asking.require, asking.line):
+            with pytest.raises(BrokenPipeError, match="has ended"):
+                wait()
 
-    def test_a_record_that_was_not_fetched_is_kept_and_then_removed(
-        self, cache: Path, process: Callable[[], list[int]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        order = Order.of(request())
-        folder = cache / order.name
-        folder.mkdir(parents=True)
-        (folder / jobs.RECORD).write_text("the record", encoding="utf-8")
-        assert ordered(order, capsys, monkeypatch)["record"] == "the record"
-        assert folder.exists()  # nobody has said that it arrived
-        monkeypatch.setattr(program, "Lines", lambda: Given(order.model_dump_json(), "received"))
+    def test_one_that_is_silent_counts_as_ended(self, pipe: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(program, "SILENCE_SECONDS", 0.01)
+        with pytest.raises(BrokenPipeError, match="is silent"):
+            program.Asking().line()
+
+
+class TestMeasuring:
+    def test_what_is_found_comes_before_the_record(self, capsys: Any, monkeypatch: Any) -> None:
+        def tune(*given: Any, progress: Any, **more: Any) -> TuningRecord:
+            for phase in ("building", "building", "measuring"):
+                progress(Findings(phase=phase))
+            return RECORD
+
+        monkeypatch.setattr(program, "tune", tune)
+        monkeypatch.setattr(program, "Asking", lambda: Given(Order.of(request()).model_dump_json()))
         program.main(["measure"])
-        assert not folder.exists() and process() == []
+        found = [message for text in capsys.readouterr().out.splitlines() if (message := parsed(text)) is not None]
+        assert [kind for kind, _ in found] == ["hello", "findings", "findings", "record"]
+        assert TuningRecord.model_validate_json(json.dumps(found[-1][1])) == RECORD
 
-    def test_a_process_that_dies_while_somebody_waits_is_an_error(
-        self, cache: Path, process: Callable[[], list[int]], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        folder = cache / "x"
-        jobs.ensure_started(folder, request())
-        wait_until(lambda: len(process()) == 1)
-        kill(process()[0])
-        with pytest.raises(DeviceError, match="the process of the measurement died; its last words: its last words"):
-            program._follow(folder, Given("", ""))  # type: ignore[arg-type]
-        assert not folder.exists()
+    def test_it_ends_with_the_connection(self, capsys: Any, monkeypatch: Any) -> None:
+        ended: list[bool] = []
 
-    def test_measurements_wait_for_each_other(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def tune(*given: Any, progress: Any, **more: Any) -> None:
+            try:
+                while True:
+                    progress(Findings(phase="measuring"))
+            finally:
+                ended.append(True)
+
+        monkeypatch.setattr(program, "tune", tune)
+        with pytest.raises(BrokenPipeError):
+            program.measure(Given(Order.of(request()).model_dump_json(), checks=3))
+        assert ended == [True] and "record" not in said(capsys)
+
+    def test_measurements_wait_for_each_other(self, cache: Path, capsys: Any, monkeypatch: Any) -> None:
         """Only one at a time: latencies of two would disturb each other."""
-        import threading
-
-        seen, gate = list[Path](), threading.Event()
-        monkeypatch.setattr(jobs, "_measured", lambda folder, given: (seen.append(folder), gate.wait(30)))
-        folders = [cache / "a", cache / "b"]
-        for folder in folders:
-            folder.mkdir(parents=True)
-            (folder / jobs.REQUEST).write_text(request().model_dump_json(), encoding="utf-8")
-        threads = [threading.Thread(target=jobs.run, args=[folder]) for folder in folders]
-        for one in threads:
-            one.start()
-        wait_until(lambda: all(jobs.findings(folder) == Findings(phase="waiting") for folder in folders) and bool(seen))
-        assert len(seen) == 1
-        gate.set()
-        for one in threads:
-            one.join(30)
-        assert sorted(seen) == folders
+        monkeypatch.setattr(program, "tune", lambda *given, **more: RECORD)
+        monkeypatch.setattr(program, "LOOK_SECONDS", 0.001)
+        with program._alone_here(lambda: None), pytest.raises(BrokenPipeError):
+            program.measure(Given(Order.of(request()).model_dump_json(), checks=3))  # also while it waits
+        found = said(capsys)
+        assert found["findings"]["phase"] == "waiting" and "record" not in found
+        assert "record" in ordered(Order.of(request()), capsys, monkeypatch)
 
 
 class TestWhatCannotBeDone:
@@ -205,30 +189,21 @@ class TestWhatCannotBeDone:
         assert fault.startswith(f"the {what} cannot be imported: there is no module not_here; copy it to {Path.cwd()}")
 
     def test_a_full_disk(self, cache: Path, capsys: Any, monkeypatch: Any) -> None:
-        monkeypatch.setattr(jobs, "LEAST_FREE_MIB", 2**40)
+        monkeypatch.setattr(program, "LEAST_FREE_MIB", 2**40)
         assert f"the disk of {cache} is full" in self.fault(capsys, monkeypatch)
         assert not cache.exists()
 
-    def test_no_such_gpu(self, cache: Path, capsys: Any, monkeypatch: Any) -> None:
+    def test_no_such_gpu(self, capsys: Any, monkeypatch: Any) -> None:
         monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
         program.main(["about", "cuda:1"])
         assert '"cuda:1", but PyTorch finds no GPU here' in said(capsys)["fault"]
-        folder = cache / "x"
-        folder.mkdir(parents=True)
-        (folder / jobs.REQUEST).write_text(request(device="cuda").model_dump_json(), encoding="utf-8")
-        jobs.run(folder)
-        assert jobs.ending(folder) == ("fault", (folder / jobs.FAULT).read_text(encoding="utf-8"))
-        assert "finds no GPU here" in (folder / jobs.FAULT).read_text(encoding="utf-8")
+        assert "finds no GPU here" in self.fault(capsys, monkeypatch, device="cuda")
 
-    def test_a_compiler_that_is_not_installed(self, cache: Path, monkeypatch: Any) -> None:
+    def test_a_compiler_that_is_not_installed(self, capsys: Any, monkeypatch: Any) -> None:
         from syno.base.errors import MissingPackageError
 
         def lacks(*given: Any, **more: Any) -> None:
             raise MissingPackageError("TVM is not installed: pip install 'syno[tvm]'")
 
-        monkeypatch.setattr(jobs, "tune", lacks)
-        folder = cache / "x"
-        folder.mkdir(parents=True)
-        (folder / jobs.REQUEST).write_text(request(compiler="tvm").model_dump_json(), encoding="utf-8")
-        jobs.run(folder)
-        assert jobs.ending(folder) == ("fault", "TVM is not installed: pip install 'syno[tvm]'")
+        monkeypatch.setattr(program, "tune", lacks)
+        assert self.fault(capsys, monkeypatch, compiler="tvm") == "TVM is not installed: pip install 'syno[tvm]'"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from syno.base.errors import DeviceError
@@ -17,7 +18,7 @@ from syno.measure.devices import SshSettings
 from syno.measure.measuring import Findings, Request
 from syno.measure.ssh import client, connection
 from syno.measure.ssh.client import about, measured_there
-from syno.measure.ssh.protocol import RECEIVED, Code, Order, line
+from syno.measure.ssh.protocol import Code, Order, line
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
@@ -54,46 +55,55 @@ def fails(code: int, said: str) -> str:
     return f"printf '%s\\n' {shlex.quote(said)} >&2; exit {code}"
 
 
-def record(tmp_path: Path) -> str:
-    """The message with the record."""
-    RECORD.write(tmp_path / "record.json")
-    return line("record", (tmp_path / "record.json").read_text(encoding="utf-8"))
-
-
+ITS_RECORD = line("record", RECORD.model_dump(mode="json"))
 HELLO = line("hello", Code.of_this().model_dump())
 BUILDING = line("findings", Findings(phase="building").model_dump(mode="json"))
 
 
-def test_a_record_comes_back_and_is_acknowledged(says: Any, tmp_path: Path) -> None:
+def test_a_record_comes_back(says: Any) -> None:
     welcome = "Welcome to the board!\n"  # such as a login shell prints
-    folder = says(f"read -r order; {prints(welcome, HELLO, BUILDING, record(tmp_path))}; head -n 1 > {tmp_path}/answer")
+    folder = says(f"read -r order; {prints(welcome, HELLO, BUILDING, ITS_RECORD)}")
     phases: list[str] = []
     assert measured_there("board", BOARD, REQUEST, lambda found: phases.append(found.phase)) == RECORD
     assert "building" in phases
-    assert (tmp_path / "answer").read_text(encoding="utf-8") == f"{RECEIVED}\n"
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
     assert arguments[:3] == ["-T", "-o", "BatchMode=yes"]  # the first value of an option holds
     assert arguments[-3:] == ["--", "jetson", "~/'my env/bin/python' -m syno.measure.remote_measurement measure"]
     assert not any("StrictHostKeyChecking" in word for word in arguments)
 
 
-def test_a_lost_connection_is_made_again_with_the_same_order(says: Any, tmp_path: Path) -> None:
+def test_over_a_connection_that_is_lost_and_made_again_the_same_is_ordered(says: Any, tmp_path: Path) -> None:
     first = f"head -n 1 > {tmp_path}/first; {prints(HELLO, BUILDING)}; {fails(255, 'Connection reset by peer')}"
     second = fails(255, "ssh: Could not resolve hostname jetson: Temporary failure")  # the network comes back step by step
-    third = f"head -n 1 > {tmp_path}/third; {prints(HELLO, record(tmp_path))}; cat > /dev/null"
+    third = f"head -n 1 > {tmp_path}/third; {prints(HELLO, ITS_RECORD)}; cat > /dev/null"
     says(first, second, third)
-    with pytest.warns(UserWarning, match="Connection reset by peer.*trying again"):
+    with pytest.warns(UserWarning, match="Connection reset by peer.*trying again, and the measurement begins anew"):
         assert measured_there("board", BOARD, REQUEST) == RECORD
     sent = [(tmp_path / name).read_text(encoding="utf-8") for name in ("first", "third")]
     assert sent[0] == sent[1] == Order.of(REQUEST).model_dump_json() + "\n"
 
 
 @pytest.mark.filterwarnings("ignore:.*trying again")
-def test_a_connection_that_does_not_come_back_is_an_error_that_says_how_to_go_on(says: Any) -> None:
+def test_a_connection_that_does_not_come_back_is_an_error(says: Any) -> None:
     lost = fails(255, "ssh: connect to host jetson port 22: No route to host")
     says(f"{prints(HELLO)}; {lost}", *[lost] * 99)
-    with pytest.raises(DeviceError, match=r"No route to host.*within 0.05 s.*until its limit of 600 s; the same command again"):
+    with pytest.raises(DeviceError, match=r"No route to host.*within 0.05 s \(wait_seconds\)"):
         measured_there("board", BOARD.model_copy(update={"wait_seconds": 0.05}), REQUEST)
+
+
+@pytest.mark.filterwarnings("ignore:.*trying again")
+def test_a_connection_that_is_lost_each_time_is_given_up(says: Any) -> None:
+    folder = says(*[f"{prints(HELLO, BUILDING)}; {fails(255, 'Connection reset by peer')}"] * 99)
+    with pytest.raises(DeviceError, match=r"Connection reset by peer.*it was lost 5 times, and with it what was measured"):
+        measured_there("board", BOARD, REQUEST)
+    assert (folder / "calls").read_text(encoding="utf-8") == "x\n" * client.MOST_LOSSES
+
+
+def test_each_side_hears_of_the_other(says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "SIGN_OF_LIFE_SECONDS", 0.0)
+    says(f"{prints(HELLO, BUILDING)}; head -n 2 > {tmp_path}/heard; {prints(ITS_RECORD)}")
+    assert measured_there("board", BOARD, REQUEST) == RECORD
+    assert (tmp_path / "heard").read_text(encoding="utf-8") == Order.of(REQUEST).model_dump_json() + "\n\n"
 
 
 @pytest.mark.parametrize(
@@ -145,24 +155,25 @@ def test_what_is_wrong_there_is_an_error_here(says: Any) -> None:
         measured_there("board", BOARD, REQUEST)
 
 
-def test_a_damaged_record_is_an_error(says: Any, tmp_path: Path) -> None:
-    says(prints(HELLO, record(tmp_path).replace("1.5", "1.4")))
+def test_a_record_that_means_nothing_is_an_error(says: Any) -> None:
+    says(prints(HELLO, ITS_RECORD.replace("1.5", "-1.5")))
     with pytest.raises(DeviceError, match="its record cannot be read"):
         measured_there("board", BOARD, REQUEST)
 
 
-def test_an_interruption_says_that_the_measurement_goes_on(says: Any) -> None:
+def test_an_interruption_ends_the_connection(says: Any, tmp_path: Path) -> None:
     def interrupt(found: Findings) -> None:
         if found.phase == "building":
             raise KeyboardInterrupt
 
-    says(f"{prints(HELLO, BUILDING)}; cat > /dev/null")
-    with pytest.warns(UserWarning, match="goes on without this machine"), pytest.raises(KeyboardInterrupt):
+    says(f"echo $$ > {tmp_path}/process; {prints(HELLO, BUILDING)}; exec sleep 100")
+    with pytest.raises(KeyboardInterrupt):
         measured_there("board", BOARD, REQUEST, interrupt)
+    assert not psutil.pid_exists(int((tmp_path / "process").read_text(encoding="utf-8")))
 
 
 def test_the_state_of_a_machine_is_that_of_the_same_syno(says: Any) -> None:
-    found = {"device": "a board", "python": "3.11.2", "torch": "2.13.0", "tvm": "", "free_mib": 2048, "measurements": 0}
+    found = {"device": "a board", "python": "3.11.2", "torch": "2.13.0", "tvm": "", "free_mib": 2048}
     other = json.dumps({"syno": "0.0.9", "fields": ""})
     says(prints(HELLO, line("about", found)), prints(f"syno:hello {other}\n", line("about", found)))
     assert about("board", BOARD).model_dump() == found

@@ -1,0 +1,316 @@
+"""Measurements of an experiment's networks: `measure` makes a record of any kind (`syno.stages.measurements`)."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from syno.base.devices import require_device
+from syno.base.errors import MisfitError, SpecError
+from syno.base.files import ORIGINAL
+from syno.base.gpu_leases import leased
+from syno.base.progress import Display, Progress, display
+from syno.config import Experiment
+from syno.config.dependencies import check_placed
+from syno.data.settings import is_picture
+from syno.measure.tvm.targets import is_here
+from syno.stages.data import DataRecord, look
+from syno.stages.measurements import KINDS
+from syno.stages.operators import key_of, operator_of
+from syno.stages.places import DATA, trials_folder
+from syno.stages.train import settings_of_training
+
+if TYPE_CHECKING:
+    from syno.measure.layers_record import LayersRecord
+    from syno.measure.measuring import Findings
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
+    from syno.model.baselines import Replacement
+    from syno.model.geometry import Layer
+    from syno.train.settings import WorkloadSettings
+    from syno.train.speed_record import SpeedRecord
+
+DIGITS = 12  # of the hash in the name of the folder with the layers that are done
+
+
+def measure(
+    kind: str, experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None
+) -> MeasurementRecord:
+    """Measure the original network, or the network with an operator, and write a record.
+
+    A failure to compile or measure is a record, too, with the reason.
+
+    Args:
+        kind: a name in `KINDS`.
+        experiment: the experiment; its group `tune` has the settings.
+        given: "original", a baseline, or an operator's id, name or file.
+        compiler, device: names, as in `tune: compilers` and `tune: devices`. The compiler is "" if the kind has none.
+        output: file of the record; by default in the folder of results.
+
+    Raises:
+        UnknownNameError: there is no such operator, compiler or network.
+        SpecError: there is no workload, no such device, the compiler does not reach it, or the operator does not fit. For kinds
+            that measure in turns with the original: `given` is the original, or the device is another machine's.
+        DeviceError: a remote device does not answer, or the original itself cannot be measured in turns.
+        TrainingError: the device's memory does not suffice for a training.
+    """
+    chosen = KINDS[kind]
+    if experiment.workload is None:
+        what = "measure" if chosen.has_compiler else "train"
+        raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to {what}')
+    experiment.use_code()
+    if not chosen.of_original:
+        if given == ORIGINAL:
+            raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
+        if not is_here(device):
+            raise SpecError(f'"{device}" is not a device of this machine; {chosen.subject} is measured on cpu or cuda')
+        require_device(device)
+    file = output or chosen.file(experiment, key_of(experiment, given), compiler, device)
+    record: MeasurementRecord = resolve_name(chosen.make)(experiment, given, compiler, device, file)
+    record.write(file)
+    return record
+
+
+# ---- latency of the network --------------------------------------------------------------------------------------------
+
+
+def network_latency(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> TuningRecord:
+    """Compile and measure the whole network."""
+    subject = network_to_measure(experiment, given, compiler, device)
+    return measured(experiment, subject, compiler, device, f"{given}, {compiler} on {device}")
+
+
+def network_to_measure(experiment: Experiment, given: str, compiler: str, device: str) -> NetworkSubject | LanguageModelSubject:
+    """Return the network of an experiment, or the network with an operator, as what is measured.
+
+    Raises as `measure`, before the data is read and anything is measured.
+    """
+    from syno.measure.tvm.targets import DeviceSettings
+
+    if experiment.workload is None:
+        raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
+    experiment.use_code()
+    check_placed(experiment.name, experiment.after, experiment.workload)
+    operator = operator_of(experiment, given)
+    remote = experiment.tune.device(device, compiler)
+    if remote is None:
+        require_device(device)
+    elif isinstance(remote, DeviceSettings) and remote.address is not None:
+        from syno.measure.tvm.tracker import reach
+
+        reach(device, remote.address, remote.key or device)
+    made = experiment.folder / DATA
+    data = DataRecord.read(made) if made.exists() else look(experiment)
+    return subject_of(experiment.workload, data, operator, compiler)
+
+
+def measured(
+    experiment: Experiment, subject: NetworkSubject | LanguageModelSubject, compiler: str, device: str, title: str
+) -> TuningRecord:
+    """Compile and measure a network or a layer with the experiment's settings; `title` is shown with the progress."""
+    from syno.measure.compilers import own_settings
+    from syno.measure.tuning import tune as tuned
+
+    settings = experiment.tune
+    remote = settings.device(device, compiler)
+    with leased(device if remote is None else "cpu"), shown(title) as progress:
+        return tuned(
+            subject,
+            compiler,
+            device,
+            settings.latency,
+            time_limit_s=settings.time_limit_seconds,
+            memory_limit_mib=settings.memory_limit_mib,
+            **own_settings(settings),
+            folder=trials_folder(experiment, device),
+            remote=remote,
+            progress=progress,
+        )
+
+
+def subject_of(
+    workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str
+) -> NetworkSubject | LanguageModelSubject:
+    """Return the network of the workload, with an operator, for data of the record's shape."""
+    from syno.measure.compilers import compiler_named
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+
+    given: dict[str, Any] = {
+        **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
+        "operator": None if operator is None else str(operator),
+    }
+    if data.image_shape is None:
+        given |= {"vocabulary": data.classes, "length": data.length}
+        return LanguageModelSubject(**given)
+    channels_last = is_picture(data.image_shape) and workload.training.channels_last and compiler_named(compiler).channels_last
+    given |= {"classes": data.classes, "image_shape": data.image_shape}
+    return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")
+
+
+# ---- latency of the layers ---------------------------------------------------------------------------------------------
+
+
+def layer_latencies(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> LayersRecord:
+    """Compile and measure each distinct replaced layer of the network, as it is or as an operator.
+
+    A layer that the operator does not fit, and one that cannot be compiled or measured, is in the record with the reason. Until
+    all layers are measured, each has a file of its own in a folder beside the record, so that an interrupted job goes on where
+    it was. The folder's name depends on everything that the measurements depend on.
+    """
+    from syno.measure.layers_record import LayersRecord, MeasuredLayer, misfit_record
+    from syno.model.extraction import distinct_layers
+
+    network = network_to_measure(experiment, given, compiler, device)
+    done = file.with_suffix(f".{_digest(experiment, network, compiler, device)}")
+    original = network.backbone()
+    layers, found = distinct_layers(original, network.example(), network.layers), []
+    for number, layer in enumerate(layers, 1):
+        kept = done / f"{layer.layer.name}.json"
+        record = _finished(kept)
+        if record is None:
+            title = f"{given}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
+            subject = network.model_copy(update={"layer": layer.layer.name})
+            reason = _misfit(network, layer.layer, getattr(original, "causal", False))
+            if reason is None:
+                record = measured(experiment, subject, compiler, device, title)
+            else:
+                there = _place(experiment, compiler, device)
+                record = misfit_record(subject, reason, compiler, there, experiment.tune.latency)
+            record.write(kept)
+        found.append(MeasuredLayer(name=layer.name, position=layer.position, record=record))
+    first = found[0].record
+    whole = LayersRecord(name=first.name, operator_id=first.operator_id, compiler=compiler, layers=tuple(found))
+    whole.write(file)  # before the files of its layers go
+    for folder in file.parent.glob(f"{file.stem}.*/"):  # of earlier settings, too
+        shutil.rmtree(folder, ignore_errors=True)
+    return whole
+
+
+def _digest(experiment: Experiment, network: NetworkSubject | LanguageModelSubject, compiler: str, device: str) -> str:
+    """Return a hash of everything that the measurements depend on."""
+    parts = (experiment.part("tune"), network.model_dump_json(), compiler, device, experiment.tune.made_for(device))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
+
+
+def _finished(kept: Path) -> TuningRecord | None:
+    """Return the record of a layer that was measured before; None if there is none, or it is damaged."""
+    from syno.measure.tuning_record import TuningRecord
+
+    with suppress(SpecError):
+        return TuningRecord.read(kept)
+    return None
+
+
+def _place(experiment: Experiment, compiler: str, device: str) -> Device:
+    """Return the device as records have it."""
+    from syno.measure.machine import device_name
+    from syno.measure.tuning_record import Device
+
+    remote, threads = experiment.tune.device(device, compiler), experiment.tune.latency.threads
+    if remote is not None:
+        return Device(kind=remote.kind, name=device, threads=threads)
+    return Device(kind=device.partition(":")[0], name=device_name(device), threads=threads)
+
+
+def _misfit(network: NetworkSubject | LanguageModelSubject, layer: Layer, is_causal: bool) -> str | None:
+    """Return why the operator cannot have the sizes of the layer; None if it can, or there is no operator."""
+    import torch
+
+    from syno.model.substitution import substitute
+
+    operator = network.replacement
+    if operator is None:
+        return None
+    example = torch.zeros(layer.own_input)
+    try:
+        substitute(layer.module, operator, example, where=lambda _: None, causal=is_causal, keep_stem=False)
+    except MisfitError as error:
+        return str(error)
+    return None
+
+
+# ---- the speed of training ---------------------------------------------------------------------------------------------
+
+
+def training_speed(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> SpeedRecord:
+    """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
+    from syno.train.speed_record import SpeedRecord  # imports torch
+    from syno.train.workload import Workload
+
+    operator = operator_of(experiment, given)
+    assert operator is not None  # it is not the original
+    workload = Workload(settings_of_training(experiment), experiment.network.data)
+    turns = 2 * experiment.tune.speed.turns
+    with leased(device), _shown_turns(f"training of {given} on {device}", turns) as report:
+        return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
+
+
+# ---- progress ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TuningProgress(Progress):
+    """The progress of a measurement: `finished` of `total` trials while TVM tunes, without counts in other phases.
+
+    Attributes:
+        phase: name of the current phase.
+    """
+
+    phase: str = ""
+
+    @classmethod
+    def of(cls, title: str, findings: Findings, seconds: float) -> TuningProgress:
+        """Return the progress after so many seconds."""
+        count = findings.count
+        if findings.phase != "tuning" or count is None:
+            return cls(title, 0, 1, 0, seconds=seconds, phase=findings.phase)
+        place = f"tuning, task {max(count.task, 1)} of {count.tasks}, {count.trials} of {count.trials_wanted} trials"
+        return cls(title, count.trials, max(count.trials_wanted, 1), 0, seconds=seconds, phase=place)
+
+    def __str__(self) -> str:
+        minutes = self.seconds / 60
+        return f"{self.title}: {self.phase}, {f'{self.seconds:.0f} s' if minutes < 2 else f'{minutes:.0f} min'} elapsed"
+
+
+@contextmanager
+def shown(title: str, on: Display | None = None) -> Iterator[Callable[[Findings], None]]:
+    """Yield a function that shows progress: on a terminal as a bar, in a log as a line from time to time.
+
+    Args:
+        title: what is compiled, and for which device.
+        on: where progress is shown; by default on standard error.
+    """
+    began = time.monotonic()
+    with on or display() as there:
+        yield lambda findings: there.show(TuningProgress.of(title, findings, time.monotonic() - began))
+
+
+@dataclass(frozen=True)
+class SpeedProgress(Progress):
+    """The progress of a measurement: `finished` of `total` turns."""
+
+    def __str__(self) -> str:
+        return f"{self.title}: turn {self.finished} of {self.total}, {self.seconds:.0f} s elapsed"
+
+
+@contextmanager
+def _shown_turns(title: str, turns: int) -> Iterator[Callable[[], None]]:
+    """Yield a function that shows the progress after each turn."""
+    began, done = time.monotonic(), 0
+
+    with display() as there:
+
+        def report() -> None:
+            nonlocal done
+            done += 1
+            seconds = time.monotonic() - began
+            there.show(SpeedProgress(title, done, turns, 0, seconds=seconds, rate=done / max(seconds, 1e-9)))
+
+        yield report

@@ -1,0 +1,162 @@
+"""The kinds of measurements of an experiment's networks: what is measured of which networks, and where the records are.
+
+From a row of the list below follow the kind's stage (`workflow_stages`), its rule of Snakemake (`workflow/rules/tune.smk`), its
+command (`syno tune COMMAND`), the checks of its records and its rows in the table of measurements. The help page takes the
+commands from here, so functions and classes that take long to import are given as `module:name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.base.files import ORIGINAL
+from syno.stages import places
+from syno.stages.networks import measured
+
+if TYPE_CHECKING:
+    from syno.config import Experiment
+    from syno.config.specs import Part
+
+ONLY = "only"  # the value of `tune: layers` with which networks are not measured
+
+
+@dataclass(frozen=True)
+class MeasurementKind:
+    """One kind of measurements: a record for each network, each compiler and each device.
+
+    Attributes:
+        name: of the stage, of its rule, and of the folder of its records.
+        command: the word after `syno tune`.
+        help: what the command does, for its help page.
+        record: the class of records, a `syno.measure.tuning_record.MeasurementRecord`.
+        make: the function that measures, which `syno.stages.measure.measure` calls.
+        rows: the function that yields the measurements in a record, for the table; empty for a kind with a table of its own.
+        is_measured: whether an experiment has jobs of this kind.
+        is_read: whether the tables have the records that are there; by default as `is_measured`.
+        check: the function that raises SpecError if a record is of other settings than the experiment's.
+        settings: the part of the experiment's settings that records depend on.
+        of_original: whether the original is measured by itself, on remote devices, too. Otherwise it is measured in turns with
+            each operator, on devices of this machine.
+        has_compiler: whether it is measured with each compiler. Otherwise PyTorch itself trains the networks.
+        is_of_shortlist: whether operators are selected by it (`select: by: latency`).
+        subject: what is measured, for messages.
+        is_by_layer: whether a job measures each size of the replaced layers, and so may take the time limit several times.
+        minutes: what the first attempt of a job may take, where there is no time limit.
+    """
+
+    name: str
+    command: str
+    help: str
+    record: str
+    make: str
+    rows: str
+    is_measured: Callable[[Experiment], bool]
+    is_read: Callable[[Experiment], bool] | None = None
+    check: str = "syno.stages.own_records:check_measurement"
+    settings: Part = "tune"
+    of_original: bool = False
+    has_compiler: bool = True
+    is_of_shortlist: bool = False
+    subject: str = "latency"
+    is_by_layer: bool = False
+    minutes: int = 10
+
+    @property
+    def pattern(self) -> str:
+        """The path of a record in the folder of results, with wildcards in braces."""
+        return f"{self.name}/{{key}}/{'{compiler}-' if self.has_compiler else ''}{{device}}.json"
+
+    @property
+    def again(self) -> str:
+        """The command that makes a record again, for messages."""
+        return f"syno tune {self.command}"
+
+    @property
+    def shell(self) -> str:
+        """The shell command of the jobs, for Snakemake."""
+        options = (
+            "--compiler {params.compiler:q} --device {params.device:q}" if self.has_compiler else "--device {params.device:q}"
+        )
+        command = f"{self.again} {{params.config:q}} {{wildcards.key:q}} {options} --output {{output:q}}"
+        if self.has_compiler:  # what cannot be compiled or measured is in the record with the reason, and the exit code is 1
+            command = f"({command} || {{{{ code=$?; test -s {{output:q}} || exit $code; }}}})"
+        return f"{command} 2>&1 | tee -i {{log:q}}"
+
+    def file(self, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
+        """Return the file of a record."""
+        return places.measurement_file(self.pattern, experiment, key, compiler, device)
+
+    def pairs(self, experiment: Experiment) -> list[tuple[str, str]]:
+        """Return the pairs (compiler, device) with which operators are measured; the compiler is "" if the kind has none."""
+        pairs = experiment.tune.pairs if self.has_compiler else [("", device) for device in experiment.tune.devices]
+        if self.of_original:
+            return list(pairs)
+        from syno.measure.tvm.targets import is_here
+
+        return [(compiler, device) for compiler, device in pairs if is_here(device)]
+
+    def jobs(self, experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
+        """Return the wildcards of each measurement of the networks with these keys."""
+        from syno.measure.compilers import name_in_files
+
+        if experiment.workload is None or not self.is_measured(experiment):
+            return []
+        keys = [key for key in measured(experiment, networks) if self.of_original or key != ORIGINAL]
+        found = [(key, *pair) for pair in self.pairs(experiment) for key in keys]
+        if self.of_original and ORIGINAL in networks:
+            found += [(ORIGINAL, *pair) for pair in experiment.tune.original_pairs]
+        by_compiler = [{"compiler": name_in_files(compiler)} if self.has_compiler else {} for _, compiler, _ in found]
+        return [
+            {"key": key, **of_compiler, "device": places.in_a_name(device)}
+            for (key, _, device), of_compiler in zip(found, by_compiler, strict=True)
+        ]
+
+    def records_of(self, experiment: Experiment) -> list[tuple[str, str]]:
+        """Return the pairs (compiler, device) whose records, as far as they are there, the tables of an experiment have."""
+        if experiment.workload is None or not (self.is_read or self.is_measured)(experiment):
+            return []
+        if not self.of_original:
+            return self.pairs(experiment)
+        return [(compiler, device) for device in experiment.tune.devices for compiler in experiment.tune.all_compilers]
+
+
+def speedup_jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:
+    """Return the wildcards of the measurement of the selected operators' speedups: for the goal's compiler on its device."""
+    from syno.measure.compilers import name_in_files
+
+    if experiment.goal_pair is None or experiment.workload is None:
+        return []
+    compiler, device = experiment.goal_pair
+    return [{"compiler": name_in_files(compiler), "device": places.in_a_name(device)}]
+
+
+# fmt: off
+_LIST = (
+    MeasurementKind(
+        "tune", "model", "Measure the network of an experiment with one operator.",
+        record="syno.measure.tuning_record:TuningRecord", make="syno.stages.measure:network_latency",
+        rows="syno.results.rows:rows_of_tuning", is_measured=lambda experiment: experiment.tune.layers != ONLY,
+        is_read=lambda experiment: True, of_original=True, is_of_shortlist=True),
+    MeasurementKind(
+        "layers", "layers",
+        "Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator.",
+        record="syno.measure.layers_record:LayersRecord", make="syno.stages.measure:layer_latencies",
+        rows="syno.results.speedups:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
+        of_original=True, is_by_layer=True),
+    MeasurementKind(
+        "breakdown", "breakdown",
+        "Measure where the time of the network goes, by replaced layer and stage, as it is and with one operator.",
+        record="syno.measure.breakdown_record:BreakdownRecord", make="syno.stages.speedups:breakdown", rows="",
+        is_measured=lambda experiment: experiment.tune.breakdown, subject="where the time goes", is_by_layer=True),
+    MeasurementKind(
+        "speed", "training",
+        "Measure how fast the network with one operator trains, and the original in turns with it.",
+        record="syno.train.speed_record:SpeedRecord", make="syno.stages.measure:training_speed",
+        rows="syno.results.breakdown:rows_of_speed", is_measured=lambda experiment: experiment.tune.training,
+        check="syno.stages.own_records:check_speed", settings="speed", has_compiler=False, subject="training", minutes=60),
+)
+# fmt: on
+KINDS: dict[str, MeasurementKind] = {kind.name: kind for kind in _LIST}
