@@ -61,7 +61,7 @@ def visible_gpus(visible: str | None = None) -> tuple[Gpu, ...]:
         return tuple(whole)
     found: list[Gpu] = []
     for name in (text.strip() for text in given.split(",")):
-        one = _named(name, installed, whole)
+        one = _gpu_of_name(name, installed, whole)
         if one is None:
             break
         found.append(one)
@@ -73,7 +73,7 @@ def _parts(gpu: Gpu) -> list[Gpu]:
     return [Gpu(part, gpu.model) for part in gpu.parts] or [gpu]
 
 
-def _named(name: str, installed: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
+def _gpu_of_name(name: str, installed: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
     """Return the GPU that a name in CUDA_VISIBLE_DEVICES means; None if there is none. The number of a divided GPU means its
     first part."""
     if name.isdecimal():
