@@ -100,7 +100,8 @@ def test_the_table_of_compilers_has_every_compiler() -> None:
 
     page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
     table = page[page.index("### Compilers") : page.index("### A compiler of your own")]
-    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(COMPILERS)
+    own = [name for name, one in COMPILERS.items() if one.compile.__module__.startswith("syno.")]  # other tests register theirs
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == own
 
 
 def test_a_flow_chart_has_a_box_for_each_name_and_a_line_for_each_arrow() -> None:
