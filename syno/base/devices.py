@@ -94,7 +94,7 @@ def _installed(path: str) -> tuple[Gpu, ...]:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
         return parse_list(done.stdout)
     except (OSError, subprocess.SubprocessError):
-        return _of_driver_files(DRIVER_FILES)
+        return _gpus_in_driver_files(DRIVER_FILES)
 
 
 def parse_list(printed: str) -> tuple[Gpu, ...]:
@@ -108,7 +108,7 @@ def parse_list(printed: str) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def _of_driver_files(folder: Path) -> tuple[Gpu, ...]:
+def _gpus_in_driver_files(folder: Path) -> tuple[Gpu, ...]:
     """Return the GPUs that the driver's files describe; none if there are no such files."""
     texts = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(folder.glob("*/information"))]
     fields = [dict(re.findall(r"^(.+?):\s*(.*)$", text, re.MULTILINE)) for text in texts]

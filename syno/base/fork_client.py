@@ -52,7 +52,7 @@ def run_forked(arguments: list[str]) -> int | None:
 
 
 def identity() -> dict[str, Any]:
-    """Return what must be equal in two processes for one to run the other's commands, as JSON can hold it."""
+    """Return the state that two processes must share for one to run the other's commands, as JSON can hold it."""
     import resource
 
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))

@@ -79,7 +79,7 @@ def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return what is wrong with the fields of a model, one clause for each."""
+    """Return the errors of a model's fields, one clause each."""
     clauses = []
     for problem in error.errors():
         where = [str(part) for part in problem["loc"]]

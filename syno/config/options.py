@@ -43,7 +43,7 @@ def options_table(model: type[BaseModel]) -> str:
 
 
 def meaning(field: FieldInfo) -> str:
-    """Return what an option means, on one line; empty if nothing says so."""
+    """Return the meaning of an option on one line; empty if it has none."""
     return " ".join((field.description or "").split())
 
 

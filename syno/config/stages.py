@@ -261,7 +261,7 @@ class JoinSettings(Section):
 
 
 def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
-    """Return how often the evaluation of an operator reports: the epochs of its training; None if that is not known."""
+    """Return the number of reports of an evaluation, which is the epochs of its training; None if it is not known."""
     if workload is None or evaluation != "training" or workload.training.round_steps is not None:
         return None
     return workload.training.epochs

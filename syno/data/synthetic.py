@@ -101,7 +101,7 @@ def _pictures(glyphs: Floats, count: int, settings: GlyphSettings, random: np.ra
 
 
 def _coverage(glyphs: Floats, size: int, random: np.random.Generator) -> Floats:
-    """Return how much of each pixel the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
+    """Return the share of each pixel that the glyph covers, anti-aliased. [n, cells, cells] -> [n, size, size]."""
     count, cells = glyphs.shape[:2]
     side = random.uniform(*SCALE, count) * size  # in pixels
     middle = size / 2 + random.uniform(-0.5, 0.5, (2, count)) * (size - side)  # the glyph, if not turned, stays inside

@@ -187,7 +187,7 @@ class RelationTable:
         return int(of_inner.min()), int(of_inner.max()), int(counts.min())
 
     def lacks(self) -> tuple[bool, bool]:
-        """Return whether some inner output elements read nothing along its axes, and whether some output elements do."""
+        """Return whether any inner output element, and whether any at all, reads nothing along the axes."""
         starts = self.starts.keys()
         lengths = [self.shapes[1][start] for start in starts]
         present = np.unique(_numbers(self.starts, self.shapes[1])) if starts else np.arange(len(self.output[:1]))
@@ -246,7 +246,7 @@ class RelationTable:
 
 
 def _is_outer(positions: Array, length: int) -> Array:
-    """Return whether positions lie in the first or the last third of an axis.
+    """Return whether positions lie near an end of an axis: in its first or last third.
 
     Windows within blocks are cut at the end of each block: those in the middle are no border.
     """

@@ -108,7 +108,7 @@ class AxisReading:
 
 
 def readings(graph: PGraph) -> tuple[AxisReading, ...]:
-    """Return how each axis of the operator's input is read, in the order of the axes."""
+    """Return the reading of each axis of the operator's input, in the order of the axes."""
     outputs = {graph.labels[dim]: axis for axis, dim in enumerate(graph.output)}
     extents = {graph.labels[dim]: dim.size for dim in graph.reduces}
     at = index_map(graph)

@@ -50,7 +50,7 @@ class Composition:
     above: int
     below: int
 
-    def kept(self, weights: int) -> list[int]:
+    def uncomposed(self, weights: int) -> list[int]:
         """Return the numbers, in the original operator, of the weights that are not composed."""
         return [number for number in range(1, weights + 1) if number not in (self.above, self.below)]
 
@@ -105,7 +105,7 @@ class _Composer:
             return None
 
     def _lies_under(self, lower: int, upper: int) -> bool:
-        """Return whether some Share of weight `lower` lies below one of weight `upper`."""
+        """Return whether a Share of weight `lower` lies below a Share of weight `upper`."""
         return any(upper in self.structure.weights_above(share.tops[0]) for share in self.structure.shares[lower])
 
     @staticmethod
@@ -128,7 +128,7 @@ class _Composer:
             yield root
 
     def _is_weight_only(self, root: Dim) -> bool:
-        """Return whether only the two weights are read at `root`, neither the data nor a third weight."""
+        """Return whether `root` indexes the two weights alone, and neither the data nor a third weight."""
         operation: Operation | None = self.structure.above[root]
         while operation is not None and operation.primitive is SHARE and operation.parameter in self.pair:
             operation = self.structure.above.get(operation.tops[0])

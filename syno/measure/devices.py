@@ -68,5 +68,5 @@ RemoteDevice: TypeAlias = Annotated[
 
 
 def place_of(name: str, device: RemoteDevice) -> str:
-    """Return what only one measurement may use at a time: the host, or the key at the tracker."""
+    """Return the name of the resource that one measurement uses alone: the host, or the key at the tracker."""
     return device.host if isinstance(device, SshSettings) else device.key or name

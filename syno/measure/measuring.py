@@ -219,7 +219,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
 
 
 def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:
-    """Return what a compiler makes of a job on this machine, after a first call, and the seconds of both.
+    """Return the compiled function of a job on this machine, after a first call, and the seconds of both.
 
     Raises SpecError if the compiler does not take the device, or returned no function.
     """

@@ -74,10 +74,10 @@ class BackboneSubject(Subject):
 
     def backbone(self, batch: int | None = None) -> nn.Module:
         """Return the network as it is, with the operators that are placed in it, in a form for this batch size."""
-        return with_placed(self._made(), self.placed, self.example(), SEED, batch)
+        return with_placed(self._network_alone(), self.placed, self.example(), SEED, batch)
 
     @abstractmethod
-    def _made(self) -> nn.Module:
+    def _network_alone(self) -> nn.Module:
         """Return the network without any operator."""
 
     def example(self, batch: int = 1) -> torch.Tensor:
@@ -173,7 +173,7 @@ class NetworkSubject(BackboneSubject):
         """The shape of a picture, or of another sample."""
         return self.image_shape
 
-    def _made(self) -> nn.Module:
+    def _network_alone(self) -> nn.Module:
         from syno.model.backbones import BACKBONES
         from syno.model.network_function import make_network
 
@@ -211,7 +211,7 @@ class LanguageModelSubject(BackboneSubject):
         """The shape of a sequence."""
         return (self.length,)
 
-    def _made(self) -> nn.Module:
+    def _network_alone(self) -> nn.Module:
         from syno.model.backbones import SEQUENCE_BACKBONES
         from syno.model.network_function import make_network
 

@@ -439,7 +439,7 @@ class OutputCheck:
         return self._estimate(expected, tuple(map(to_double, chosen)), MOST_RUNS, real_errors)
 
     def _estimate(self, expected: Expected, in_double: Inputs, runs: int, real_errors: Sequence[float] = ()) -> Expected:
-        """Return what is expected by so many simulated runs; `real_errors`: the largest of each tensor in a real run."""
+        """Return the expectation from so many simulated runs; `real_errors`: the largest of each tensor in a real run."""
         exact = expected.exact
         squares = [torch.zeros_like(tensor) for tensor in exact]
         for seed in range(runs):

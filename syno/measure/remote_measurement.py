@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
 
 
 def about(device: str) -> About:
-    """Return what this machine is. Raises DeviceError if it cannot measure on the device."""
+    """Return the description of this machine. Raises DeviceError if it cannot measure on the device."""
     _require_torch()
     require_device(device)
     found = versions(("torch", "apache-tvm"))

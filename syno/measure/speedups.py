@@ -513,7 +513,7 @@ class Speedups:
                 yield record
 
     def conditions(self, operator: Replacement) -> Conditions:
-        """Return what the measurement of an operator depends on."""
+        """Return everything that the measurement of an operator depends on."""
         return self._same.model_copy(update={"operator_id": operator.id})
 
     @cached_property

@@ -83,7 +83,7 @@ class Turns(BaseModel):
 
 
 def drift_of(times: Sequence[float]) -> float:
-    """Return how much times changed over the rounds; see `Turns.drift`."""
+    """Return the drift of times over the rounds; see `Turns.drift`."""
     ends = [len(times) * part // PARTS for part in range(PARTS + 1)]
     medians = [median(times[begin:end]) for begin, end in pairwise(ends)]
     return (max(medians) - min(medians)) / median(times)

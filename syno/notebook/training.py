@@ -233,12 +233,13 @@ class Training(NetworkObjective):
         """
         workload = OwnWorkload(self._workload.settings, self.data, self._workload.own, spec.valuations[0].get("N"))
         own = workload.spec()
-        names = _named(own) & _named(spec)
+        names = _variables_of_layers(own) & _variables_of_layers(spec)
         here, there = _layers(own, names), _layers(spec, names)
         if here != there:
             raise SpecError(
-                f"the space is for the layers {_shown(there)}, but the network on {self.data.name} has {_shown(here)}; make "
-                "the space by spec_for(network, example), with an example of the data's shape and the same `where`"
+                f"the space is for the layers {_layers_text(there)}, but the network on {self.data.name} has "
+                f"{_layers_text(here)}; make the space by spec_for(network, example), with an example of the data's shape and "
+                "the same `where`"
             )
         scores = {} if original is None else compared_scores(original["metric"], original["score"], self.data.classes)
         return ProxyTraining(workload, spec, self._checkpoints, scores, self._check_gradients)
@@ -249,17 +250,17 @@ class Training(NetworkObjective):
 
 
 def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
-    """Return how many layers have each set of sizes: the values of these variables."""
+    """Return the number of layers of each set of sizes: the values of these variables."""
     found: Counter[Row] = Counter()
     for layer in spec.layers:
         found[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count
     return found
 
 
-def _named(spec: OperatorSpec) -> frozenset[str]:
+def _variables_of_layers(spec: OperatorSpec) -> frozenset[str]:
     """Return the variables that layers have values for, without the batch."""
     return frozenset(spec.layers[0].values) - {"N"}
 
 
-def _shown(layers: Counter[Row]) -> str:
+def _layers_text(layers: Counter[Row]) -> str:
     return "; ".join(f"{count} of {', '.join(f'{name}={value}' for name, value in row)}" for row, count in layers.items())

@@ -180,7 +180,7 @@ def _names(rows: pandas.DataFrame) -> dict[Operator, str]:
 
 
 def _operator(name: str, operator_id: str | None) -> Operator:
-    """Return what tells an operator apart from all others."""
+    """Return the identity of an operator, which no other has."""
     by_id = _library()
     if operator_id in by_id:
         return ("library", by_id[operator_id])

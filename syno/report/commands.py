@@ -35,11 +35,11 @@ class Usage:
 
 
 def usages(results: Results, name: str) -> list[Usage]:
-    """Return how to take an operator home, and the trained network with it if its weights were kept."""
+    """Return the commands that take an operator home, and the trained network with it if its weights were kept."""
     found = []
     if name in results.kept.networks:
-        found.append(_of_network(results, name))
-    if name in results.operators and (usage := _of_operator(results, name)) is not None:
+        found.append(_network_usage(results, name))
+    if name in results.operators and (usage := _operator_usage(results, name)) is not None:
         found.append(usage)
     return found
 
@@ -58,7 +58,7 @@ def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
     return next(iter([*scored, *alone]), None)
 
 
-def _of_network(results: Results, name: str) -> Usage:
+def _network_usage(results: Results, name: str) -> Usage:
     folder = results.operators[name].name if name in results.operators else name
     return Usage(
         "The trained network",
@@ -69,8 +69,8 @@ def _of_network(results: Results, name: str) -> Usage:
     )
 
 
-def _of_operator(results: Results, name: str) -> Usage | None:
-    """Return how to use an operator as a layer; None if there is no code for it."""
+def _operator_usage(results: Results, name: str) -> Usage | None:
+    """Return code that uses an operator as a layer; None if there is none for it."""
     operator = results.operators[name]
     try:
         arguments = needed_arguments(operator)

@@ -182,30 +182,30 @@ def _circle(svg: ElementTree.Element, place: Placed, total: int, colour: str, po
         "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{radius:.1f}", "fill": colour, "stroke": INK, "stroke-width": "0.5",
     })  # fmt: skip
     only = points.get(branch.walks[0].number) if len(branch.walks) == 1 else None
-    label(circle, Point(_told(branch)) if only is None else Point(f"{only.text}; {', '.join(branch.kinds)}", only.operator))
+    label(circle, Point(_tooltip(branch)) if only is None else Point(f"{only.text}; {', '.join(branch.kinds)}", only.operator))
     if branch.children:
         return
     text = {"x": f"{x + radius + 3:.1f}", "y": f"{y + 3:.1f}", "fill": GREY}
-    ElementTree.SubElement(svg, "text", text).text = _named(branch)
+    ElementTree.SubElement(svg, "text", text).text = _leaf_text(branch)
 
 
-def _told(branch: Branch) -> str:
+def _tooltip(branch: Branch) -> str:
     """Return the tooltip: `Unfold, Share: 12 trials, mean reward 0.431`."""
     count, mean = len(branch.walks), branch.mean
     steps = ", ".join(branch.kinds) or "all"
     reward = "none complete" if mean is None else f"mean reward {mean:.3f}"
-    return f"{steps}: {_counted(branch)}, {reward}" if count > 1 else f"{steps}: {_named(branch)}"
+    return f"{steps}: {_trial_count(branch)}, {reward}" if count > 1 else f"{steps}: {_leaf_text(branch)}"
 
 
-def _named(branch: Branch) -> str:
+def _leaf_text(branch: Branch) -> str:
     """Return the text beside a leaf: its trial, or the number of trials."""
     if len(branch.walks) > 1:
-        return _counted(branch)
+        return _trial_count(branch)
     (walk,) = branch.walks
     return f"trial {walk.number}" + ("" if walk.reward is None else f": {walk.reward:.3f}")
 
 
-def _counted(branch: Branch) -> str:
+def _trial_count(branch: Branch) -> str:
     return plural(len(branch.walks), "trial", ",")
 
 
@@ -284,7 +284,7 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
 
 
 def operator_counts(results: Results) -> str:
-    """Return how many operators were found, and how many baselines they are compared with."""
+    """Return the numbers of operators found and of baselines, in words."""
     baselines = {row.operator for row in score_rows(results) if row.role == "baseline"}
     found = len(results.operators.keys() - baselines)
     is_measured = not (results.scores.empty and results.latency.empty and results.layers.empty)

@@ -233,7 +233,7 @@ def shown_metrics(trials: pandas.DataFrame) -> dict[str, str]:
 
 
 def outcomes(trials: pandas.DataFrame) -> str:
-    """Return how many trials there are, and how they ended: `30 trials (22 complete, 5 pruned, 3 failed)`."""
+    """Return the number of trials by outcome, in words: `30 trials (22 complete, 5 pruned, 3 failed)`."""
     count = plural(len(trials), "trial", ",")
     if trials.empty:
         return count

@@ -8,7 +8,7 @@ from syno.report.results import Results
 
 
 def trial_points(results: Results) -> dict[int, Point]:
-    """Return what the point of each trial in a figure says, by the trial's number."""
+    """Return the text at the point of each trial in a figure, by the trial's number."""
     metric, found = results.metric, {}
     operators = trial_operators(results)
     for trial in results.trial_list:

@@ -57,7 +57,7 @@ class Network:
 
 
 def margin_of(results: Results) -> Margin:
-    """Return how much a network may lose."""
+    """Return the loss of score that is allowed, in words."""
     asked = None if results.aim is None else results.aim.lose_at_most
     return Margin(results.metric, WITHIN[results.metric.name] if asked is None else asked)
 
@@ -98,7 +98,7 @@ def speedups_by_target(results: Results) -> dict[Target, Speedups]:
 
 
 def score_text(network: Network, original: Score | None, metric: ScoreMetric) -> str:
-    """Return how a network's score compares. Without an interval, both scores are told in place of their difference."""
+    """Return a comparison of a network's score with the original's, in words. Without an interval, it names both scores."""
     lost = network.lost
     if not lost.is_certain:
         theirs = None if original is None else original.score
@@ -114,7 +114,7 @@ def score_text(network: Network, original: Score | None, metric: ScoreMetric) ->
 
 
 def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
-    """Return how far the interval of a network's score leaves open whether it loses at most `most`; "" if it does not."""
+    """Return a clause if the interval of a network's score contains the limit `most`; "" if it does not."""
     lost = network.lost
     if not (lost.is_certain and lost.low <= most < lost.high):
         return ""
@@ -136,7 +136,7 @@ def measured_in_search(metrics: Mapping[str, float], metric: ScoreMetric) -> lis
 
 
 def measured(results: Results) -> str:
-    """Return what was measured, and where; "" if nothing was."""
+    """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
     counts = [row.seeds for row in results.score_list if row.seeds is not None and row.operator != INT8]  # the original again
     if counts:
@@ -197,7 +197,7 @@ def verdict_lines(results: Results) -> list[Line]:
     if not timed and networks:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
-        lines.append(_of_search(results))
+        lines.append(_search_line(results))
     return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
 
 
@@ -212,7 +212,7 @@ def _majority(results: Results, original: Score | None) -> str | None:
 
 
 def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
-    """Return how many operators meet the goal; nothing if none was judged."""
+    """Return the number of operators that meet the goal, in words; nothing if none was judged."""
     judged = [one for one in networks if one.role == FOUND and one.state in STATES]
     if not judged:
         return []
@@ -246,7 +246,7 @@ def _why(doubted: Sequence[Network], results: Results) -> str:
 
 
 def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
-    """Return how uncertain the nearest of these networks is by its score; nothing if only speedups are in doubt."""
+    """Return the uncertainty of the nearest network's score, in words; nothing if only speedups are in doubt."""
     nearest = min(doubted, key=lambda one: (isnan(one.lost.value), one.lost.value))
     most = None if results.aim is None else results.aim.lose_at_most
     doubt = "" if most is None else doubt_text(nearest, most, results.metric)
@@ -283,7 +283,7 @@ def _near(networks: Mapping[str, Network], margin: Margin) -> list[str] | None:
 
 
 def _beyond(network: Network, speeds: Sequence[str], original: Score | None, margin: Margin, *, slow: bool) -> Line:
-    """Return that no operator is within the margin, with the nearest one and its speedups; `slow` if no operator is faster."""
+    """Return the sentence for no operator within the margin: the nearest one and its speedups; `slow` if none is faster."""
     none = f"{NONE_FASTER.capitalize()}. " if slow else ""
     return Line(
         f"{none}No operator is within {margin.words} of the original's {margin.metric.name}. The nearest: ", network.name,
@@ -345,7 +345,7 @@ def _cheapest(networks: Sequence[Network], original: Score | None, margin: Margi
     return Line(f"{start}{none}The best {metric.name}: ", best.name, f", {score_text(best, original, metric)}.")
 
 
-def _of_search(results: Results) -> Line:
+def _search_line(results: Results) -> Line:
     """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
     done = best_first(results.trial_list)
     layers = "" if results.layers.empty else " Single layers were measured: see Layers."

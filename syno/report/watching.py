@@ -37,7 +37,7 @@ def watch_text(name: str, found: Snapshot, goal: Goal | None = None) -> str:
 
 
 def progress_line(name: str, found: Snapshot) -> str:
-    """Return how far a search is, in one line."""
+    """Return the progress of a search, in one line."""
     counts = ", ".join(f"{count} {kind}" for kind, count in found.ended.items() if count)
     parts = [f"{found.finished:,} of {found.planned:,} trials finished" + (f" ({counts})" if counts else "")]
     parts.append(f"{found.running:,} running")
@@ -48,11 +48,11 @@ def progress_line(name: str, found: Snapshot) -> str:
 
 
 def status_lines(name: str, found: Snapshot, goal: Goal | None = None) -> list[str]:
-    """Return how far a search is, its best operator, the state of the goal, and its rate, in a line each."""
+    """Return the progress of a search, its best operator, the state of the goal, and its rate, in a line each."""
     lines = [progress_line(name, found), _best(name, found)]
     if goal is not None:
-        lines.append(_of_goal(name, found, goal))
-    return [*lines, _of_time(found), *_end(found)]
+        lines.append(_goal_line(name, found, goal))
+    return [*lines, _rate_line(found), *_end(found)]
 
 
 def failure_lines(found: Snapshot) -> list[str]:
@@ -90,8 +90,8 @@ def _measured(trial: Trial) -> Iterator[str]:
         yield f"{metrics['flops'] / original:.1%} of the original's FLOPs" if original else f"{metrics['flops']:,.0f} FLOPs"
 
 
-def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
-    """Return how many trained operators meet the goal, and the verdict on the nearest."""
+def _goal_line(name: str, found: Snapshot, goal: Goal) -> str:
+    """Return the number of trained operators that meet the goal, and the verdict on the nearest, in words."""
     judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(_trials(found))]
     if not judged:
         speeds = [one for trial in _trials(found) if (one := speedup_in(trial.metrics)) is not None]
@@ -104,7 +104,7 @@ def _of_goal(name: str, found: Snapshot, goal: Goal) -> str:
     return f"goal: of {plural(len(judged), 'complete trial')}, {states}; the nearest, {name}_{trial.number}, {nearest.text}"
 
 
-def _of_time(found: Snapshot) -> str:
+def _rate_line(found: Snapshot) -> str:
     since = found.seconds_since_last
     if since is None:
         return "time: no trial that counts has ended yet"

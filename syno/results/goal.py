@@ -181,7 +181,7 @@ def _speed(least: float | None, found: Interval | None) -> Part:
 
 
 def _loss(most: float | None, metric: ScoreMetric, found: Interval | None, seeds: int | None) -> Part:
-    """Return how the score meets the goal. A score that is infinitely worse, of a training that diverged, misses it."""
+    """Return the part of the verdict on the score. A score that is infinitely worse, of a training that diverged, misses."""
     if found is None or isnan(found.value) or found.value == -inf:
         return Part(metric.name, "meets" if most is None else "unknown", f"{metric.name} not known")
     sign = -1 if metric.more_is_better else 1
@@ -244,7 +244,7 @@ def speedup_in(metrics: Mapping[str, float], name: str = SPEED) -> Interval | No
 
 
 def lost_in(metrics: Mapping[str, float]) -> Interval | None:
-    """Return how much worse than the original's the score in the search is; None if one of them is not known."""
+    """Return the loss of score in the search against the original; None if one of the scores is not known."""
     metric = METRICS.get(score_of(metrics) or "")
     if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
         return None

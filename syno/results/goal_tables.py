@@ -120,7 +120,7 @@ def described(goal: Goal) -> str:
 
 
 def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
-    """Return what was found, in sentences: the goal, the operators that meet it, or how near the nearest comes and what helps.
+    """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:
         goal: the goal.
@@ -155,7 +155,7 @@ def _help(goal: Goal, judged: Judged) -> str:
 
 
 def help_with(binding: Sequence[str]) -> str:
-    """Return what would help where these requirements are not met."""
+    """Return advice for the requirements that are not met."""
     if SPEED in binding and {ACCURACY.name, LOSS.name} & {*binding}:
         return "Both speed and score bind: search longer (study: n_trials), or ask for less of one of the two."
     if SPEED in binding:
@@ -227,14 +227,14 @@ def _screened(goal: Goal, trial: Trial) -> Screened:
 
 
 def nothing_meets(goal: Goal, trials: pandas.DataFrame) -> str | None:
-    """Return that nothing meets the goal, and how near the nearest operator comes; None if an operator was trained."""
+    """Return the sentence for a search in which nothing met the goal, with the nearest operator; None if one was trained."""
     given = [] if trials.empty else trials_in(trials)
     outcomes = {trial.outcome for trial in given}
     return None if outcomes & {*TRAINED} or "screened" not in outcomes else f"nothing meets the goal: {_nearest(goal, given)}"
 
 
 def _nearest(goal: Goal, trials: Iterable[Trial]) -> str:
-    """Return how near the nearest of the operators that were screened out comes, in words."""
+    """Return the distance of the nearest screened operator from the goal, in words."""
     out = nearest_screened(goal, trials)
     best = max((one for one in out if one.timed is not None), key=lambda one: one.speedup.value, default=None)
     if best is None:

@@ -28,7 +28,7 @@ LONGEST_REASON = 160  # characters
 
 
 def gaps(rows: pandas.DataFrame) -> list[str]:
-    """Return what figures leave out, a line for each: failed measurements, and networks without latencies or speedups."""
+    """Return the gaps of figures, a line each: failed measurements, and networks without latencies or speedups."""
     measured = measurements_in(rows)
     lines = [
         _failure(experiment, one) for experiment, one in zip(rows["experiment"], measured, strict=True) if one.status != OK

@@ -72,7 +72,7 @@ class Score:
         return self.score is not None and isfinite(self.score)
 
     def lost(self, metric: ScoreMetric) -> Interval:
-        """Return how much worse than the original's the score is; below 0 for a better one."""
+        """Return the loss of score against the original; below 0 for a better score."""
         value, low, high = self.difference
         return Interval(-value, -high, -low) if metric.more_is_better else self.difference
 

@@ -99,5 +99,5 @@ class Goal(Settings):
         return f"{self.compiler} on {self.device}"
 
     def screened_for(self, n_trials: int) -> int:
-        """Return how many operators may be screened out in a study of so many trials."""
+        """Return the largest number of operators screened out in a study of so many trials."""
         return SCREENED_PER_TRIAL * n_trials if self.most_screened is None else self.most_screened

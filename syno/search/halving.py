@@ -161,7 +161,7 @@ class Rungs:
         return bisect_left(self._order[step], self._entries[step][trial]) + 1
 
     def places(self, step: Step) -> int:
-        """Return how many trials go on at a rung as it is now."""
+        """Return the number of trials that go on at a rung as it is now."""
         return math.ceil(self.keep[step] * self.trials - ROUNDING)
 
     @property

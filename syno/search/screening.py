@@ -44,7 +44,7 @@ class GoalScreen:
     _unmeasured: int | None = 0  # in a row since the beginning; None once something was measured
 
     def __call__(self, operator: PGraph) -> Screening:
-        """Return what is found out about an operator, as far as that is needed.
+        """Return the screening of an operator, as far as it is needed.
 
         Raises DeviceError if none of the first operators can be measured.
         """

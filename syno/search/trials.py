@@ -179,7 +179,7 @@ class PausedTrials:
         self._overtaken: dict[int, OperatorTrials] = {}
 
     def __len__(self) -> int:
-        """Return how many operators have paused, those included that were stopped for good."""
+        """Return the number of operators that have paused, with those that were stopped for good."""
         return len(self._paused) + len(self._overtaken)
 
     def measure(self, trials: Iterable[tuple[OperatorTrials, FrozenTrial]]) -> None:
@@ -329,11 +329,11 @@ class StudyState:
         return None
 
     def assignment(self, number: int) -> Assignment | None:
-        """Return what a trial is for; None if an earlier trial has the same assignment."""
+        """Return the assignment of a trial; None if an earlier trial has the same."""
         return self._assignments.get(number)
 
     def place(self, rank: int) -> int:
-        """Return how many operators that were not screened out came before the operator of this rank."""
+        """Return the number of operators before this rank that were not screened out."""
         return rank - bisect_left(self._screened, rank)
 
     @property

@@ -106,7 +106,7 @@ class Walks:
             self._guide.taken, self._guide._fingerprints = self.taken, self._fingerprints
 
     def has_more(self, node: Hashable) -> bool:
-        """Return whether some step from `node` leads to a node that is not closed."""
+        """Return whether any step from `node` leads to a node that is not closed."""
         checked = (draft.look() for draft in self.tree.drafts(node))
         return any(step is not None and not self.is_closed(step.node) for step in checked)
 

@@ -291,7 +291,7 @@ class Candidates:
         return self._has_role(facts)
 
     def _has_role(self, facts: DimFacts) -> bool:
-        """Return whether some weight can end the dim. One may end a bare sum if no rule forbids that."""
+        """Return whether any weight can end the dim. One may end a bare sum if no rule forbids that."""
         origins = (REDUCE, Origin.QUOTIENT, Origin.REMAINDER)
         bare = facts.origin in origins and facts.only_sums and not facts.tags
         return facts.role is not Role.INNER or (bare and not self.rules.is_on("C12"))

@@ -211,7 +211,7 @@ MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
 
 def data_text(experiment: Experiment, record: DataRecord) -> str:
-    """Return what `syno data` prints: the data, the network, and which shares of its cost operators can reach."""
+    """Return the text of `syno data`: the data, the network, and the shares of its cost that operators can reach."""
     return visible("".join(f"{line}\n" for line in _lines(experiment, record)))
 
 
@@ -305,7 +305,7 @@ def _budget(experiment: Experiment) -> str:
 
 
 def _requirement(experiment: Experiment) -> str:
-    """Return what operators must read, and why."""
+    """Return the requirement on operators in words, with its reason."""
     from syno.model.spec import in_words
 
     reads, found = experiment.operator_spec.reads, experiment.network.requirement

@@ -80,7 +80,7 @@ def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | 
 
 
 def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) -> str | None:
-    """Return what would help if none of the selected operators met the goal in the search; None if one did.
+    """Return advice if none of the selected operators met the goal in the search; None if one did.
 
     Args:
         experiment: the experiment.

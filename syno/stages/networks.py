@@ -29,7 +29,7 @@ def shortlist_keys(experiment: Experiment, shortlisted: Sequence[str] | None = N
 
 
 def most_selected(experiment: Experiment) -> int:
-    """Return how many operators may be selected: by latency, not more than there are pairs of a compiler and a device."""
+    """Return the largest number of selected operators: by latency, at most one for each pair of a compiler and a device."""
     select = experiment.select
     return min(select.count, select.shortlist, len(experiment.tune.pairs)) if select.by == "latency" else select.most
 

@@ -69,7 +69,7 @@ def read(experiment: Experiment) -> Results:
         reward_at_goal(experiment, trials),
         parts,
         _network(experiment),
-        _kept(experiment, scores, operators),
+        _takeable(experiment, scores, operators),
         _learning(experiment, scores),
         nothing,
         _majority(experiment),
@@ -124,8 +124,8 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
 
 
-def _kept(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
-    """Return what commands can take home: networks with trained weights, operators, and the experiment's file."""
+def _takeable(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
+    """Return the things that commands can take home: networks with trained weights, operators, and the experiment's file."""
     from syno.report.results import Kept
     from syno.results.values import scores_in
 

@@ -106,7 +106,7 @@ def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
 
 
 def _trained(workload: WorkloadSettings) -> dict[str, Any]:
-    """Return what the score of a training depends on, but the seed."""
+    """Return the settings that the score of a training depends on, without the seed."""
     return workload.model_dump(mode="json", exclude={"seed": True, "milestones": True, "training": WHERE})
 
 
@@ -160,14 +160,14 @@ def choose(experiment: Experiment) -> list[Selected]:
         named = add_chosen(experiment.select.operators, OperatorStore(experiment.folder))
         return [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
     if source is None:
-        return _of_search(experiment)
+        return _select_from_search(experiment)
     if (kind := source_of(source)) is not None:
         return kind.choose(experiment)
     theirs = read_selection(source / SELECTED)
     if not theirs.selected:
         raise NoneSelectedError(f"{source} has selected no operator: {theirs.none_because}")
     check_in_store(theirs.selected, source)
-    return _of_source(experiment, source, theirs.selected)
+    return _select_from_source(experiment, source, theirs.selected)
 
 
 def _fastest(experiment: Experiment) -> list[Selected]:
@@ -184,7 +184,7 @@ def _fastest(experiment: Experiment) -> list[Selected]:
 # ---- from a search -----------------------------------------------------------------------------------------------------
 
 
-def _of_search(experiment: Experiment) -> list[Selected]:
+def _select_from_search(experiment: Experiment) -> list[Selected]:
     settings, trials = experiment.select, read_frozen(experiment)
     table = trials[trials["outcome"] == "complete"]
     if table.empty:
@@ -248,7 +248,7 @@ def _selected(experiment: Experiment, trial: Trial) -> Selected:
 # ---- from another experiment -------------------------------------------------------------------------------------------
 
 
-def _of_source(experiment: Experiment, source: Path, selected: Sequence[Selected]) -> list[Selected]:
+def _select_from_source(experiment: Experiment, source: Path, selected: Sequence[Selected]) -> list[Selected]:
     """Return the best of another experiment's selected operators, by mean score over seeds; adds them to this store.
 
     Raises SpecError if that experiment has no table of scores, NoneSelectedError if no operator in it is good enough.

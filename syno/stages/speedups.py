@@ -159,7 +159,7 @@ def measure_selected(experiment: Experiment, output: Path | None = None) -> Sele
 
 
 def selected_speedups(experiment: Experiment) -> dict[str, SpeedupRecord]:
-    """Return what `measure_selected` has measured, by the key of the operator; {} if it has not.
+    """Return the measurements of `measure_selected`, by the key of the operator; {} if there are none.
 
     Raises SpecError if the record is damaged, or of another network or other settings.
     """

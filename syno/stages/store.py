@@ -84,10 +84,10 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
     Raises UnknownNameError if there is no such operator, or several.
     """
     folders = [results] if results is not None else all_results(OPERATORS)
-    found = _found(given, folders)
+    found = _operator_files(given, folders)
     if results is not None and not found:
         folders = [results, *(folder for folder in all_results(OPERATORS) if folder != results)]
-        found = _found(given, folders)
+        found = _operator_files(given, folders)
     if len(found) > 1:
         raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
     for file in found.values():
@@ -99,7 +99,7 @@ def find_stored(given: str, results: Path | None = None) -> PGraph:
         raise UnknownNameError(f"{error} No operator in a store has this name or id, either: {searched}") from None
 
 
-def _found(given: str, folders: Iterable[Path]) -> dict[str, Path]:
+def _operator_files(given: str, folders: Iterable[Path]) -> dict[str, Path]:
     """Return the files of the operators that `given` names, by key: an operator in several stores once."""
     return {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
 

@@ -90,7 +90,7 @@ def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_cod
 
 
 def _baseline(experiment: Experiment, given: str) -> str:
-    """Return how the experiment names a baseline; "" if this is none."""
+    """Return the name of a baseline in the experiment; "" if it is no baseline."""
     if is_path(given):
         return given
     return next((one.operator for key, one in experiment.baselines.items() if given in (key, one.operator)), "")

@@ -56,7 +56,7 @@ class Watch:
         return watch_text(self.experiment.name, found, self.experiment.goal)
 
     def line(self, found: Snapshot) -> str:
-        """Return how far the search is, in one line."""
+        """Return the progress of the search, in one line."""
         return progress_line(self.experiment.name, found)
 
     def write_page(self, found: Snapshot, file: Path, every: float | None = None) -> None:

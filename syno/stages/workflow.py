@@ -231,7 +231,7 @@ class FailedJobs:
         self._began = time.time() - CLOCKS_APART_SECONDS
 
     def restarts(self, job: Any, given: int) -> int:
-        """Return how often Snakemake may restart a failed job, or group of jobs, that it would restart `given` times."""
+        """Return the number of restarts that Snakemake may give a failed job, or group of jobs, for which it allows `given`."""
         logs = [str(log) for one in getattr(job, "jobs", [job]) for log in one.log]
         ends = {log: end_of_log(Path(log), self._began) for log in logs}
         failed = {log: line for log, (line, is_for_good) in ends.items() if is_for_good} or {
@@ -241,7 +241,7 @@ class FailedJobs:
         return 0 if any(is_for_good for _, is_for_good in ends.values()) else given
 
     def text(self) -> str:
-        """Return what the failed jobs said, a line each."""
+        """Return the error of each failed job, a line each."""
         lines = [f"{line if line.startswith(ERROR) else f'{ERROR}{line}'} ({log})" for log, line in self.said.items()]
         more = [f"... and {len(lines) - MOST_SHOWN} more failed jobs"] if len(lines) > MOST_SHOWN else []
         return "\n".join([*lines[:MOST_SHOWN], *more])

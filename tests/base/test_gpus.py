@@ -75,12 +75,12 @@ def test_the_files_of_the_driver_are_read_without_its_program(tmp_path: Path) ->
         (tmp_path / place).mkdir()
         text = f"Model: \t\t NVIDIA H100\nIRQ:   \t\t 40\nGPU UUID: \t {uuid(number)}\nBus Location: \t {place}\n"
         (tmp_path / place / "information").write_text(text)
-    assert [(gpu.name, gpu.model) for gpu in devices._of_driver_files(tmp_path)] == [
+    assert [(gpu.name, gpu.model) for gpu in devices._gpus_in_driver_files(tmp_path)] == [
         (uuid(0), "NVIDIA H100"),
         (uuid(1), "NVIDIA H100"),
     ]
     (tmp_path / place / "information").write_text("GPU UUID: \t GPU-????????-????\n")  # it sleeps
-    assert devices._of_driver_files(tmp_path) == () == devices._of_driver_files(tmp_path / "absent")
+    assert devices._gpus_in_driver_files(tmp_path) == () == devices._gpus_in_driver_files(tmp_path / "absent")
 
 
 def test_gpus_of_different_models_are_in_the_order_of_cuda(machine: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ class TestAgreesWithTheInterpreter:
             composed = interpret(
                 recipe, restricted(recipe, values), weights[composition.above - 1], weights[composition.below - 1]
             )
-            kept = [weights[number - 1] for number in composition.kept(len(weights))]
+            kept = [weights[number - 1] for number in composition.uncomposed(len(weights))]
             computed = compiled(made)(restricted(made.staged, values), x, *kept, composed)
             np.testing.assert_allclose(computed, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 

@@ -72,7 +72,7 @@ class TestAgreesWithTheInterpreter:
             assert composition is not None
             own = {name: values[name] for name in composition.recipe.variables}
             composed = interpret(composition.recipe, own, weights[composition.above - 1], weights[composition.below - 1])
-            kept = [weights[number - 1] for number in composition.kept(len(weights))]
+            kept = [weights[number - 1] for number in composition.uncomposed(len(weights))]
             own = {name: values[name] for name in made.staged.variables}
             assert_close(compiled(made, own)(x, *kept, composed), expected, at_borders(made, own), made.staged)
 

@@ -52,7 +52,7 @@ def check_compositions(graph: PGraph, values: Valuation) -> None:
         if (composition := plan.composition) is not None:
             used = {name: values[name] for name in composition.recipe.variables}
             composed = interpret(composition.recipe, used, weights[composition.above - 1], weights[composition.below - 1])
-            kept = [weights[number - 1] for number in composition.kept(len(weights))]
+            kept = [weights[number - 1] for number in composition.uncomposed(len(weights))]
             used = {name: values[name] for name in composition.graph.variables}
             assert_close(interpret(composition.graph, used, x, *kept, composed), expected, composition.graph)
             assert parse(str(composition.graph)) == composition.graph

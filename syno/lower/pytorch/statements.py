@@ -46,7 +46,7 @@ def statements(
         recipe = fewest_flops(candidates(composition.recipe, chosen.valuations))
         below, above = names[composition.below - 1], names[composition.above - 1]
         composing = lowering(recipe, [below], "composed", above).run()
-        names = [*(names[number - 1] for number in composition.kept(len(names))), "composed"]
+        names = [*(names[number - 1] for number in composition.uncomposed(len(names))), "composed"]
     body = cheapest(lambda decisions: lowering(chosen, names, decisions=decisions).run(), chosen.valuations)
     return Statements(body, composing, chosen.valuations)
 

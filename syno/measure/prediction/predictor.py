@@ -191,7 +191,7 @@ def _elements(one: torch.Tensor) -> int:
 
 
 def _run(read: torch.Tensor, result: torch.Tensor) -> int:
-    """Return how many elements lie side by side in both tensors."""
+    """Return the number of elements that lie side by side in both tensors."""
     if read.shape != result.shape:
         return 1
     run = 1
@@ -206,7 +206,7 @@ def _run(read: torch.Tensor, result: torch.Tensor) -> int:
 
 
 def _order(read: torch.Tensor, result: torch.Tensor) -> dict[str, int]:
-    """Return how the orders of axes of two tensors differ."""
+    """Return the difference between the orders of axes of two tensors."""
     gap, row_written = _neighbours(result, read)
     spread, row_read = _neighbours(read, result)
     return {"run": _run(read, result), "gap": gap, "spread": spread, "row_read": row_read, "row_written": row_written}
@@ -566,7 +566,7 @@ class SpeedupPredictor:
     """
 
     def __init__(self, layers: Sequence[Mapping[str, int]] | None = None, *, constant_weights: bool = True) -> None:
-        self._layers = None if layers is None else _counted(layers)
+        self._layers = None if layers is None else _counts_of_sizes(layers)
         self._constant_weights = constant_weights
         self._conditions: Conditions | None = None
         self._known: dict[str, Description] = {}
@@ -652,7 +652,7 @@ class SpeedupPredictor:
         return describe(found)
 
 
-def _counted(layers: Sequence[Mapping[str, int]]) -> dict[tuple[tuple[str, int], ...], int]:
+def _counts_of_sizes(layers: Sequence[Mapping[str, int]]) -> dict[tuple[tuple[str, int], ...], int]:
     """Return the distinct sizes of the layers, and how many layers have each."""
     return dict(Counter(tuple(layer.items()) for layer in layers))
 
@@ -661,4 +661,4 @@ def _layers_of(network: BackboneSubject, batch: int) -> dict[tuple[tuple[str, in
     from syno.model.extraction import replaceable
 
     found = replaceable(network.backbone(), network.example(batch), network.layers)
-    return _counted([layer.values for layer in found])
+    return _counts_of_sizes([layer.values for layer in found])

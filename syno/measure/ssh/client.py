@@ -61,7 +61,7 @@ def measured_there(name: str, device: SshSettings, request: Request, progress: T
 
 
 def about(name: str, device: SshSettings) -> About:
-    """Return what a machine says of itself. Raises DeviceError if it cannot be reached, or cannot measure on the device."""
+    """Return a machine's description of itself. Raises DeviceError if it cannot be reached, or cannot measure on the device."""
     with Session(name, device, "about", device.device) as session:
         session.close_input()
         for kind, content in session.messages():

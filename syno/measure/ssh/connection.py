@@ -152,7 +152,7 @@ class Session:
         return DeviceError(f"{self.where}: {self._of_python(code, errors)} (it said: {last})")
 
     def _of_python(self, code: int, errors: str) -> str:
-        """Return what an exit code of the command there means."""
+        """Return the meaning of an exit code of the command there."""
         python = self._device.python
         if code in (NOT_FOUND, NOT_EXECUTABLE):
             what = "there is no program" if code == NOT_FOUND else "it cannot execute"

@@ -44,7 +44,7 @@ class Code(BaseModel):
 
     @classmethod
     def of_this(cls) -> Code:
-        """Return that of this machine."""
+        """Return the identity of this machine."""
         return cls(syno=versions(()).get("syno", ""), fields=_fields())
 
 
@@ -90,7 +90,7 @@ def _fields() -> str:
 
 
 def difference(*, here: Code, there: Code) -> str:
-    """Return how the Syno of a machine that measures differs from that of the one that orders; empty if it does not."""
+    """Return the differences between the Syno of the measuring and of the ordering machine; empty if there are none."""
     if here.syno and there.syno and here.syno != there.syno:
         return f"Syno is {there.syno} there and {here.syno} here: python -m pip install syno=={here.syno}"
     if here.fields != there.fields:

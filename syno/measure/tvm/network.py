@@ -233,7 +233,7 @@ def constant_weights(operator: OperatorModule, chosen: Plan, values: dict[str, i
         for parameter in composing.parameters():
             parameter.copy_(below)
         composed = composing(above).contiguous()
-    return [*(weights[number - 1] for number in composition.kept(len(weights))), composed]
+    return [*(weights[number - 1] for number in composition.uncomposed(len(weights))), composed]
 
 
 def _operations(error: Exception) -> str:

@@ -302,8 +302,8 @@ def complete_operators(spec: OperatorSpec, depth: int, *, show: Show = silent) -
     off = tuple(id_ for id_, row in RULES.items() if row.on and id_ not in (ORDER_ONLY, BARE_SUMS))
     sizes = range(1, min(depth, spec.depth) + 1)
     bounded = spec.with_(depth=sizes[-1])
-    without = _counted(bounded.with_(rules_off=off, rules_on=()), show, "complete operators without rules")
-    ruled = _counted(bounded, show, "complete operators with rules")
+    without = _operators_and_meanings(bounded.with_(rules_off=off, rules_on=()), show, "complete operators without rules")
+    ruled = _operators_and_meanings(bounded, show, "complete operators with rules")
     return [
         Complete(size, *(number for found in (without, ruled) for number in (found[0][size], found[1][size]))) for size in sizes
     ]
@@ -315,8 +315,8 @@ def _ends_an_axis(operator: PGraph, weight: Sequence[Dim]) -> bool:
     return len(weight) > 1 and any(share.tops[0] in operator.expansions for share in shares)
 
 
-def _counted(spec: OperatorSpec, show: Show, title: str) -> tuple[dict[int, int], dict[int, int]]:
-    """Return how many operators, and how many meanings, there are of up to each number of primitives."""
+def _operators_and_meanings(spec: OperatorSpec, show: Show, title: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the numbers of operators and of meanings of up to each number of primitives."""
     space, graphs = Space(spec), Counter[int]()
     meanings: dict[str, int] = {}
     for size, operator in space.enumerate():

@@ -63,11 +63,11 @@ class Run:
         return 1 - self.dead_ends / self.walks if self.walks else None
 
     def after_trials(self, trials: int) -> int | None:
-        """Return how many operators the first `trials` trials found; None if there were fewer trials."""
+        """Return the number of operators of the first `trials` trials; None if there were fewer trials."""
         return bisect_right(self.trials, trials) if trials <= self.walks or self.is_exhausted else None
 
     def after_seconds(self, seconds: float) -> int | None:
-        """Return how many operators were found in the first CPU-seconds; None if the run was shorter."""
+        """Return the number of operators of the first CPU-seconds; None if the run was shorter."""
         return bisect_right(self.seconds, seconds) if seconds <= self.used or self.is_exhausted else None
 
 
@@ -128,7 +128,7 @@ class Loss(NamedTuple):
 
 
 def losses(spec: OperatorSpec, distance: DistanceKind, complete: int, *, show: Show = silent) -> list[Loss]:
-    """Return what a distance loses of all operators of up to `complete` primitives, if that is the depth limit, by size."""
+    """Return the losses of a distance among all operators of up to `complete` primitives, the depth limit, by size."""
     limited = spec.with_(depth=min(complete, spec.depth))
     operators = list(Space(limited).enumerate())
     space, counts = Space(limited.with_(distance=distance)), dict[int, list[bool]]()
@@ -139,7 +139,7 @@ def losses(spec: OperatorSpec, distance: DistanceKind, complete: int, *, show: S
 
 
 def sampled_losses(spec: OperatorSpec, distance: DistanceKind, operators: Sequence[str], *, show: Show = silent) -> Loss:
-    """Return what a distance loses of random operators, which are given as texts."""
+    """Return the losses of a distance among random operators, which are given as texts."""
     space, lost = Space(spec.with_(distance=distance)), 0
     for number, text in enumerate(operators):
         show(f"random operators that the distance {distance} loses", number, len(operators))

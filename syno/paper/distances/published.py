@@ -236,7 +236,7 @@ class PublishedDistance:
         return self.of(tuple(sorted(live)), self.limits(root, depth), depth)
 
     def limits(self, state: State, most: int) -> Remaining:
-        """Return how many primitives of each kind may still be used from a state, at most `most`."""
+        """Return the number of primitives of each kind that may still be used from a state, at most `most`."""
         if self.formula == "paper":
             return UNLIMITED
         counts, limits = state.ends.counts, self.spec.occurrences

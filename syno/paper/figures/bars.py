@@ -65,7 +65,7 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
             average = means[(means["place"] == place) & (means["compiler"] == compiler)]
             heights = [*(float(rows["speedup"].get(model, float("nan"))) for model in models), *average["speedup"]]
             wrong = [*(bool(rows["is_wrong"].get(model, False)) for model in models), bool(rows["is_wrong"].any())]
-            told = [_told(model_title(model), compiler, rows, model) for model in models]
+            told = [_bar_text(model_title(model), compiler, rows, model) for model in models]
             group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told)
             for model, row in (*rows.iterrows(), *((MEAN, row) for _, row in average.iterrows())) if mixed else ():
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
@@ -101,7 +101,7 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
         for number, name in enumerate(own):
             rows = here[here["series"] == name].set_index("label")
             heights = [float(rows["speedup"].get(label, float("nan"))) for label in labels]
-            told = [_told(label, compiler, rows, label) for label in labels]
+            told = [_bar_text(label, compiler, rows, label) for label in labels]
             group(axes, heights, number, len(own), looks[name], base=1.0, told=told)
             for label, row in rows.iterrows() if origins.is_mixed(bars) else ():
                 middle, width = middles(labels.index(str(label)), number, len(own))
@@ -127,8 +127,8 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
     return figure
 
 
-def _told(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Point:
-    """Return what a bar says, by the row of its key; nothing is known where there is no such row, and no bar."""
+def _bar_text(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Point:
+    """Return the text at a bar, from the row of its key; empty where there is no such row, and no bar."""
     if key not in rows.index:
         return Point("")
     row = rows.loc[key]

@@ -200,7 +200,7 @@ def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed:
 
 
 def _point(row: dict[Any, Any]) -> Point:
-    """Return what the mark of a network says."""
+    """Return the text at the mark of a network."""
     network = f"{model_title(row['model'])}, {operator_title(row['operator'])}"
     return Point(f"{network}: accuracy {row['accuracy']:.4f}, latency {row['latency_ms']:.3g} ms", str(row["operator"]))
 

@@ -331,8 +331,8 @@ def headlines(
         *_end_to_end(rows),
         *_on_imagenet(rows),
         *of_larger_network(rows),
-        *_of_operators(rows),
-        *_of_accuracy(rows),
+        *_operator_headlines(rows),
+        *_accuracy_headlines(rows),
         *of_operator_2(rows),
         *_layerwise(rows),
         *beside_nas_pte(rows),
@@ -392,7 +392,7 @@ def _described(row: pandas.Series) -> str:
     return f"{row['operator']} in {model_title(row['model'])} on the {row['place']}, which loses {row['lost']:.4f}"
 
 
-def _of_operators(rows: pandas.DataFrame) -> Iterator[Headline]:
+def _operator_headlines(rows: pandas.DataFrame) -> Iterator[Headline]:
     times = timed(rows)
     times = times[(times["model"] == CASE) & times["operator"].isin(list(OPERATORS))].dropna(subset=["speedup"])
     for operator, printed in OPERATORS.items():
@@ -407,7 +407,7 @@ def _of_operators(rows: pandas.DataFrame) -> Iterator[Headline]:
             yield compared("8", what, float(row["speedup"]), paper, why, origin=str(row["latency_origin"]))
 
 
-def _of_accuracy(rows: pandas.DataFrame) -> Iterator[Headline]:
+def _accuracy_headlines(rows: pandas.DataFrame) -> Iterator[Headline]:
     known = scored(rows, FINAL)
     found = known[(known["model"] == CASE) & (known["operator"] == "operator_1") & (known["data"] == "imagenet")]
     what, paper = f"Operator 1: accuracy of {MODELS[CASE]} on ImageNet", IN_CASE_STUDY["operator_1"]

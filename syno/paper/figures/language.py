@@ -102,7 +102,7 @@ def _rank(one: Perplexity) -> tuple[int, bool]:
 
 
 def training_speedups(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how many times as fast GPT-2 trains with an operator as without. Columns: operator, device, origin, speedup."""
+    """Return the speedups of training GPT-2 with an operator. Columns: operator, device, origin, speedup."""
     rows = ready(rows)
     found = rows[(rows["metric"] == "training_throughput") & (rows["model"] == LANGUAGE_MODEL) & (rows["status"] == OK)]
     found = found.astype({"batch": float, "threads": float})

@@ -188,7 +188,7 @@ def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how many times as fast as NAS-PTE's best operators ours are: geometric means over the layers that both have.
+    """Return the speedups of our best operators over NAS-PTE's: geometric means over the layers that both have.
 
     Columns: model, device, place, compiler, latency_origin, speedup; speedup_with_original (over the faster of NAS-PTE's best
     and the convolution itself); layers (their number).

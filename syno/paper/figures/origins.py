@@ -22,7 +22,7 @@ EDGE: dict[str, Any] = {"markeredgecolor": INK, "markeredgewidth": 0.7}
 
 
 def is_mixed(table: pandas.DataFrame) -> bool:
-    """Return whether some numbers of a figure were measured here and others were not."""
+    """Return whether a figure has both numbers that were measured here and others."""
     found = {origin for column in COLUMNS if column in table for origin in table[column].dropna()}
     return "measured" in found and len(found) > 1
 

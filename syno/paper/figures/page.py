@@ -78,7 +78,7 @@ def paper_page(
         measurements=f"{len(numbers.rows):,}",
         sources=_source_cells(numbers.rows),
         headlines=_headline_cells(table),
-        figures=[_shown(name, figure, numbers, table) for name, figure in PAPER_FIGURES.items()],
+        figures=[_section(name, figure, numbers, table) for name, figure in PAPER_FIGURES.items()],
         guard=GUARD,
         has_guard=bool((numbers.rows["note"] == WRONG_GUARD).any()),
         cards=shown,
@@ -88,7 +88,7 @@ def paper_page(
     )
 
 
-def _shown(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataFrame) -> Shown:
+def _section(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.DataFrame) -> Shown:
     tables = figure.tables(numbers)
     svg = drawn(figure.draw(numbers, tables, ()), "svg").decode()  # its notes are beside it, as text
     caption = " ".join(filter(None, (figure.caption, note(list(tables.values())), figure.sources(numbers))))

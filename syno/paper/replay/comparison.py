@@ -141,7 +141,7 @@ class Searches:
         return next(found, None)
 
     def trials_of(self, run: Run, seed: int | None = SEARCH_SEED) -> int | None:
-        """Return how many trials a search had begun when it found an operator that succeeds; None if it found none."""
+        """Return the number of trials begun when a search found an operator that succeeds; None if it found none."""
         first = self.first_success(run, seed)
         return None if first is None else run.begun[first]
 
@@ -211,9 +211,9 @@ def summary(searches: Sequence[Searches]) -> list[dict[str, object]]:
                 "policy": one.contender.name,
                 "operators": f"{one.subset} ({len(one.table.subset(one.subset))})",
                 "seeds": len(one.runs),
-                "trials to success, median": _counted(trials[1], one.trials),
-                "quartiles": f"{_counted(trials[0], one.trials)} to {_counted(trials[2], one.trials)}",
-                "CPU-seconds, median": _counted(round(seconds[1]) if math.isfinite(seconds[1]) else math.inf, None),
+                "trials to success, median": _count_text(trials[1], one.trials),
+                "quartiles": f"{_count_text(trials[0], one.trials)} to {_count_text(trials[2], one.trials)}",
+                "CPU-seconds, median": _count_text(round(seconds[1]) if math.isfinite(seconds[1]) else math.inf, None),
                 "succeed": f"{numpy.isfinite(one.trials_to_success).mean():.0%}",
                 "by the mean of seeds": f"{numpy.mean(mean):.0%}",
                 "p against random": None
@@ -224,7 +224,7 @@ def summary(searches: Sequence[Searches]) -> list[dict[str, object]]:
     return rows
 
 
-def _counted(value: float, trials: int | None) -> str:
+def _count_text(value: float, trials: int | None) -> str:
     return f"{value:.0f}" if math.isfinite(value) else "none" if trials is None else f"> {trials}"
 
 

@@ -64,11 +64,11 @@ def read_numbers(folder: Path) -> Numbers:
     made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
     rows = with_roles(read_measurements(folder, made_by), folder.name)
     losses = read_losses(folder, made_by)
-    named = losses.assign(experiment=_named(losses["experiment"], folder))
+    named = losses.assign(experiment=_names(losses["experiment"], folder))
     return Numbers(rows, named, read_ablations(folder, made_by))
 
 
-def _named(experiments: pandas.Series, folder: Path) -> list[str]:
+def _names(experiments: pandas.Series, folder: Path) -> list[str]:
     """Return the names of experiments, with the folder's in place of a missing one."""
     return [name if isinstance(name, str) else folder.name for name in experiments]
 

@@ -97,7 +97,7 @@ def join(experiment: Experiment) -> JoinRecord:
         )
     folders = {folder.resolve(): folder for folder in map(Path, settings.of)}  # each one once
     parts, missing = list[tuple[Part, Path]](), list[str]()
-    for name, folder in _named(list(folders.values())):
+    for name, folder in _names_of_folders(list(folders.values())):
         part, problems = _read(name, folder)
         missing += problems
         if part is not None:
@@ -156,7 +156,7 @@ def operators_of(experiment: Experiment, record: JoinRecord) -> dict[str, PGraph
 # ---- what is there --------------------------------------------------------------------------------------------------
 
 
-def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+def _names_of_folders(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Yield a name for each folder: the experiment's or, if another has it, the folder's whole path."""
     kept = [read_kept(folder) for folder in folders]
     names = [folder.name if one is None else one.name for one, folder in zip(kept, folders, strict=True)]

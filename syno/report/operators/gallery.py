@@ -104,7 +104,7 @@ def cards(results: Results) -> list[Card]:
 
 
 def is_scored(results: Results) -> bool:
-    """Return whether some network was trained, again or in the search."""
+    """Return whether any network was trained, in the search or again."""
     return not results.scores.empty or results.metric.column in results.trials
 
 

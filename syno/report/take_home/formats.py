@@ -93,7 +93,7 @@ def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuati
 
 
 def equal_to_meaning(operator: PGraph, what: str, compute: Compute) -> str:
-    """Return how it was checked that `compute` is the operator.
+    """Return the check of `compute` against the operator, in words.
 
     Args:
         operator: the operator.
@@ -227,7 +227,7 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
 
 
 def checked(operator: PGraph, what: str, run: Callable[[torch.Tensor], torch.Tensor], materials: Sequence[Material]) -> str:
-    """Return how it was checked that `run` computes what the operator means.
+    """Return the check of `run` against the meaning of the operator, in words.
 
     Args:
         operator: the operator.

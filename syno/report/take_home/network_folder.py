@@ -113,7 +113,7 @@ def _write_card(found: TrainedNetwork, comparison: Comparison, folder: Path, che
 
 
 def _of_earlier_calls(found: TrainedNetwork, folder: Path) -> dict[str, Any]:
-    """Return what is known of each format in the folder, if it is of the same weights."""
+    """Return the entries of the card for the formats in the folder that are of the same weights."""
     try:
         facts = read_json(folder / FACTS)
     except (OSError, ValueError):
@@ -125,7 +125,7 @@ def _of_earlier_calls(found: TrainedNetwork, folder: Path) -> dict[str, Any]:
 
 
 def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str:
-    """Return how it was checked that what was written is the network."""
+    """Return the check of a written network against the trained one, in words."""
     error = written.agreement.error
     parts = ["outputs equal to the trained network's" if error == 0 else f"outputs differ by {error:.1g} of the largest"]
     if found.score is None:
@@ -138,7 +138,7 @@ def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str
 
 
 def _purpose(comparison: Comparison, written: Written) -> list[str]:
-    """Return what a file is for, as far as it refuses inputs that the network takes; the last is the mode."""
+    """Return the limits of a file: the inputs of the network that it refuses, and last the mode."""
     refused, sample = written.agreement.refused, comparison.sample
     parts = []
     if written.batch is not None:

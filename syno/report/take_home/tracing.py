@@ -43,7 +43,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         self.network = network
 
     def forward(self, x: torch.Tensor) -> Any:
-        """Return what the network returns."""
+        """Return the outputs of the network."""
         return self.network(x)
 
     @staticmethod
@@ -53,7 +53,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     def is_module(self, target: str) -> bool:
         """Return whether a target is a module, and not a tensor."""
-        return isinstance(self._found(target), nn.Module)
+        return isinstance(self._attribute(target), nn.Module)
 
     def is_constant(self, target: str) -> bool:
         """Return whether a target is a tensor that is neither a parameter nor a buffer."""
@@ -63,7 +63,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
     def tensor(self, target: str) -> torch.Tensor:
         """Return the tensor with this name."""
-        found = self._found(target)
+        found = self._attribute(target)
         assert isinstance(found, torch.Tensor)
         return found
 
@@ -76,7 +76,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
                 found[target].add(self.get_submodule(target).training)
         return found
 
-    def _found(self, target: str) -> Any:
+    def _attribute(self, target: str) -> Any:
         owner, _, own = target.rpartition(".")
         return getattr(self.get_submodule(owner), own)
 
@@ -95,7 +95,7 @@ def torch_class(module: nn.Module) -> type[nn.Module] | None:
 
 
 def traced(whole: Whole, example: torch.Tensor | None, *, training: bool) -> fx.Graph:
-    """Return what the network does in one mode.
+    """Return the trace of the network in one mode.
 
     Args:
         whole: the network. Constants of its `forward` become attributes of it.
@@ -269,7 +269,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return forward(*args, **kwargs) if self.is_computing else super().call_module(m, forward, args, kwargs)
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Return what the example gives."""
+        """Return the value that the example gives."""
         args, kwargs = (fx.node.map_aggregate(one, _value) for one in (args, kwargs))
         self.is_computing = True
         try:
@@ -277,7 +277,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
                 if kind == "placeholder":
                     return self.example
                 if kind == "get_attr":
-                    return self.root._found(target)
+                    return self.root._attribute(target)
                 if kind == "call_function":
                     return target(*args, **kwargs)
                 if kind == "call_method":

@@ -93,7 +93,7 @@ class PolicySettings(Settings):
 class Policy(ABC):
     """Decides which operator is evaluated next.
 
-    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopted`, `_told`,
+    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopt`, `_observe`,
     `_reported` and `_stopped` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
 
     A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome; any number may
@@ -165,7 +165,7 @@ class Policy(ABC):
         return proposal
 
     def propose(self, salt: str = "") -> Proposal | Exhausted:
-        """Return what `ask` would answer, without a change.
+        """Return the answer of `ask`, without a change of state.
 
         Raises SpecError if operators are too rare in the tree to be found.
         """
@@ -204,7 +204,7 @@ class Policy(ABC):
         self.walks.taken.add(candidate.fingerprint)
         self._outstanding[candidate.fingerprint] = candidate
         self._proposed += 1
-        self._adopted(candidate)
+        self._adopt(candidate)
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Record the outcome of an outstanding operator: its reward in [0, 1], or a Failure.
@@ -213,7 +213,7 @@ class Policy(ABC):
         """
         if isinstance(outcome, float | int) and not 0 <= outcome <= 1:
             raise SpecError(f"a reward is in [0, 1], or a Failure; given: {outcome}")
-        self._told(self._no_longer_outstanding(candidate), outcome)
+        self._observe(self._no_longer_outstanding(candidate), outcome)
 
     def report(self, candidate: Candidate, step: float, value: float) -> None:
         """Record a value that an operator has reached after a step of its evaluation.
@@ -258,10 +258,10 @@ class Policy(ABC):
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         """Return a path to an operator that is not taken; None if there is none. Must not change what `_choose` depends on."""
 
-    def _adopted(self, candidate: Candidate) -> None:  # noqa: B027
+    def _adopt(self, candidate: Candidate) -> None:  # noqa: B027
         """Record a candidate that is outstanding from now on."""
 
-    def _told(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
+    def _observe(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
         """Record the outcome of a candidate that is no longer outstanding."""
 
     def _reported(self, candidate: Candidate, step: float, value: float) -> None:  # noqa: B027
@@ -272,11 +272,11 @@ class Policy(ABC):
 
     def _screened(self, candidate: Candidate) -> None:
         """Record that a candidate, which is no longer outstanding, cannot meet the goal."""
-        self._told(candidate, STOPPED)
+        self._observe(candidate, STOPPED)
 
     def _stopped(self, candidate: Candidate) -> None:
         """Record that a candidate, which is no longer outstanding, was stopped for good."""
-        self._told(candidate, STOPPED)
+        self._observe(candidate, STOPPED)
 
 
 def _is_policy(given: object) -> bool:

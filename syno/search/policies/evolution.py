@@ -83,7 +83,7 @@ class Evolution(Policy):
     def _screened(self, candidate: Candidate) -> None:
         """Leave the population as it is: most operators of a search with a goal may be too slow, and would fill it."""
 
-    def _told(self, candidate: Candidate, outcome: Outcome) -> None:
+    def _observe(self, candidate: Candidate, outcome: Outcome) -> None:
         self._evaluated += 1
         if not isinstance(outcome, Failure):
             self._population.append(Individual(candidate.path, outcome))

@@ -638,11 +638,11 @@ class MonteCarloTreeSearch(Policy):
         else:
             self.walks.close(node)
 
-    def _adopted(self, candidate: Candidate) -> None:
+    def _adopt(self, candidate: Candidate) -> None:
         self.statistics, visits = add_virtual_loss(self.statistics, self.tree, candidate.path)
         self._visits[candidate.fingerprint] = visits
 
-    def _told(self, candidate: Candidate, outcome: Outcome) -> None:
+    def _observe(self, candidate: Candidate, outcome: Outcome) -> None:
         reward = self.settings.failure_reward if isinstance(outcome, Failure) else outcome
         visits = self._visits.pop(candidate.fingerprint)
         self.statistics = backpropagate(self.statistics, visits, candidate.path, reward)

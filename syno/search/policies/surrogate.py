@@ -349,7 +349,7 @@ class Descriptions:
 
 
 def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
-    """Return how many steps of a path are in each bucket of ids, without the Finalize."""
+    """Return the number of steps of a path in each bucket of ids, without the Finalize."""
     counts = [0.0] * BUCKETS
     for action in path[:-1]:
         counts[blake2b(action.id.encode(), digest_size=2).digest()[0] % BUCKETS] += 1
@@ -532,7 +532,7 @@ class Surrogate(Policy):
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
-        """Return what was known when a model was due for the last time, and the number of events until then."""
+        """Return the evaluations known when a model was last due, and the number of events until then."""
         due, events, known = self._due
         if due < _due(self._proposed) or sum(one.is_informed for one in known) < self.settings.beginners:
             return self._events, self._informed()
@@ -545,7 +545,7 @@ class Surrogate(Policy):
         return self._descriptions.of(one.candidate)
 
     def _sample(self, evaluated: list[tuple[Evaluated, float]]) -> list[tuple[Evaluated, float]]:
-        """Return what the model learns from. With a few more evaluations it hardly changes, so few are described anew."""
+        """Return the training data of the model. A few more evaluations hardly change it, so few are described anew."""
         if len(evaluated) <= self.settings.most_rows:
             return evaluated
         best = nlargest(self.settings.most_rows // 4, evaluated, key=lambda pair: (pair[1], pair[0].place))
@@ -577,14 +577,14 @@ class Surrogate(Policy):
 
     # ---- events ---------------------------------------------------------------------------------------------------
 
-    def _adopted(self, candidate: Candidate) -> None:
+    def _adopt(self, candidate: Candidate) -> None:
         before = self._proposed - 1
         if self._due[0] < _due(before):  # the next proposals are made with what is known now
             self._due = (before, self._events, self._informed())
         self._evaluated[candidate.fingerprint] = Evaluated(candidate.fingerprint, candidate=candidate)
         self._running[candidate.fingerprint] = candidate
 
-    def _told(self, candidate: Candidate, outcome: Outcome) -> None:
+    def _observe(self, candidate: Candidate, outcome: Outcome) -> None:
         self._learn(candidate, reward=0.0 if isinstance(outcome, Failure) else float(outcome))
 
     def _measured(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:
@@ -600,7 +600,7 @@ class Surrogate(Policy):
 
     def _stopped(self, candidate: Candidate) -> None:
         if not self._evaluated[candidate.fingerprint].values:
-            self._told(candidate, STOPPED)
+            self._observe(candidate, STOPPED)
 
     def _learn(self, candidate: Candidate, **known: Any) -> None:
         self._events += 1

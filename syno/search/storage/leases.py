@@ -248,7 +248,7 @@ class JournalLock:
 
 
 def _identity(link: Path) -> tuple[int, int] | None:
-    """Return what tells one link from all others of that name; None if there is none. A renamed link keeps it."""
+    """Return the identity of a link, which no other link of that name has; None if there is none. A renamed link keeps it."""
     with suppress(OSError):
         found = link.lstat()
         return found.st_ino, found.st_mtime_ns

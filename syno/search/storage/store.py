@@ -192,7 +192,7 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
 
 def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
-    """Return what `read_trials` returns, and whether a worker found no operator left to propose."""
+    """Return the trials as `read_trials` does, and whether a worker found no operator left to propose."""
     journal = journal_file(url)
     file = journal or sqlite_file(url)
     if file is not None and not file.is_file():

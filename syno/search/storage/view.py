@@ -51,7 +51,7 @@ class StudyView:
         self._verification = Verification(url)
 
     def read(self) -> Stored:
-        """Return what is stored now.
+        """Return the entries that are stored now.
 
         Raises SpecError if the search has not begun, or its storage is memory; StorageError if the storage cannot be reached or
         read, which may be different the next time.

@@ -147,7 +147,7 @@ class ReadingBound:
         return all(any(self.table[size / window.size].lowest >= least for size in self.named) for window in assignment.windows)
 
     def _may_hold_window(self, size: Size) -> bool:
-        """Return whether some piece may be a window that takes several values. A piece of an even number may be odd."""
+        """Return whether any piece may be a window that takes several values. A piece of an even number may be odd."""
         value = self._row.fraction(size)
         if not self.spec.windows.odd or value.denominator != 1:
             return True

@@ -204,7 +204,7 @@ def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> C
 
 
 def _may_be_cut(assignment: Assignment, axis: Axis) -> bool:
-    """Return whether some Merge may cut the axis, or what stands on it."""
+    """Return whether any Merge may cut the axis, or an axis above it."""
     return bool(axis.cuts.now) or axis.cuts.above_shift or axis.cuts.above_window <= assignment.contractions
 
 
