@@ -74,7 +74,7 @@ class Comparison:
         return self._input((BATCHES[-1], *self.sample))
 
     def agreement(self, run: Run, batch: int | None = None) -> Agreement:
-        """Return where `run` computes what the network does.
+        """Return the shapes of inputs for which `run` gives the outputs of the network, and those for which it does not.
 
         Args:
             run: what was written, read again.
