@@ -39,7 +39,7 @@ def read(experiment: Experiment) -> Results:
     from syno.report.results import Results, no_breakdown, no_layers
     from syno.results.breakdown import read_breakdown
     from syno.results.speedups import speedup_view
-    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, layer_view
     from syno.results.values import latencies_in, scores_in
 
     check_shown(experiment)
@@ -49,8 +49,9 @@ def read(experiment: Experiment) -> Results:
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
         layers = no_layers()
     else:
-        scores, latency = tables.read_tables(experiment)
-        layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
+        found = tables.read_measured(experiment)
+        scores, latency = tables.views_of(found, experiment)
+        layers = layer_view(found) if experiment.tune.layers else no_layers()
     measured: list[Score | Latency] = [*scores_in(scores), *latencies_in(latency), *latencies_in(layers, "layers")]
     operators = _operators(experiment, trials, measured)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
