@@ -29,8 +29,8 @@ from syno.results.table import (
 from syno.stages.goal import screened_table, verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS, MeasurementKind
-from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
-from syno.stages.own_records import check_int8, check_same, check_training
+from syno.stages.operators import ComparedNetwork, compared_networks
+from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import SELECTED, training_file
 
 if TYPE_CHECKING:
