@@ -119,17 +119,13 @@ def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
 
     Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
     """
-    if _settings_of_search(kept) == _settings_of_search(given):
-        return []
-    if any(own_paths([_settings_of_search(kept), _settings_of_search(given)])):
-        return named_differences(_settings_of_search(kept), _settings_of_search(given))
+    there, here = _settings_of_search(kept), _settings_of_search(given)
+    if there == here or any(own_paths([there, here])):
+        return named_differences(there, here)
     try:  # the texts differ, but their meaning may be the same
-        return named_differences(
-            {**_settings_of_search(kept), **_meaning_of_search(kept)},
-            {**_settings_of_search(given), **_meaning_of_search(given)},
-        )
+        return named_differences({**there, **_meaning_of_search(kept)}, {**here, **_meaning_of_search(given)})
     except SynoError:  # for example, the data is not on this machine
-        return named_differences(_settings_of_search(kept), _settings_of_search(given))
+        return named_differences(there, here)
 
 
 def _settings_of_search(experiment: Experiment) -> dict[str, Any]:

@@ -62,11 +62,10 @@ def check_measurement(file: Path, record: MeasurementRecord | SpeedupRecord, exp
 
 def check_speed(file: Path, record: SpeedRecord, experiment: Experiment, again: str) -> None:
     """Raise SpecError as `check_measurement` does, for the speed of a training."""
-    if (record.workload, record.settings) != (settings_of_training(experiment), experiment.tune.speed):
-        raise SpecError(
-            f"{file} is of another training, or of other settings (tune: speed), than the experiment's; delete it and "
-            f"run `{again}` or the workflow again"
-        )
+    workload, speed = settings_of_training(experiment), experiment.tune.speed
+    there = {"workload": record.workload.model_dump(mode="json"), "speed": record.settings.model_dump(mode="json")}
+    here = {"workload": workload.model_dump(mode="json"), "speed": speed.model_dump(mode="json")}
+    _check(file, there, here, again)
 
 
 def _check_measured(
