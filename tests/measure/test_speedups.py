@@ -20,7 +20,7 @@ import pytest
 from syno.base.errors import DeviceError, SpecError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.measure import machine, speedups
+from syno.measure import machine, measuring_process
 from syno.measure import speedups as made
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups, SpeedupStore
@@ -35,8 +35,8 @@ STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 @pytest.fixture(autouse=True)
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the names of all operators that were measured."""
-    monkeypatch.setattr(speedups, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
-    monkeypatch.setattr(speedups, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
