@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeAlias
 
 from pydantic import ValidationError
 
@@ -32,12 +32,14 @@ from syno.measure.compilers import compiler_named
 from syno.measure.machine import device_name
 from syno.measure.measuring import findings
 from syno.measure.measuring_process import MIB, MeasuringProcess
-from syno.measure.protocol import SIGN_OF_LIFE_SECONDS, About, Asking, Code, Findings, Kind, Request, line
+from syno.measure.protocol import SIGN_OF_LIFE_SECONDS, About, Asking, Code, Findings, Kind, Request, Tell, line
 from syno.measure.subjects import ModelSubject
 from syno.measure.tuning import tune
 
 if TYPE_CHECKING:
     from syno.measure.speedup_measuring import SpeedupMeasuring
+
+Say: TypeAlias = Callable[[Kind, object], None]
 
 MEASURING, TRIALS = "measuring.lock", "trials"  # in the folder `place`
 LOOK_SECONDS = 0.5  # between two looks at the lock
@@ -110,6 +112,8 @@ def here(working: Path) -> NoReturn:
             else:
                 tell(findings(request, tell))
         except DeviceError as error:
+            if not request.is_speedup:
+                raise  # the machine is at fault: another process tries again
             say("fault", str(error))
 
 
@@ -122,7 +126,7 @@ def _speedups() -> SpeedupMeasuring:
 # ---- for another machine, by ssh ---------------------------------------------------------------------------------------
 
 
-def there(asking: Asking, say: Callable[[Kind, object], None]) -> NoReturn:
+def there(asking: Asking, say: Say) -> NoReturn:
     """Measure what requests say, in processes of this machine, until the connection ends.
 
     Raises:
@@ -134,7 +138,7 @@ def there(asking: Asking, say: Callable[[Kind, object], None]) -> NoReturn:
             _answer(asking, say, process)
 
 
-def _answer(asking: Asking, say: Callable[[Kind, object], None], process: MeasuringProcess) -> None:
+def _answer(asking: Asking, say: Say, process: MeasuringProcess) -> None:
     """Measure what the next request says, once no other measurement runs here, and say what is found."""
     try:
         request = Request.model_validate_json(asking.request())
@@ -181,7 +185,7 @@ def _alone_here(wait: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-def _tuned(request: Request, tell: Callable[[Findings], None]) -> Findings:
+def _tuned(request: Request, tell: Tell) -> Findings:
     """Return the record of a latency as findings: versions and limits are those of this machine."""
     compiler = compiler_named(request.compiler)
     own: dict[str, Any] = (

@@ -14,7 +14,7 @@ from syno.base.errors import DeviceError, MisfitError, SpecError, WrongOutputErr
 from syno.measure.compilers import Compiler, compiler_named
 from syno.measure.job import Job, Phase, TrialCount
 from syno.measure.network_subject import BackboneSubject
-from syno.measure.protocol import Findings, Request
+from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.subjects import Subject
 from syno.measure.tuning_record import Status
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from syno.measure.output_check import Deviation, Inputs, OutputCheck
     from syno.measure.reference import Material
 
-Tell: TypeAlias = Callable[[Findings], None]
 Begin: TypeAlias = Callable[[Phase], None]
 
 REASON_CHARACTERS = 500

@@ -14,16 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from syno.base.core_locks import Wait, given_up
+from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError, MissingPackageError
 from syno.base.gpu_leases import lease_descriptors, leased
 from syno.measure.job import Phase
-from syno.measure.protocol import Connection, Findings, Request
+from syno.measure.protocol import Connection, Findings, Request, Tell
 from syno.measure.tuning_record import Status
 
 try:
@@ -186,7 +185,7 @@ class MeasuringProcess:
             self._local.close()
         self._local, self._is_used = None, False
 
-    def findings(self, request: Request, progress: Callable[[Findings], None] = lambda _: None) -> Findings:
+    def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
         """Return what is found in the end; it has a status.
 
         A process that dies is the fault of the machine first, such as of memory that was short for a moment, and so is memory
@@ -212,7 +211,7 @@ class MeasuringProcess:
             time.sleep(seconds)
 
         device = request.device if request.is_speedup and request.remote is None else "cpu"
-        with given_up() if request.is_speedup else nullcontext(), leased(device, sleep=wait) as gpu:
+        with leased(device, sleep=wait) as gpu:
             if gpu is not None and gpu.name != self._gpu:  # a process stays with the GPU that it has begun with
                 self.close()
                 self._gpu = gpu.name
@@ -222,7 +221,7 @@ class MeasuringProcess:
                 self.close()
                 raise
 
-    def _again(self, request: Request, progress: Callable[[Findings], None]) -> Findings:
+    def _again(self, request: Request, progress: Tell) -> Findings:
         """Return what the first process finds that does not die, or else the last one of three."""
         phases: list[Phase] = []  # in which processes died
         while len(phases) < MOST_DEATHS:
@@ -247,7 +246,7 @@ class MeasuringProcess:
             return found
         return found.model_copy(update={"status": "crashed", "reason": said})
 
-    def _require_original(self, request: Request, said: str, progress: Callable[[Findings], None]) -> None:
+    def _require_original(self, request: Request, said: str, progress: Tell) -> None:
         """Raise DeviceError if the original network is not measured by a process either; other ones died, as is said."""
         short = request.settings.model_copy(update={"warm_up_ms": 0.0, "least_ms": 0.0})
         original = request.subject.model_copy(update={"operator": None})
@@ -259,7 +258,7 @@ class MeasuringProcess:
                 f"({found.status}: {found.reason}): the machine is to blame, perhaps for want of memory"
             )
 
-    def _answer(self, request: Request, progress: Callable[[Findings], None]) -> Findings:
+    def _answer(self, request: Request, progress: Tell) -> Findings:
         """Send the request, and return what is found in the end; end a process that passes a limit.
 
         For speedups, neither the start of a process nor waiting for others counts as time.

@@ -16,7 +16,7 @@ import select
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -94,6 +94,9 @@ class Findings(BaseModel):
     count: TrialCount | None = None
     status: Status | None = None
     reason: str = ""
+
+
+Tell: TypeAlias = Callable[[Findings], None]  # gets what is known so far
 
 
 class Code(BaseModel):

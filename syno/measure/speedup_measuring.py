@@ -17,7 +17,6 @@ from syno.measure.measuring import (
     REASON_CHARACTERS,
     Begin,
     Prepared,
-    Tell,
     findings,
     is_of_machine,
     job_of,
@@ -27,7 +26,7 @@ from syno.measure.measuring import (
 )
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.output_check import check_of
-from syno.measure.protocol import Findings, Request
+from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.speedup_record import LayerSpeedup
 from syno.measure.subjects import Subject
 from syno.measure.timing import evaluate_of, stopwatch_of

@@ -7,7 +7,7 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
+from syno.base.core_locks import given_up
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.record import versions
@@ -26,7 +27,7 @@ from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.machine import device_name, machine_id
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.protocol import Findings, Request
+from syno.measure.protocol import Request, Tell
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
 from syno.measure.ssh import RemoteProcess, about
 from syno.measure.timing import LatencySettings
@@ -210,7 +211,7 @@ class Speedups:
         """End the process that measures, if one was started. The next measurement starts another one."""
         self._process.close()
 
-    def of(self, operator: Replacement, progress: Callable[[Findings], None] = lambda _: None) -> SpeedupRecord:
+    def of(self, operator: Replacement, progress: Tell = lambda _: None) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
         An operator that cannot be compiled, computes something else or exceeds a limit has a record with the reason. One with
@@ -282,7 +283,7 @@ class Speedups:
             },
         )
 
-    def _measured(self, operator: Replacement, conditions: Conditions, progress: Callable[[Findings], None]) -> SpeedupRecord:
+    def _measured(self, operator: Replacement, conditions: Conditions, progress: Tell) -> SpeedupRecord:
         request = Request(
             subject=self.network.model_copy(update={"operator": str(operator)}),
             compiler=self.compiler,
@@ -295,7 +296,8 @@ class Speedups:
             measured=self.measured,
             remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
-        found = self._process.findings(request, progress)
+        with given_up():
+            found = self._process.findings(request, progress)
         return SpeedupRecord(
             name=operator.name,
             operator=str(operator),

@@ -13,10 +13,10 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,6 +32,7 @@ from syno.measure.protocol import (
     Connection,
     Findings,
     Request,
+    Tell,
 )
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.targets import TvmSettings
@@ -43,7 +44,6 @@ MOST_LOSSES = 5  # of a connection while it is measured: each time, all is measu
 SAID_CHARACTERS = 300
 SSH_FAILED, NOT_FOUND, NOT_EXECUTABLE = 255, 127, 126  # exit codes of ssh, and of a shell there
 
-Tell: TypeAlias = Callable[[Findings], None]
 Model = TypeVar("Model", bound=BaseModel)
 
 

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.protocol import Findings, Request
+from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.ssh import measured_there
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
@@ -46,7 +45,7 @@ def tune(
     memory_limit_mib: float | None = None,
     folder: Path | None = None,
     remote: RemoteDevice | None = None,
-    progress: Callable[[Findings], None] = lambda _: None,
+    progress: Tell = lambda _: None,
     **own: BaseModel | None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
