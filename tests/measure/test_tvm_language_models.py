@@ -15,10 +15,7 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 
 import syno
 from syno.measure.latency import relative_error
-from syno.measure.machine import Peak
-from syno.measure.measuring import findings
 from syno.measure.network_subject import LanguageModelSubject
-from syno.measure.protocol import Request
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
@@ -54,7 +51,6 @@ def in_tvm(module: nn.Module, *examples: torch.Tensor) -> TvmModule:
 @pytest.mark.parametrize(
     ("operator", "width"),
     [
-        pytest.param(None, 1 / 4, id="original", marks=pytest.mark.slow),
         pytest.param(PROJECTION, 1.0, id="projection", marks=pytest.mark.slow),
         pytest.param(window(2), 1 / 4, id="window"),
     ],
@@ -139,24 +135,6 @@ def test_tokens_beyond_the_table_are_read_from_within() -> None:
 def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSubject:
     given = {"model": "gpt_tiny", "vocabulary": VOCABULARY, "length": LENGTH, **rest}
     return LanguageModelSubject(**given, operator=None if operator is None else str(operator))
-
-
-@pytest.mark.slow
-def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.measure.machine.peak", lambda *_, **again: Peak(1e15, 1e15))
-    untuned = SETTINGS.model_copy(update={"trials_per_task": 0})
-    asked = Request(
-        subject=subject(window(2), width=1 / 4),
-        compiler="tvm",
-        device="cpu",
-        settings=FAST,
-        options=untuned.model_dump(),
-        folder=tmp_path,
-    )
-    found = findings(asked)
-    assert (found.status, found.reason) == ("ok", "")
-    assert found.fields["checked"] and found.fields["reference"] == "network of literal modules"
-    assert found.fields["largest_relative_error"] < 1e-4 and found.fields["latency_ms"] > 0
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas
 import pytest
 
 from syno.paper.figures.headlines import Headline, headlines
+from syno.paper.figures.networks import ON_FINAL, ON_PROXY, OURS, savings
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import read_numbers
 
@@ -44,9 +46,15 @@ TOLD = {  # in the paper's text: as it prints them, and whether they agree
 
 
 @pytest.fixture(scope="module")
-def authors(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Headline]:
-    folder = tmp_path_factory.mktemp("authors")
-    import_artifact(artifact, folder)
+def folder(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an import writes."""
+    made = tmp_path_factory.mktemp("authors")
+    import_artifact(artifact, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def authors(folder: Path) -> dict[str, Headline]:
     return {one.what: one for one in headlines(*read_numbers(folder))}
 
 
@@ -78,3 +86,14 @@ def test_numbers_of_the_papers_text(authors: dict[str, Headline]) -> None:
 
 def test_losses_of_gpt2(authors: dict[str, Headline]) -> None:
     assert authors["GPT-2 with the operator: loss after 30 minutes"].computed == pytest.approx(5.6756, abs=1e-4)
+
+
+def test_savings_of_networks(folder: Path) -> None:
+    table = savings(pandas.read_parquet(folder / "tables" / "measurements.parquet"))
+    found = table[(table["system"] == OURS) & (table["within"] == ON_PROXY)]
+    assert found["operator"].tolist() == [
+        "published_07795", "operator_1", "published_08016", "published_07947", "published_07984_1002",
+    ]  # fmt: skip
+    assert found["fewer_flops"].round(2).tolist() == [0.59, 0.41, 0.36, 0.44, 0.46]
+    finally_enough = table[table["within"] == ON_FINAL].set_index("model")
+    assert finally_enough.loc[["resnet34", "efficientnet_v2_s"], "fewer_flops"].round(2).tolist() == [0.63, 0.37]

@@ -211,7 +211,7 @@ def test_random_expressions(check: Callable[[tuple[Grid, Written]], None], made:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@settings(QUICK, max_examples=1000)
+@settings(QUICK, max_examples=500)
 @given(made=written())
 def test_many_random_expressions(check: Callable[[tuple[Grid, Written]], None], made: tuple[Grid, Written]) -> None:
     check(made)

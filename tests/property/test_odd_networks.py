@@ -36,7 +36,7 @@ from syno.report.take_home.network_folder import CARD, TrainedNetwork, write_net
 
 CHANNELS, SIZE, BATCH = 8, 8, 3
 EVERY_KIND = "spatial, pointwise, grouped, transposed, linear"
-NETWORKS = 300  # of which the quick test takes every tenth
+NETWORKS = 80  # with each piece four times or more; the quick test takes every fourth
 
 PIECES: list[Callable[[Random], nn.Module]] = []  # each makes a module from [N, CHANNELS, H, W] to the same shape
 
@@ -493,7 +493,7 @@ def check(seed: int, folder: Path) -> None:
     check_that_operators_compute_the_same(model, x, names)
 
 
-@pytest.mark.parametrize("seed", range(0, NETWORKS, 10))
+@pytest.mark.parametrize("seed", range(0, NETWORKS, 4))
 def test_a_network_of_odd_pieces(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 
@@ -502,4 +502,5 @@ def test_a_network_of_odd_pieces(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", range(0, NETWORKS, 20))
 def test_all_networks_of_odd_pieces(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 20):
-        check(seed, tmp_path)
+        if seed % 4:
+            check(seed, tmp_path)

@@ -19,8 +19,7 @@ from syno.search.study import Study
 from syno.search.workers import _run
 
 PROGRAM = Path(search_worker.__file__)
-KINDS = ("sqlite", "journal")
-QUICK_KINDS = (pytest.param("sqlite", marks=pytest.mark.slow), "journal")
+KINDS = (pytest.param("sqlite", marks=pytest.mark.slow), "journal")
 
 
 def place(kind: str, folder: Path) -> str:
@@ -59,8 +58,8 @@ def finished(study: Study) -> pandas.DataFrame:
     return trials[trials.outcome.isin(["complete", "failed", "pruned"])]
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", QUICK_KINDS)
+@pytest.mark.parametrize("count", [60, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     finish(*[start(storage, "mcts", count, notes, "0.02") for _ in range(2)])
@@ -72,7 +71,7 @@ def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> 
     assert (study.trials.outcome != "running").all()
 
 
-@pytest.mark.parametrize("kind", QUICK_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
     workers = [start(storage, "evolution", 24, notes, "0.05") for _ in range(2)]
@@ -86,7 +85,7 @@ def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> 
     assert (study.trials.outcome != "running").all()
 
 
-@pytest.mark.parametrize("kind", QUICK_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +106,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     assert len(trials) == 6 and trials[trials.attempt == 1].fingerprint.item() == trials.fingerprint[0]
 
 
-@pytest.mark.parametrize("kind", QUICK_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.slow
 def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the grace, and with others looking on from elsewhere."""
@@ -159,8 +158,7 @@ def first_trials(study: Study) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("policy", ["mcts", "evolution"])
+@pytest.mark.parametrize(("kind", "policy"), [("journal", "mcts"), ("sqlite", "evolution")])
 def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind: str, policy: str) -> None:
     rng = random.Random(f"{kind} {policy}")
     whole = search_worker.open_study("memory:", policy)
@@ -171,11 +169,11 @@ def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind:
             raise RuntimeError
         return {"accuracy": 0.1 + 0.9 * reward(operator)}
 
-    whole.run(evaluate, 100)
+    whole.run(evaluate, 50)
     storage, notes, kills = place(kind, tmp_path), tmp_path / "notes", 0
     while True:
-        worker = start(storage, policy, 100, notes, "0.01")
-        target = begun(notes).total() + rng.randrange(1, 30)
+        worker = start(storage, policy, 50, notes, "0.01")
+        target = begun(notes).total() + rng.randrange(1, 20)
         while worker.poll() is None and begun(notes).total() < target:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.05))
@@ -187,5 +185,5 @@ def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind:
     study = search_worker.open_study(storage, policy)
     assert kills >= 2
     assert first_trials(study) == first_trials(whole)
-    assert begun(notes).total() <= 100 + kills
-    assert len(finished(study)) == 100
+    assert begun(notes).total() <= 50 + kills
+    assert len(finished(study)) == 50

@@ -24,14 +24,21 @@ from syno.search.storage.store import read_trials
 if TYPE_CHECKING:
     import pandas
 
-WORKERS, TRIALS = 4, 16
+WORKERS, TRIALS = 4, 8
 # Trainings of some seconds each.
 CHANGES: Mapping[str, Any] = {
     "workload": {"data_settings": {"train": 2048}, "training": {"epochs": 2}},
     "study": {"n_trials": TRIALS, "workers": WORKERS, "storage": "journal", "heartbeat_seconds": 2},
 }
-# The profile for clusters, but for one that is small and near by.
-NEAR = ("--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "10", "--max-jobs-per-timespan", "100/1s")
+# The profile for clusters, but for one that is small and near by, which is asked every second what became of jobs. The plugin
+# asks ever less often while none ends.
+NEAR = ("--latency-wait", "10", "--max-jobs-per-timespan", "100/1s")
+SNAKEMAKE = """
+from snakemake.cli import main
+from snakemake_executor_plugin_slurm import Executor
+Executor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, seconds: None)
+main()
+"""
 MOST_SECONDS = 400  # of one Snakemake: then it is stuck
 RUN_ID = re.compile(r"SLURM run ID: (\S+)")
 Look = Callable[[Path, Path], list[str]]  # from a config and a folder of results to what is wrong there
@@ -77,7 +84,7 @@ class Run:
 
     def start(self, *more: str) -> None:
         """Start Snakemake with the profile, and with targets and options."""
-        command = [sys.executable, "-m", "snakemake", *more, "--profile", str(ROOT / "slurm"), "--directory", str(self.folder)]
+        command = [sys.executable, "-c", SNAKEMAKE, *more, "--profile", str(ROOT / "slurm"), "--directory", str(self.folder)]
         command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", str(self.config), *NEAR]
         with self._printed.open("ab") as printed:
             self.snakemake = subprocess.Popen(
@@ -157,13 +164,13 @@ class Run:
         return {pid: variables["SLURM_JOB_ID"] for pid, variables in here.items()}
 
     def hold(self) -> Worker:
-        """Let a worker stand still in the midst of a trial: until that has ended, the study can't end."""
+        """Let another worker stand still in the midst of a trial: until that has ended, the study can't end."""
         found: list[Worker] = []
         lock = self.experiment.folder / "trials.log.lock"
 
         def is_held() -> bool:
             for pid, job in self.workers().items():
-                if pid in self._busy():
+                if pid not in self._held and pid in self._busy():
                     os.kill(pid, signal.SIGSTOP)
                     if not lock.is_symlink() and pid in self._busy():
                         found.append(Worker(pid, job))

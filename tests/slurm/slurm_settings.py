@@ -10,7 +10,7 @@ FOLDER = Path("/tmp/syno-slurm")  # of all that is not settings
 ETC = Path("/etc/slurm")
 MARK = "# Syno's tests wrote this: tests/slurm/cluster.py\n"
 NODES, CPUS, MEMORY_MIB, GPUS = 3, 4, 32_000, 1
-REQUEUE_SECONDS = 20  # until a job starts again whose node was lost
+REQUEUE_SECONDS = 10  # until a job starts again whose node was lost
 CONTROLLER_PORT, FIRST_NODE_PORT, DATABASE_PORT = 16_817, 17_001, 13_306
 
 

@@ -44,33 +44,23 @@ def searching(folder: Path, data: Path, **study: Any) -> Iterator[Run]:
         yield small
 
 
-def test_a_worker_is_cancelled(tmp_path: Path, data: Path) -> None:
-    """It gives its trial back, and is started again."""
-    with searching(tmp_path, data) as small:
-        worker = small.hold()
-        run("scancel", worker.job)  # which lets it go on
+def test_workers_are_cancelled_run_out_of_time_and_out_of_memory(tmp_path: Path, data: Path) -> None:
+    """Each is started again, with more memory. Those that were told to end gave their trials back.
+
+    The kernel would kill the one that is out of memory; there are no limits of memory here, so this test does.
+    """
+    with searching(tmp_path, data, workers=3, n_trials=8) as small:
+        cancelled, late, killed = small.hold(), small.hold(), small.hold()
+        run("scontrol", "update", f"jobid={late.job}", "endtime=now+1")
+        run("scancel", cancelled.job)  # which lets it go on
+        os.kill(killed.pid, signal.SIGKILL)
         small.end(search_faults)
-        assert small.became_of(worker.job) == ["CANCELLED by 0"] and small.lost() == []
-
-
-def test_the_time_is_up(tmp_path: Path, data: Path) -> None:
-    """A worker gives its trial back, and is started again."""
-    with searching(tmp_path, data) as small:
-        worker = small.hold()
-        run("scontrol", "update", f"jobid={worker.job}", "endtime=now+1")
-        small.end(search_faults)
-        assert small.became_of(worker.job) == ["TIMEOUT"] and small.lost() == []
-
-
-def test_a_worker_runs_out_of_memory(tmp_path: Path, data: Path) -> None:
-    """The kernel would kill it; there are no limits of memory here, so this test does. It is started again with more of it."""
-    with searching(tmp_path, data) as small:
-        worker = small.hold()
-        os.kill(worker.pid, signal.SIGKILL)
-        small.end(search_faults)
-        assert small.became_of(worker.job) == ["FAILED"] and len(small.lost()) == 1
+        became = [small.became_of(worker.job) for worker in (cancelled, late, killed)]
+        assert became == [["CANCELLED by 0"], ["TIMEOUT"], ["FAILED"]]
+        (lost,) = small.lost()
+        assert small.trials().set_index("number")["worker"][lost].endswith(f":{killed.pid}")
         memory = [amount for _, amount in small.jobs("ReqMem")]
-        assert memory.count("8000M") == 1 and memory.count("4000M") == WORKERS
+        assert memory.count("8000M") == memory.count("4000M") == 3
 
 
 def test_a_node_is_lost(tmp_path: Path, data: Path) -> None:

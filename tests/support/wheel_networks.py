@@ -82,11 +82,6 @@ def pnet() -> nn.Module:
     return mtcnn("PNet")
 
 
-def rnet() -> nn.Module:
-    """[N, 3, 24, 24] -> [N, 6]."""
-    return mtcnn("RNet")
-
-
 def onet() -> nn.Module:
     """[N, 3, 48, 48] -> [N, 16]."""
     return mtcnn("ONet")

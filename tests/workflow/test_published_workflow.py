@@ -72,10 +72,8 @@ def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:
     ("gone", "jobs"),
     [
         ("figures/figure-5.svg", {"figure": 1, "report": 1}),
-        ("figures/figure-9.pdf", {"figure": 1, "report": 1}),
         ("tables/headlines.csv", {"headlines": 1, "report": 1}),
         ("tables/losses.parquet", {"artifact": 1, "headlines": 1, "figure": FIGURES, "report": 1}),
-        ("report.html", {"report": 1}),
         ("artifact.json", {"artifact": 1, "headlines": 1, "figure": FIGURES, "report": 1}),
     ],
 )
