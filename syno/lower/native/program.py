@@ -20,7 +20,8 @@ import numpy as np
 
 from syno.base.errors import LoweringError
 from syno.ir.coordinates import Array
-from syno.lower.native.kernel import Address, LoopCode, NestWriter, Writer, laid_out
+from syno.lower.native.kernel import NestWriter, Writer, laid_out
+from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.nests import Axis, Nest, NestPlan
 from syno.lower.native.schedules import NestSchedule
 
@@ -70,6 +71,7 @@ class Program:
         source: C++ with one function, `NAME(x, w, y, scale, shift, residual, scratch, samples, threads)`.
         name: of the function.
         scratch: floats that each thread needs.
+        samples: positions of the axes that stay as they are.
         codes: the nests as they are written.
         schedules: their schedules.
         nests: the nests.
@@ -78,6 +80,7 @@ class Program:
     source: str
     name: str
     scratch: int
+    samples: int
     codes: tuple[LoopCode, ...]
     schedules: tuple[NestSchedule, ...]
     nests: tuple[Nest, ...]
@@ -121,6 +124,24 @@ _PREAMBLE = """\
 #define THREAD 0
 #define THREADS 1
 #define BARRIER
+#endif
+
+// For the choice of schedules: the least time of bringing the input in, of each nest, and of bringing the output out.
+#ifdef SYNO_LAPS
+#include <time.h>
+static inline long long nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+#define LAPS(name, count) extern "C" { long long name##_laps[count]; }
+#define START long long lap = nanoseconds();
+#define LAP(name, number) { const long long now = nanoseconds(), took = now - lap; \
+  if (took < name##_laps[number] || !name##_laps[number]) name##_laps[number] = took; lap = now; }
+#else
+#define LAPS(name, count)
+#define START
+#define LAP(name, number)
 #endif
 
 namespace {
@@ -356,10 +377,12 @@ class Lanes:
         functions = [_finish(self.epilogue, self.writes_in_place), pack, unpack]
         elements, results = (prod(extent for _, extent in side.own) for side in (self.input, self.output))
         lines = [
+            "START",
             f"const float* block = x + number * {elements} * LANES;" if self.input.format == "lanes" else "",
             f"float* result = y + number * {results} * LANES;" if self.writes_in_place else "",
             f"const float* added = residual + number * {results} * LANES;" if self.writes_in_place else "const float* added = nullptr;",
             *to_scratch,
+            f"LAP({name}, 0)",
         ]
         offset = 0
         for at, (code, schedule) in enumerate(zip(codes, schedules, strict=True)):
@@ -370,14 +393,16 @@ class Lanes:
             extra = ", scale, shift, added" if last else ""
             lines += ["BARRIER"] if at or to_scratch else []
             lines.append(f"{name}_nest{at}({source}, w + {offset}, {target}{extra}, part, parts);")
+            lines.append(f"LAP({name}, {at + 1})")
             if code.factor_loops is not None:
                 tile = dict(schedule.tile)
                 size = prod(-(-code.extents[loop] // tile.get(loop, 1)) * tile.get(loop, 1) for loop in code.factor_loops)
                 offset += -(-size // CACHE_LINE) * CACHE_LINE
-        lines += [*(["BARRIER"] if from_scratch else []), *from_scratch]
+        lines += [*(["BARRIER"] if from_scratch else []), *from_scratch, f"LAP({name}, {len(codes) + 1})"]
         arguments = "const float* x, const float* w, float* y, const float* scale, const float* shift, const float* residual"
         names = "x, w, y, scale, shift, residual"
         body = [
+            f"LAPS({name}, {len(codes) + 2})",
             f"static void {name}_block({arguments}, float* scratch, long number, long samples, int part, int parts) {{",
             *(f"  {line}" for line in lines if line),
             "}",
@@ -402,6 +427,7 @@ class Lanes:
             source="\n".join([*filter(None, functions), *body]) + "\n",
             name=name,
             scratch=sum(sizes),
+            samples=self.plan.samples,
             codes=tuple(codes),
             schedules=tuple(schedules),
             nests=self.plan.nests,
@@ -834,5 +860,5 @@ def _sides(plan: NestPlan, shapes: Shapes, formats: tuple[Format, Format]) -> tu
 
 def whole_file(programs: Sequence[Program], lanes: int) -> str:
     """Return a file of C++ with several programs."""
-    names = "\n".join(f"namespace {program.name}_code {{\n{program.source}}}" for program in programs)
-    return f"{preamble(lanes)}\n{_PACK_RUN}{_COPY_RUN}\n{names}\n}}  // namespace\n"
+    names = "\n".join(f"namespace {program.name}_code {{\n{program.source}}}\n" for program in programs)
+    return f"{preamble(lanes)}\n{_PACK_RUN}{_COPY_RUN}\n}}  // namespace\n\n{names}"

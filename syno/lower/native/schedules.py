@@ -1,13 +1,25 @@
 """Schedules of nests, and the cost model that ranks them.
 
 A schedule says which results are kept in registers together (the tile), in which order the loops go, and how many of the
-innermost sums are written out. The model counts, for one vector of products, the instructions that a processor's ports have to
-take: products, reads of data and of factors, and the bytes that come from beyond the first cache.
+innermost sums are written out. The model counts, for all of a nest, the cycles in which the processor multiplies, reads data
+and factors, and waits for what lies beyond its first cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from syno.lower.native.loop_code import Address, LoopCode
+from syno.lower.native.target import Target
+
+MOST_WRITTEN_OUT = 160  # products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache
+LATENCY = 4  # cycles from a product to the next one that adds to it
+PRODUCTS_A_CYCLE, READS_A_CYCLE = 2, 2
+SECOND_CACHE_BYTES, MEMORY_BYTES = 24, 8  # a cycle
+
 
 @dataclass(frozen=True)
 class NestSchedule:
@@ -24,3 +36,116 @@ class NestSchedule:
     order: tuple[int, ...]
     sums: tuple[int, ...]
     unrolled: int
+
+
+def schedules(code: LoopCode, target: Target, most: int) -> list[NestSchedule]:
+    """Return the schedules with the least cost by the model, the best one first."""
+    ranked = sorted(
+        ((cost(code, schedule, target), number, schedule) for number, schedule in enumerate(_possible(code, target))),
+        key=lambda row: row[:2],
+    )
+    return [schedule for _, _, schedule in ranked[:most]]
+
+
+def _possible(code: LoopCode, target: Target) -> Iterator[NestSchedule]:
+    results = [loop for loop in range(len(code.extents)) if loop not in code.summed and code.extents[loop] > 1]
+    factors = code.factor_loops or ()
+    shared = [loop for loop in results if not code.read.depends_on(loop)]  # what is read is the same along these
+    positions = [loop for loop in results if loop not in shared and loop not in factors]  # and along these, the factor
+    both = [loop for loop in results if loop not in shared and loop not in positions]
+    irregular = [loop for loop in code.summed if any(loop in loops for loops, _ in code.read.tables)]
+    sums = (*irregular, *(loop for loop in code.summed if loop not in irregular))
+    for tile in _tiles(code, shared, positions, both, target):
+        unrolled = _unrolled(code, sums, prod(tile.values()))
+        for order in {(*both, *shared, *positions), (*positions, *both, *shared), (*both, *positions, *shared)}:
+            yield NestSchedule(tuple(tile.items()), order, sums, unrolled)
+
+
+def _tiles(
+    code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], target: Target
+) -> Iterator[dict[int, int]]:
+    """Yield tiles of results that fit into the registers, with what they are computed from."""
+    first = [(loop, _sizes(code.extents[loop])) for loop in shared[-2:]]
+    second = [(loop, _sizes(code.extents[loop])) for loop in positions[-2:]]
+    third = [(loop, _sizes(code.extents[loop])) for loop in both[-1:]]
+    names = [loop for loop, _ in (*first, *second, *third)]
+    for sizes in product(*(sizes for _, sizes in (*first, *second, *third))):
+        tile = {loop: size for loop, size in zip(names, sizes, strict=True) if size > 1}
+        results = prod(tile.values())
+        if results + _reads(code.read, tile) + (0 if target.reads_factors_in_products else 1) <= target.registers:
+            yield tile
+
+
+def _sizes(extent: int) -> list[int]:
+    return [size for size in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16) if size <= extent]
+
+
+def _reads(read: Address, tile: dict[int, int]) -> int:
+    return prod(size for loop, size in tile.items() if read.depends_on(loop))
+
+
+def _unrolled(code: LoopCode, sums: Sequence[int], results: int) -> int:
+    count, written = 0, results
+    for loop in reversed(sums):
+        written *= code.extents[loop]
+        if written > MOST_WRITTEN_OUT:
+            break
+        count += 1
+    return count
+
+
+def cost(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
+    """Return the cycles that the model expects of a nest."""
+    tile = dict(schedule.tile)
+    summands = prod(code.extents[loop] for loop in code.summed)
+    rolled = prod(code.extents[loop] for loop in schedule.sums[: len(schedule.sums) - schedule.unrolled])
+    cycles = 0.0
+    parts = [_parts(code.extents[loop], tile.get(loop, 1)) for loop in schedule.order]
+    for choice in product(*parts):
+        sizes = {loop: size for loop, (size, _) in zip(schedule.order, choice, strict=True) if size > 1}
+        results = prod(sizes.values())
+        reads = _reads(code.read, sizes)
+        factors = 0
+        if code.factor_loops is not None:
+            factors = prod(size for loop, size in sizes.items() if loop in code.factor_loops)
+        loads = reads * (1 if code.is_aligned else 1.3) + factors * (0.5 if target.reads_factors_in_products else 1)
+        lookups = reads * len(code.read.tables)
+        step = max(results / PRODUCTS_A_CYCLE, (loads + lookups) / READS_A_CYCLE, (results + loads + 2 * lookups) / 4)
+        step = max(step, LATENCY if code.factor_loops is not None else LATENCY / 2)  # each result is a chain of sums
+        cycles += prod(count for _, count in choice) * (summands * step + rolled * 2 + results * 2 + 6)
+    return cycles + _waiting(code, schedule, target)
+
+
+def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
+    """Return the sizes of tiles along a loop, each with how many there are."""
+    found = [(tile, extent // tile)] if extent // tile else []
+    return [*found, *([(extent % tile, 1)] if extent % tile else [])]
+
+
+def _waiting(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
+    """Return the cycles in which what is read comes from beyond the first cache.
+
+    Of each tensor, the loops inside of the innermost loop on which it depends read the same again. What lies inside of a loop
+    along which a tensor stays the same is read again at each of its iterations, from the first cache if it fits there.
+    """
+    tile = dict(schedule.tile)
+    vector = 4 * target.lanes
+    total = 0.0
+    for elements, depends in (
+        (vector, code.read.depends_on),
+        (4, lambda loop: code.factor_loops is not None and loop in code.factor_loops),
+    ):
+        if elements == 4 and code.factor_loops is None:
+            continue
+        inside = elements * prod(code.extents[loop] for loop in code.summed if depends(loop))
+        inside *= prod(tile.get(loop, 1) for loop in schedule.order if depends(loop))
+        read = inside
+        for loop in reversed(schedule.order):
+            count = ceil(code.extents[loop] / tile.get(loop, 1))
+            if depends(loop):
+                inside *= count
+                read *= count
+            elif inside > target.first_cache * 0.6:
+                read *= count
+        total += read / (SECOND_CACHE_BYTES if inside <= target.second_cache * 0.8 else MEMORY_BYTES)
+    return total
