@@ -27,7 +27,7 @@ from syno.base.devices import require_device
 from syno.base.errors import DeviceError, SpecError, SynoError
 from syno.base.record import versions
 from syno.base.registry import is_path
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import CPP, compiler_named, cpp_version
 from syno.measure.machine import device_name
 from syno.measure.measuring import Findings, Request
 from syno.measure.ssh.protocol import MIB, SIGN_OF_LIFE_SECONDS, SILENCE_SECONDS, About, Code, Kind, Order, difference, line
@@ -76,6 +76,7 @@ def about(device: str) -> About:
         torch=found.get("torch", ""),
         tvm=found.get("apache-tvm", ""),
         free_mib=free_mib(place()),
+        cpp=cpp_version().get(CPP, ""),
     )
 
 

@@ -27,9 +27,8 @@ from syno.base.core_locks import Wait, given_up
 from syno.base.devices import require_device
 from syno.base.errors import DeviceError, SpecError
 from syno.base.gpu_leases import leased
-from syno.base.record import versions
 from syno.base.sources import sources_checksum
-from syno.measure.compilers import as_reached, compiler_named
+from syno.measure.compilers import CPP, as_reached, compiler_named
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.isolation import (
     LOOK_SECONDS,
@@ -50,7 +49,7 @@ from syno.measure.ssh.client import about
 from syno.measure.ssh.connection import ConnectionLostError, Session
 from syno.measure.ssh.protocol import Code, difference, parsed, send
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning import PACKAGES, as_ordered, environment, own_options, place_of_caches, tolerant
+from syno.measure.tuning import as_ordered, environment, own_options, place_of_caches, tolerant
 from syno.measure.tuning_record import Device
 from syno.measure.tvm.targets import DeviceSettings
 from syno.model.baselines import Replacement
@@ -530,8 +529,8 @@ class Speedups:
             machine=place.machine,
             settings=self.settings,
             versions={
-                **versions((*PACKAGES, *self._compiler.recorded)),
-                **place.versions,
+                **self._compiler.versions(),
+                **{name: text for name, text in place.versions.items() if name != CPP or name in self._compiler.recorded},
                 "lowering": sources_checksum(*LOWERING),
             },
         )
@@ -583,7 +582,7 @@ def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
         return Place(device.partition(":")[0], device_name(device), machine_id(), {})
     if isinstance(remote, SshSettings):
         found = about(device, remote)
-        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm}
+        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm, CPP: found.cpp}
         kind = remote.device.partition(":")[0]
         return Place(kind, found.device, f"ssh {remote.host} {remote.device}", {k: v for k, v in packages.items() if v})
     text = remote.model_dump_json(include={"target", "kind", "key", "tracker"})

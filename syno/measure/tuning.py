@@ -25,7 +25,6 @@ from syno.base.core_locks import Wait
 from syno.base.devices import require_device
 from syno.base.errors import DeviceError, SpecError
 from syno.base.files import write_whole
-from syno.base.record import versions
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.isolation import MOST_DEATHS, PAUSE_SECONDS, Ending, deaths_in_words, run_limited
@@ -44,7 +43,6 @@ __all__ = [
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
 KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
-PACKAGES = ("torch", "torchao", "triton", "numpy")
 
 
 def tune(
@@ -253,7 +251,7 @@ def _record(request: Request, compiler: Compiler, ending: Ending, findings: Find
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
-            "versions": versions((*PACKAGES, *compiler.recorded)),
+            "versions": compiler.versions(),
             "date": datetime.now(UTC),
             **fields,
         }
