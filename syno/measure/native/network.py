@@ -431,7 +431,7 @@ def _convolution_of_pytorch(shape: tuple[int, ...], weight: torch.Tensor, groups
     padding = [length // 2 for length in weight.shape[2:]]
     if not torch.backends.mkldnn.is_available():
         return partial(functional.conv2d, x, weight, None, 1, padding, 1, groups)
-    layout = torch.ops.mkldnn._reorder_convolution_weight(weight.to_mkldnn(), padding, [1, 1], [1, 1], groups, list(shape))
+    layout = torch.ops.mkldnn._reorder_convolution_weight(weight, padding, [1, 1], [1, 1], groups, list(shape))
     call = torch.ops.mkldnn._convolution_pointwise.default
     return partial(call, x, layout, None, padding, [1, 1], [1, 1], groups, "none", [], "")
 
