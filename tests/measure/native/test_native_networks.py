@@ -38,6 +38,7 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels be made quickly, and be chosen."""
     monkeypatch.setattr(kernels, "SCHEDULES_TIMED", 1)
     monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
+    monkeypatch.setattr(network, "hopeless", lambda layer, threads: "")
     monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (1.0, 2.0))
 
 
