@@ -162,6 +162,8 @@ def forms(request: Request, target: Target, plans: Sequence[Plan]) -> list[Form]
             make = sample_lanes if lanes == "sample" else plane_lanes
             try:
                 nests = nest_plan(plan, valuation, () if flat else through[1:])
+                if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
+                    continue  # each sample has one channel only
                 found.append(Form(number, lanes, flat, make(nests, (into, out), target.lanes, request.formats, request.epilogue)))
             except LoweringError:
                 continue

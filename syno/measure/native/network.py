@@ -25,6 +25,7 @@ import torch
 from filelock import FileLock
 from pydantic import BaseModel
 from torch import fx, nn
+from torch._inductor import config
 from torch.nn import functional
 
 from syno.base.errors import LoweringError
@@ -34,6 +35,7 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import shapes
 from syno.lower.native.program import Epilogue
+from syno.measure.inductor import frozen
 from syno.measure.native.build import compiler
 from syno.measure.native.kernels import Kernel, Request, kernel_for
 from syno.measure.native.torch_operator import make_callable, torch_operator
@@ -81,6 +83,22 @@ class NativeNetwork:
     module: nn.Module
     layers: tuple[LayerChoice, ...]
     reason: str = ""
+
+    @property
+    def is_mostly_native(self) -> bool:
+        """Whether it has at least as many kernels as convolutions of PyTorch."""
+        graph: Any = getattr(self.module, "graph", None)
+        convolutions = 0 if graph is None else sum(node.target is aten.conv2d.default for node in graph.nodes)
+        return sum(layer.is_native for layer in self.layers) >= max(convolutions, 1)
+
+    def compiled(self, example: Inputs) -> Callable[..., Any]:
+        """Return the network, compiled by Inductor.
+
+        Inductor has convolutions in channels-last format, and kernels are not: so it would copy tensors between them. It does
+        that only where most layers are convolutions of its own.
+        """
+        with config.patch(layout_optimization=config.layout_optimization and not self.is_mostly_native):
+            return frozen(self.module, example)
 
 
 def store_of_user() -> Path:
@@ -403,8 +421,6 @@ def _of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> L
 
 
 def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
-    from syno.measure.inductor import frozen
-
     return partial(frozen(module, (example,)), example)
 
 
