@@ -266,10 +266,9 @@ def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Laten
 
 
 def _native(job: Job) -> Compiled:
-    from syno.measure.inductor import frozen
     from syno.measure.native.network import native_network, store_of_user
 
-    return frozen(native_network(job.module, job.example, store_of_user(), job.settings.threads).module, job.example)
+    return native_network(job.module, job.example, store_of_user(), job.settings.threads).compiled(job.example)
 
 
 def _check_native(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:

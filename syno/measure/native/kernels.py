@@ -213,6 +213,8 @@ def _form(request: Request, target: Target, form: FormName) -> Lanes:
     into, _, out = shapes(graph, valuation)
     through = [dim for dim in graph.output if dim in graph.input]
     nests = nest_plan(request.plans[form.plan], valuation, () if form.flat else through[1:])
+    if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
+        raise LoweringError("the channels count as samples, of which each has one channel only")
     make = plane_lanes if form.lanes == "plane" else sample_lanes
     return make(nests, (into, out), target.lanes, request.formats, request.epilogue)
 

@@ -25,6 +25,7 @@ import torch
 from filelock import FileLock
 from pydantic import BaseModel
 from torch import fx, nn
+from torch._inductor import config
 from torch.nn import functional
 
 from syno.base.errors import LoweringError
@@ -34,6 +35,7 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import shapes
 from syno.lower.native.program import Epilogue
+from syno.measure.inductor import frozen
 from syno.measure.native.build import compiler
 from syno.measure.native.kernels import Kernel, Request, kernel_for
 from syno.measure.native.torch_operator import make_callable, torch_operator
@@ -43,8 +45,10 @@ from syno.model.module import OperatorModule, prepare_for_inference
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 aten = torch.ops.aten
 
-SECONDS_TIMED = 0.1  # of each pair of a kernel and PyTorch's code
+SECONDS_TIMED, LEAST_ROUNDS = 0.1, 8  # of each pair of a kernel and PyTorch's code
 REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
+NEAR_LIMIT = 0.6  # of the speed of products of matrices: no kernel is looked for where PyTorch's code reaches that
+SHORTEST_MS = 0.02  # of PyTorch's code: in shorter ones, the time is that of a call
 CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
 
 
@@ -79,6 +83,22 @@ class NativeNetwork:
     module: nn.Module
     layers: tuple[LayerChoice, ...]
     reason: str = ""
+
+    @property
+    def is_mostly_native(self) -> bool:
+        """Whether it has at least as many kernels as convolutions of PyTorch."""
+        graph: Any = getattr(self.module, "graph", None)
+        convolutions = 0 if graph is None else sum(node.target is aten.conv2d.default for node in graph.nodes)
+        return sum(layer.is_native for layer in self.layers) >= max(convolutions, 1)
+
+    def compiled(self, example: Inputs) -> Callable[..., Any]:
+        """Return the network, compiled by Inductor.
+
+        Inductor has convolutions in channels-last format, and kernels are not: so it would copy tensors between them. It does
+        that only where most layers are convolutions of its own.
+        """
+        with config.patch(layout_optimization=config.layout_optimization and not self.is_mostly_native):
+            return frozen(self.module, example)
 
 
 def store_of_user() -> Path:
@@ -141,6 +161,7 @@ class Layer:
         code: what PyTorch's code for it is.
         other: returns this code, as a function without arguments that does what a call would.
         compiled: returns the same when it is compiled, if that may be faster.
+        products: the multiply-adds of PyTorch's code, if that is a library's.
     """
 
     name: str
@@ -152,6 +173,7 @@ class Layer:
     code: str
     other: Callable[[], Callable[[], object]]
     compiled: Callable[[], Callable[[], object]] | None = None
+    products: int | None = None
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -219,6 +241,8 @@ class Workshop:
     def chosen(self, layer: Layer, end: End, shape: Sequence[int]) -> tuple[LayerChoice, Call | None]:
         """Return which code is faster for a layer with what follows it, and the call of the kernel if that is."""
         try:
+            if reason := hopeless(layer, self.threads):
+                raise LoweringError(reason)
             call = self._call(layer, end, shape)
         except LoweringError as error:
             return LayerChoice(name=layer.name, is_native=False, reason=_first_line(error)), None
@@ -263,6 +287,27 @@ class Workshop:
         return partial(torch_operator(self.store), *arguments)
 
 
+def hopeless(layer: Layer, threads: int) -> str:
+    """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be."""
+    if layer.products is None:
+        return ""
+    with torch.no_grad(), pinned_threads(threads):
+        (latency_ms,) = fastest_in_turns(layer.other())
+    if latency_ms < SHORTEST_MS:
+        return f"PyTorch's code takes {1e3 * latency_ms:.0f} microseconds, hardly more than a call"
+    share = layer.products / latency_ms / speed_of_products(threads)
+    return f"PyTorch's code has {share:.0%} of the speed of products of matrices" if share > NEAR_LIMIT else ""
+
+
+@cache
+def speed_of_products(threads: int) -> float:
+    """Return the multiply-adds of PyTorch's fastest product of two matrices in a millisecond."""
+    with torch.no_grad(), pinned_threads(threads):
+        matrices = [torch.randn(side, side) for side in (128, 256, 512)]
+        times = [fastest_in_turns(partial(torch.mm, one, one))[0] for one in matrices]
+        return float(max(len(one) ** 3 / time_ms for one, time_ms in zip(matrices, times, strict=True)))
+
+
 def stored_kernel(request: Request, store: Path) -> Kernel:
     """Return a kernel. Of several processes that want one that is not in the store, one makes it. Raises as `kernel_for`."""
     store.mkdir(parents=True, exist_ok=True)
@@ -295,8 +340,9 @@ def fastest_in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
         call()
         counts.append(max(1, math.ceil(REPEAT_SECONDS / max(time.perf_counter() - began, 1e-7))))
     least = [math.inf] * len(calls)
-    end = time.monotonic() + SECONDS_TIMED * len(calls)
-    while math.inf in least or time.monotonic() < end:
+    end, rounds = time.monotonic() + SECONDS_TIMED * len(calls), 0
+    while rounds < LEAST_ROUNDS or time.monotonic() < end:
+        rounds += 1
         for number, (call, count) in enumerate(zip(calls, counts, strict=True)):
             began = time.perf_counter()
             for _ in range(count):
@@ -375,8 +421,6 @@ def _of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> L
 
 
 def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
-    from syno.measure.inductor import frozen
-
     return partial(frozen(module, (example,)), example)
 
 
@@ -408,6 +452,7 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         1,
         "convolution",
         partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups),
+        products=math.prod(node.meta["val"].shape) * factors[0].numel(),
     )
 
 
@@ -457,6 +502,7 @@ def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         1,
         "linear",
         lambda: partial(functional.linear, torch.randn(values["N"], inputs), factors),
+        products=math.prod(node.meta["val"].shape) * inputs,
     )
 
 
