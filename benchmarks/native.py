@@ -129,9 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _chosen(options: argparse.Namespace) -> list[Case]:
     """The rows, in an order that is drawn."""
-    random = Random(options.seed)
-    found = [case for source, graph, layers in _operators(options) for case in _fitting(source, graph, layers, random)]
-    random.shuffle(found)
+    found = [
+        case for source, operator, layers in _operators(options) for case in _fitting(source, operator, layers, options.seed)
+    ]
+    Random(options.seed).shuffle(found)
     found = [case for case in found if options.only in case.key]
     return found[: options.count]
 
@@ -157,7 +158,7 @@ def _drawn(options: argparse.Namespace) -> dict[str, list[str]]:
     if file.exists() and (kept := json.loads(file.read_text()))["wanted"] == wanted:
         return dict(kept["operators"])
     found = {}
-    for source, config in SPACES.items():
+    for source, config in SPACES.items() if options.drawn else ():
         print(f"drawing {options.drawn} operators from {config}", file=sys.stderr, flush=True)
         space = Space(load_experiment(str(config)).operator_spec)
         found[source] = [str(operator) for operator in sample(space, options.drawn, seed=options.seed)]
@@ -165,10 +166,10 @@ def _drawn(options: argparse.Namespace) -> dict[str, list[str]]:
     return found
 
 
-def _fitting(source: str, operator: cases.Operator, count: int, random: Random) -> list[Case]:
+def _fitting(source: str, operator: cases.Operator, count: int, seed: int) -> list[Case]:
     """Return the operator in so many layers that it fits, drawn from `LAYERS`."""
     found: list[Case] = []
-    for layer in random.sample(LAYERS, len(LAYERS)):
+    for layer in Random(f"{seed} {operator.name}").sample(LAYERS, len(LAYERS)):
         channels, pixels, batch = layer
         given = {"N": batch, "C_in": channels, "C_out": channels, "C": channels, "H": pixels}
         values = {name: size for name, size in {**(operator.layer or {}), **given}.items() if name in operator.graph.variables}
@@ -468,7 +469,7 @@ def limit(row: Row) -> str:
     if row["limit"][1] >= 0.4 * took:
         found.append("bandwidth")
     if facts["vector_use"] < 0.75:
-        found.append(f"tiny axes ({facts['vector_use']:.0%} of the lanes used)")
+        found.append(f"tiny axes ({100 * facts['vector_use']:.0f} % of the lanes used)")
     if row["multiply_adds"] / (row["bytes"] / 4) < 12:
         found.append(f"{row['multiply_adds'] / (row['bytes'] / 4):.0f} multiply-adds for each number read or written")
     if facts["products"] < 24:
@@ -488,19 +489,19 @@ def _interval(values: Sequence[float]) -> str:
 
 def _page(rows: Sequence[Row], tvm: Sequence[Row], wanted: int, options: argparse.Namespace) -> list[str]:
     good = [row for row in rows if "failure" not in row]
-    if not good:
-        return ["", f"No row of {wanted} has been measured."]
     tuned = {row["key"]: row for row in tvm if "failure" not in row}
-    lines = ["", f"## Summary of {len(good)} rows of {wanted}", "", *_summary(good, tuned, options.threads)]
-    slower = [row for row in good if 1 / speedup(row) > SLOWER]
-    lines += ["", f"## Slower than eager or Inductor by more than {100 * (SLOWER - 1):.0f} %: {len(slower)}", ""]
-    lines += [f"- {row['key']}: {1 / speedup(row):.2f} times the time" for row in slower] or ["- none"]
-    failures = [row for row in (*rows, *tvm) if "failure" in row]
-    if failures:
-        lines += ["", f"## Failed: {len(failures)}", "", *(f"- {row['key']}: {row['failure']}" for row in failures)]
-    if tuned:
-        lines += ["", f"## TVM, {options.trials} trials of each task", "", *_tvm_table(good, tuned)]
-    return [*lines, "", "## Rows", "", *_table(good, options.threads)]
+    slower = [f"- {row['key']}: {1 / speedup(row):.2f} times the time" for row in good if 1 / speedup(row) > SLOWER]
+    failed = [f"- {row['key']}: {row['failure']}" for row in (*rows, *tvm) if "failure" in row]
+    sections = {
+        f"Summary of {len(good)} rows of {wanted}": _summary(good, tuned, options.threads)
+        if good
+        else ["Nothing is measured."],
+        f"Slower than eager or Inductor by more than {100 * (SLOWER - 1):.0f} %: {len(slower)}": slower,
+        f"Failed: {len(failed)}": failed,
+        f"TVM, {options.trials} trials of each task": _tvm_table(tuned) if tuned else [],
+        "Rows": _table(good, options.threads) if good else [],
+    }
+    return [line for title, lines in sections.items() if lines for line in ("", f"## {title}", "", *lines)]
 
 
 def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[str]:
@@ -575,7 +576,7 @@ def _table(rows: Sequence[Row], threads: int) -> list[str]:
     return reports.table(columns, body, left=3)
 
 
-def _tvm_table(rows: Sequence[Row], tuned: Mapping[str, Row]) -> list[str]:
+def _tvm_table(tuned: Mapping[str, Row]) -> list[str]:
     body = [
         [key, f"{row['ms'][NATIVE]:.4f}", f"{row['ms']['tvm']:.4f}", f"{row['ms']['tvm'] / row['ms'][NATIVE]:.2f}",
          f"{row['tuning_seconds']:.0f}", str(row["trials"])]
