@@ -182,8 +182,9 @@ def _keeps(graph: PGraph, values: Mapping[str, int], shape: Sequence[int]) -> bo
     """Return whether the operator, of these sizes, takes a tensor of this shape and returns one."""
     try:
         valuation = graph.valuation(values)
-        sides = [[valuation.integer(dim.size) for dim in dims] for dims in (graph.input, graph.output)]
-        return bool(graph.weights) and sides == [list(shape)] * 2 and bool(candidates(graph, valuation))
+        sizes = {dim: valuation.integer(dim.size) for dim in graph.labels}
+        sides = [[sizes[dim] for dim in dims] for dims in (graph.input, graph.output)]
+        return bool(graph.weights) and sides == [list(shape)] * 2
     except SynoError:
         return False
 
