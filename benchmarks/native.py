@@ -384,7 +384,12 @@ def _tvm_row(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     kernel = kernel_for(Request(case.operator, tuple(dict(values).items()), threads=options.threads), options.records / STORE)
     weights = [np.ones(shape, np.float32) for shape in _shapes(graph, values)[2:]]
     times = {**_in_turns({NATIVE: _call(kernel, weights)}, options.threads), "tvm": record.latency_minimum_ms}
-    return {"ms": times, "tuning_seconds": record.tuning.seconds, "trials": record.tuning.trials}
+    return {
+        "ms": times,
+        "tuning_seconds": record.tuning.seconds,
+        "trials": record.tuning.trials,
+        "trials_per_task": options.trials,
+    }
 
 
 # ---- the page -----------------------------------------------------------------------------------------------------------
@@ -499,7 +504,7 @@ def _page(rows: Sequence[Row], tvm: Sequence[Row], wanted: int, options: argpars
         else ["Nothing is measured."],
         f"Slower than eager or Inductor by more than {100 * (SLOWER - 1):.0f} %: {len(slower)}": slower,
         f"Failed: {len(failed)}": failed,
-        f"TVM, {options.trials} trials of each task": _tvm_table(tuned) if tuned else [],
+        "TVM": _tvm_table(tuned) if tuned else [],
         "Rows": _table(good, options.threads) if good else [],
     }
     return [line for title, lines in sections.items() if lines for line in ("", f"## {title}", "", *lines)]
@@ -580,10 +585,11 @@ def _table(rows: Sequence[Row], threads: int) -> list[str]:
 def _tvm_table(tuned: Mapping[str, Row]) -> list[str]:
     body = [
         [key, f"{row['ms'][NATIVE]:.4f}", f"{row['ms']['tvm']:.4f}", f"{row['ms']['tvm'] / row['ms'][NATIVE]:.2f}",
-         f"{row['tuning_seconds']:.0f}", str(row["trials"])]
+         f"{row['tuning_seconds']:.0f}", str(row["trials"]), str(row["trials_per_task"])]
         for key, row in tuned.items()
     ]  # fmt: skip
-    return reports.table(["operator and layer", "native, ms", "TVM", "times as fast", "s of tuning", "trials"], body)
+    columns = ["operator and layer", "native, ms", "TVM", "times as fast", "s of tuning", "trials", "of each task"]
+    return reports.table(columns, body)
 
 
 if __name__ == "__main__":
