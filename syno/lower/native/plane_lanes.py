@@ -94,11 +94,14 @@ def _follow(plan: NestPlan, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return tuple(sources), tuple(loops)
 
 
-def _plane(plan: NestPlan) -> tuple[PlaneAxis, ...]:
-    """Return the axes of the plane, from the outermost: the last ones of the output that every nest reads with an offset."""
+def _plane(plan: NestPlan, channel: int | None) -> tuple[PlaneAxis, ...]:
+    """Return the axes of the plane, from the outermost: the last ones of the output that every nest reads with an offset.
+
+    The axis of channels is none of them: what is multiplied and added for each channel is one number for all of a vector.
+    """
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for axis in reversed(range(len(plan.outputs))):
-        followed = _follow(plan, axis)
+        followed = None if plan.outputs[axis] == channel else _follow(plan, axis)
         if followed is None or any(set(followed[0][:1]) & set(other[0][:1]) for other in found):
             break
         found.insert(0, followed)
@@ -247,7 +250,7 @@ def plane_lanes(
 
     Raises LoweringError if the nests do not read the last axes at their own positions plus offsets.
     """
-    plane = _plane(plan)
+    plane = _plane(plan, epilogue.channel)
     if not plane:
         raise LoweringError("the last axes are not read at their own positions plus offsets")
     return PlaneLanes(plan, lanes, *sides(plan, shapes, formats), epilogue, plane)
