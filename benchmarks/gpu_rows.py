@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -14,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 import syno
 from syno.algebra import VariableKind
 from syno.base.errors import SynoError, one_line
-from syno.measure.isolation import run_limited
+from syno.measure.measuring_process import crash_in_words, kill
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.protocol import LOOK_SECONDS
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 
@@ -225,14 +228,29 @@ def latency_rows(network: Network, compiler: str, batch: int, device: str, *, tf
 
 def _program(command: list[str], device: str, limit_s: float, log: Path) -> tuple[str, str]:
     """Run a program of this project, whose output is also shown here; how it ended, and a reason."""
-    environment = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))), "SYNO_GPU_DEVICE": device}
+    environment = {**os.environ, "SYNO_GPU_DEVICE": device}
+    environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     if device == "cpu":
         environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # or Inductor would compile a program for each instruction set
     echo = _Echo(log)
-    ending = run_limited([sys.executable, *command], log, time_limit_s=limit_s, environment=environment, look=echo.show)
+    given, deadline = [sys.executable, *command], time.monotonic() + limit_s
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            given, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
+        )
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+            echo.show()
+        code = process.poll()
+    finally:  # also when this process is interrupted
+        kill(process, set())
     echo.show()
-    last = " ".join(ending.tail.strip().splitlines()[-1:])
-    return ("ok", "") if ending.end == "done" else (ending.end, f"{ending.reason}; its last words: {last[:300]}")
+    if code == 0:
+        return "ok", ""
+    end = "timeout" if code is None else "crashed"
+    reason = f"it was stopped at its time limit of {limit_s:g} s" if code is None else crash_in_words(code)
+    return end, f"{reason}; its last words: {' '.join(echo.text.strip().splitlines()[-1:])[:300]}"
 
 
 class _Echo:
@@ -241,9 +259,14 @@ class _Echo:
     def __init__(self, log: Path) -> None:
         self._log, self._shown = log, 0
 
+    @property
+    def text(self) -> str:
+        """All that it has written."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
     def show(self) -> None:
         """Write what is new in the log to standard error."""
-        text = self._log.read_text(encoding="utf-8", errors="replace")
+        text = self.text
         whole = text[: text.rfind("\n") + 1]
         sys.stderr.write(whole[self._shown :])
         sys.stderr.flush()

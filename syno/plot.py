@@ -33,7 +33,7 @@ from syno.report.layer_tables import COLUMNS, draw_latencies
 from syno.report.parallel_axes import draw_parallel
 from syno.report.results import metric_of, rewarded
 from syno.report.search_rewards import draw_rewards
-from syno.report.search_time import TIMES, draw_over_time
+from syno.report.search_time import draw_over_time, with_times
 from syno.report.trade_off import (
     NetworkPoint,
     cost_points,
@@ -74,17 +74,16 @@ def best_so_far(source: Source, *, over: str = "trials", ax: Axes | None = None)
     """
     if over not in ("trials", "time"):
         raise SpecError(f'over is "{over}"; give "trials" or "time"')
-    rows = trials_of(source)
+    trials = trials_in(trials_of(source))
     if over == "time":
-        rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *TIMES])))
-        rows = rows[rows[list(TIMES)].notna().all(axis="columns")]
-    if rewarded(rows).empty:
-        raise SpecError(f"none of the {len(rows)} trials has a reward; the column message of the table says why")
+        trials = with_times(trials)
+    if not any(trial.is_rewarded for trial in trials):
+        raise SpecError(f"none of the {len(trials)} trials has a reward; the column message of the table says why")
     axes = _axes(ax)
     if over == "time":
-        draw_over_time(axes, rows)
+        draw_over_time(axes, trials)
     else:
-        draw_rewards(axes, trials_in(rows))
+        draw_rewards(axes, trials)
     return _finished(axes)
 
 

@@ -17,6 +17,8 @@ from syno.base.errors import SpecError, suggestion
 
 MOST_BYTES = 100_000  # config/paper.yaml, with six experiments, has 5,000
 MOST_CLAUSES, LONGEST_CLAUSE = 10, 1_000  # in a message
+ABSENT = object()
+LONGEST_VALUE = 60  # characters that are shown of a setting's value
 
 
 class Settings(BaseModel):
@@ -135,3 +137,23 @@ def read_yaml(file: Path) -> Any:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{file}: cannot be read as YAML: {in_one_line(error)}") from None
+
+
+def named_differences(stored: object, given: object, name: str = "") -> list[str]:
+    """Return the differences between two settings, in words: names with both values. `name` is the name of the settings."""
+    if stored == given:
+        return []
+    if not isinstance(stored, dict) or not isinstance(given, dict):
+        return [f"{name} is {_in_words(stored)} there, {_in_words(given)} here"]
+    keys = list(dict.fromkeys([*stored, *given]))
+    if stored.get("name") != given.get("name"):
+        keys = ["name"]
+    parts = (
+        named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
+    )
+    return [difference for some in parts for difference in some]
+
+
+def _in_words(value: object) -> str:
+    text = "absent" if value is ABSENT else repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -125,7 +125,7 @@ def check(config: Config) -> None:
     """Print which remote devices of an experiment answer. Exit code 1 if one does not."""
     from syno.base.text_tables import markdown
     from syno.measure.devices import SshSettings
-    from syno.measure.ssh.status import status_by_ssh
+    from syno.measure.ssh import status_by_ssh
     from syno.measure.tvm.tracker import status_of
 
     described = experiment_of(config).tune.remote_devices

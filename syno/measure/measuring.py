@@ -1,39 +1,30 @@
-"""The process that measures: `python -m syno.measure.measuring FOLDER`.
-
-It reads FOLDER/request.json and writes FOLDER/findings.json: fields of a tuning record. It writes them again whenever it knows
-more, so that something is known of a process that crashed, too.
-"""
+"""Measuring the latency of a subject in this process, and what measuring a speedup has in common with it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import shutil
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.core_locks import alone
-from syno.base.errors import SpecError, WrongOutputError
-from syno.base.files import write_whole
+from syno.base.errors import DeviceError, MisfitError, SpecError, WrongOutputError
 from syno.measure.compilers import Compiler, compiler_named
 from syno.measure.job import Job, Phase, TrialCount
-from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import AnySubject, Status
-from syno.measure.tvm.targets import DeviceSettings
+from syno.measure.network_subject import BackboneSubject
+from syno.measure.protocol import Findings, Request, Tell
+from syno.measure.subjects import Subject
+from syno.measure.tuning_record import Status
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
+    from syno.measure.output_check import Deviation, Inputs, OutputCheck
     from syno.measure.reference import Material
 
-REQUEST, FINDINGS = "request.json", "findings.json"
+Begin: TypeAlias = Callable[[Phase], None]
+
 REASON_CHARACTERS = 500
 # What compilers say where the system has killed one of their processes, as it does where memory is short, or the disk is full.
 OF_MACHINE = re.compile(
@@ -41,88 +32,44 @@ OF_MACHINE = re.compile(
 )
 
 
-class Request(BaseModel):
-    """A request to measure a subject.
+def findings(
+    request: Request,
+    tell: Tell = lambda _: None,
+    measure: Callable[[Request, Findings, Callable[[], None]], None] | None = None,
+) -> Findings:
+    """Return what is found in the end; it has a status.
 
-    Attributes:
-        options: the compiler's own settings, as JSON.
-        time_limit_s: seconds after which the process is stopped.
-        folder: for files that later runs can use.
-        remote: the settings of `device`, if it is not one of this machine.
+    Args:
+        request: what to measure.
+        tell: gets what is known so far whenever it is more, so that something is known of a process that crashes, too.
+        measure: writes what it finds into the findings, and calls a function when it has. By default, it measures a latency.
+
+    Raises what a compiler raises where the machine is at fault: this process dies of it, and another one tries again. If a
+    speedup is measured, raises DeviceError where no operator is the cause.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    subject: AnySubject
-    compiler: str
-    device: str
-    settings: LatencySettings
-    memory_limit_mib: float | None = None
-    time_limit_s: float = 600
-    options: dict[str, Any] = {}
-    folder: Path
-    remote: DeviceSettings | None = None
-
-    @property
-    def name(self) -> str:
-        """A name for files of what is compiled: the subject's, and a hash of it and of the batch."""
-        text = f"{self.subject.model_dump_json()} {self.settings.batch}"
-        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-        return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
-
-
-class SpeedupRequest(Request):
-    """A request to measure how many times as fast as the original the subject, a network with an operator, is.
-
-    Attributes:
-        measured: "network": both networks are timed in turns; "layers": each distinct size of the replaced layers is.
-    """
-
-    measured: Literal["network", "layers"] = "network"
-
-
-class Findings(BaseModel):
-    """The state of a measurement: fields of the record, the current phase, how far tuning is, and how it ended.
-
-    Where there is a `shortcoming`, the measured code is not quite what was asked for.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-    phase: Phase = "starting"
-    shortcoming: str = ""
-    device_name: str = ""
-    fields: dict[str, Any] = {}
-    count: TrialCount | None = None
-    status: Status | None = None
-    reason: str = ""
-
-
-def main(folder: Path) -> None:
-    """Measure what the folder's request says."""
-    request = Request.model_validate_json((folder / REQUEST).read_bytes())
-    findings = Findings()
-
-    def keep() -> None:
-        write_whole(folder / FINDINGS, findings.model_dump_json(), durable=False)
-
+    found = Findings()
     try:
-        _measure(request, findings, keep)
-        findings.status, findings.reason = ("partial" if findings.shortcoming else "ok"), findings.shortcoming
+        (measure or _measure)(request, found, lambda: tell(found))
+        found.status, found.reason = ("partial" if found.shortcoming else "ok"), found.shortcoming
     except Exception as error:
-        if is_of_machine(error):
-            raise  # this process dies of it, too, and is tried again
-        findings.status, findings.reason = status_of(error, findings.phase)
-    keep()
+        if is_of_machine(error) or (request.is_speedup and isinstance(error, DeviceError)):
+            raise
+        found.status, found.reason = status_of(error, found.phase)
+        if request.is_speedup and isinstance(error, MisfitError):
+            found.status, found.reason = "misfit", str(error)
+    return found
 
 
-def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> None:
+def _measure(request: Request, found: Findings, keep: Callable[[], None]) -> None:
+    """Measure the latency of the request's subject."""
     settings, began = request.settings, time.monotonic()
 
     def begin(phase: Phase) -> None:
-        findings.phase = phase
+        found.phase = phase
         keep()
 
     def count(trials: TrialCount) -> None:
-        findings.count = trials
+        found.count = trials
         keep()
 
     begin("building")
@@ -134,36 +81,25 @@ def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> 
 
     compiler, own = compiler_named(request.compiler), request.remote is None
     here = request.device if own else "cpu"
-    findings.device_name = device_name(here) if own else request.device
+    found.device_name = device_name(here) if own else request.device
     if here.startswith("cuda"):
         take_gpu(here, request.memory_limit_mib)
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
-        findings.fields |= {"flops": material.flops, "parameters": material.parameters}
+        found.fields |= {"flops": material.flops, "parameters": material.parameters}
         check = check_of(material, settings, here)
         begin("compiling")
-        job = Job(
-            module=material.module,
-            example=material.make_inputs(),
-            make_inputs=material.make_inputs,
-            device=request.device,
-            settings=settings,
-            check=check,
-            name=request.name,
-            folder=request.folder,
-            options=None if compiler.settings is None else compiler.settings.model_validate(request.options),
-            began=began,
-            time_limit_s=request.time_limit_s,
-            begin=begin,
-            found=findings.fields.update,
-            count=count,
-            lacks=lambda sentence: setattr(findings, "shortcoming", sentence),
-        )
+
+        def lacks(sentence: str) -> None:
+            found.shortcoming = sentence
+
+        job = job_of(request, material, check, begin, lacks)
+        job = replace(job, began=began, found=found.fields.update, count=count)
         if request.remote is not None and compiler.remote is not None:
             latency = compiler.remote(job, request.remote, material.flops)
         else:
             latency = _on_this_machine(job, compiler, material)
-    findings.fields |= {
+    found.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
         "latency_high_ms": latency.high_ms,
@@ -256,24 +192,71 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     return ("compile_failed" if phase in ("compiling", "tuning") else "failed"), reason
 
 
-def end_group(folder: Path) -> None:
-    """Remove a folder of temporary files, and end this process with its group, in which its compilers run."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)  # it leads its group
+@dataclass
+class Prepared:
+    """A compiled module whose output is right, with inputs to time it on. It may have a shortcoming, such as untuned parts."""
+
+    material: Material
+    check: OutputCheck
+    compiled: Callable[..., Any]
+    compile_seconds: float
+    deviation: Deviation
+    inputs: Iterator[Inputs]  # without an end
+    shortcoming: str = ""
+    last: tuple[Any, Any] = (None, None)  # the input and the output of the last call
+
+    def __call__(self) -> None:
+        """Call it on the next input."""
+        given = next(self.inputs)
+        self.last = given, self.compiled(*given)
+
+    def check_last(self) -> Deviation:
+        """Return the deviation of the output of the last call. Raises WrongOutputError if it is too large."""
+        given, output = self.last
+        return self.check.require(self.check.of_output(output, given), "the output of a timed call")
 
 
-def _end_with_parent(folder: Path) -> None:
-    """End this process when its parent has been killed: nobody would stop it at its limits, or remove the folder."""
-    parent = os.getppid()
+def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
+    """Return a subject, compiled as the request says on this machine, with its outputs checked.
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        end_group(folder)
+    Raises what the compiler raises, and WrongOutputError as `syno.measure.output_check.OutputCheck.require`.
+    """
+    from syno.measure.latency import pool_of
+    from syno.measure.output_check import check_of
 
-    threading.Thread(target=watch, daemon=True).start()
+    begin("building")
+    compiler = compiler_named(request.compiler)
+    compiler.check_kind(request.device)
+    material = subject.make(request.device, request.settings.batch)
+    check = check_of(material, request.settings, request.device)
+    lacking: list[str] = []
+    job = job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append)
+    begin("compiling")
+    compiled, seconds = compiled_and_called(compiler, job)
+    deviation = check.require(check.of(compiled))
+    is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
+    # In the network, the input of a layer was just written, and is in the cache.
+    inputs = cycle([material.make_inputs()] if is_layer else pool_of(material.make_inputs)[0])
+    return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking))
 
 
-if __name__ == "__main__":
-    _end_with_parent(Path(sys.argv[1]))
-    main(Path(sys.argv[1]))
+def job_of(request: Request, material: Material, check: OutputCheck, begin: Begin, lacks: Callable[[str], None]) -> Job:
+    """Return the job of a compiler for a request's subject. `lacks` gets a sentence if the result is not what was asked for."""
+    settings = compiler_named(request.compiler).settings
+    return Job(
+        module=material.module,
+        example=material.make_inputs(),
+        make_inputs=material.make_inputs,
+        device=request.device,
+        settings=request.settings,
+        check=check,
+        name=request.name,
+        folder=request.folder,
+        options=None if settings is None else settings.model_validate(request.options),
+        began=time.monotonic(),
+        time_limit_s=request.time_limit_s,
+        begin=begin,
+        found=lambda **_: None,
+        count=lambda _: None,
+        lacks=lacks,
+    )

@@ -8,29 +8,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from syno.base.core_locks import Wait
 from syno.base.devices import require_device
-from syno.base.errors import DeviceError, SpecError
-from syno.base.files import write_whole
+from syno.base.errors import SpecError
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
-from syno.measure.isolation import MOST_DEATHS, PAUSE_SECONDS, Ending, deaths_in_words, run_limited
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request
+from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-from syno.measure.ssh.client import measured_there
+from syno.measure.protocol import Findings, Request, Tell
+from syno.measure.ssh import measured_there
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject, Device, TuningRecord
@@ -41,8 +31,6 @@ __all__ = [
     "TvmSettings", "tune",
 ]  # fmt: skip
 
-AnyRequest = TypeVar("AnyRequest", bound=Request)
-KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
 
 
 def tune(
@@ -55,7 +43,7 @@ def tune(
     memory_limit_mib: float | None = None,
     folder: Path | None = None,
     remote: RemoteDevice | None = None,
-    progress: Callable[[Findings], None] | None = None,
+    progress: Tell = lambda _: None,
     **own: BaseModel | None,
 ) -> TuningRecord:
     """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
@@ -100,7 +88,7 @@ def tune(
         folder=Path() if folder is None else folder.absolute(),
     )
     if isinstance(remote, SshSettings):
-        return measured_there(device, remote, as_ordered(request, remote), progress)
+        return measured_there(device, remote, request, progress)
     chosen.require()  # before a process is started for it
     if remote is None:
         require_device(device)
@@ -110,53 +98,8 @@ def tune(
     if chosen.check is not None:
         chosen.check(device, settings.threads, options, remote)
     request = request.model_copy(update={"remote": remote})
-    for deaths in range(1, MOST_DEATHS + 1):
-        ending, findings = _run(request, progress)
-        was_short = findings.status == "out_of_memory" and memory_limit_mib is None  # the machine had no more
-        if not (was_short or _has_died(ending, findings)):
-            break
-        if deaths < MOST_DEATHS:
-            time.sleep(PAUSE_SECONDS)
-    else:
-        if findings.phase == "starting":  # before the process knew what to measure
-            last = ending.tail.strip().splitlines()[-1:]
-            raise DeviceError(
-                f"the process that measures cannot start ({ending.reason}{deaths_in_words(deaths)}; its last words: "
-                f"{last[0][:300] if last else 'none'}): see whether memory and the disk of temporary files are free"
-            )
-    return _record(request, chosen, ending, findings, deaths)
-
-
-def _run(request: Request, progress: Callable[[Findings], None] | None) -> tuple[Ending, Findings]:
-    """Measure in a new process."""
-    with tempfile.TemporaryDirectory(prefix="syno-tuning-", dir=place_of_caches(), ignore_cleanup_errors=True) as name:
-        working = Path(name)
-        if request.folder == Path():
-            request = request.model_copy(update={"folder": working})
-        write_whole(working / REQUEST, request.model_dump_json(), durable=False)
-        ending = run_limited(
-            [sys.executable, "-m", "syno.measure.measuring", name],
-            working / "log",
-            time_limit_s=request.time_limit_s,
-            memory_limit_mib=request.memory_limit_mib,
-            environment=environment(working, request.settings.threads),
-            look=None if progress is None else _News(working / FINDINGS, progress).tell,
-        )
-        return ending, _findings(working / FINDINGS)
-
-
-def _has_died(ending: Ending, findings: Findings) -> bool:
-    """Return whether the process has ended by itself without an answer."""
-    return ending.end == "crashed" or (ending.end == "done" and findings.status is None)
-
-
-def as_ordered(request: AnyRequest, there: SshSettings) -> AnyRequest:
-    """Return the request as another machine gets it: for its own device and target; the folder is a name for trials there."""
-    trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
-    changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
-    if compiler_named(request.compiler).settings is TvmSettings:
-        changes["options"] = {**request.options, "target": there.target}
-    return request.model_copy(update=changes)
+    with MeasuringProcess() as process:
+        return _record(request, chosen, process.findings(request, progress))
 
 
 def own_options(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
@@ -176,68 +119,7 @@ def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
     return settings.model_copy(update={"tolerance": compiler.tolerance})
 
 
-def environment(folder: Path, threads: int) -> dict[str, str]:
-    """Return the environment of the process: the import path of this one, and a folder for its caches and temporary files."""
-    return {
-        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "TVM_NUM_THREADS": str(threads),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-        "TMPDIR": str(folder),  # compilers that are killed leave files there
-    }
-
-
-def place_of_caches() -> str | None:
-    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
-
-    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
-    """
-    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    if not given:
-        return None
-    with suppress(OSError):  # `tempfile` says what is wrong
-        Path(given).mkdir(parents=True, exist_ok=True)
-    return given
-
-
-class _News:
-    """Tells again and again what the process has found so far; its file is read when it has changed."""
-
-    def __init__(self, path: Path, progress: Callable[[Findings], None]) -> None:
-        self._path, self._progress, self._seen = path, progress, 0
-        self._findings = Findings()
-        self._wait = Wait()
-
-    def tell(self) -> None:
-        """Tell what is known."""
-        with suppress(OSError):  # nothing has been found yet
-            written = self._path.stat().st_mtime_ns
-            if written != self._seen:
-                self._seen, self._findings = written, _findings(self._path)
-        self._wait.look(self._findings.phase == "waiting")
-        self._progress(self._findings)
-
-
-def _findings(path: Path) -> Findings:
-    try:
-        return Findings.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return Findings()  # there is nothing yet; the process's ending says why
-
-
-def _record(request: Request, compiler: Compiler, ending: Ending, findings: Findings, deaths: int) -> TuningRecord:
-    fields: dict[str, Any] = dict(findings.fields)
-    if ending.end == "done" and findings.status is not None:
-        fields |= {"status": findings.status, "reason": findings.reason}
-    else:
-        fields = {name: fields[name] for name in KNOWN_EARLY if name in fields}
-        last = ending.tail.strip().splitlines()[-1:]
-        said = f"; its last words: {last[0][:300]}" if ending.end == "crashed" and last else ""
-        often = deaths_in_words(deaths) if _has_died(ending, findings) else ""
-        reason = f"{findings.phase}: {ending.reason or 'the process left no findings'}{said}{often}"
-        fields |= {"status": "crashed" if ending.end == "done" else ending.end, "reason": reason}
+def _record(request: Request, compiler: Compiler, found: Findings) -> TuningRecord:
     operator = request.subject.replacement
     return TuningRecord.model_validate(
         {
@@ -247,12 +129,14 @@ def _record(request: Request, compiler: Compiler, ending: Ending, findings: Find
             "compiler": request.compiler,
             "device": Device(
                 kind=request.device.partition(":")[0] if request.remote is None else request.remote.kind,
-                name=findings.device_name,
+                name=found.device_name,
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
             "versions": compiler.versions(),
             "date": datetime.now(UTC),
-            **fields,
+            **found.fields,
+            "status": found.status,
+            "reason": found.reason,
         }
     )

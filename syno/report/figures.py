@@ -78,7 +78,7 @@ def finish(figure: Figure, panels: Sequence[Axes], title: str, notes: Sequence[s
 def style(axes: Axes) -> None:
     """Give a panel the grid and the frame of all figures."""
     axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
-    axes.spines["top"].set_visible(False)
+    axes.spines.top.set_visible(False)
 
 
 def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:

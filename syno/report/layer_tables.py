@@ -72,7 +72,7 @@ def _bars(axes: Axes, rows: Sequence[Latency], names: Sequence[str], operators: 
             axes.bar(middle, row.speedup, width=0.9 * thickness, color=COLOURS[number % len(COLOURS)], zorder=2)
     axes.axhline(1, color=INK, linewidth=1, zorder=3)
     axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
 
 
 def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
@@ -109,7 +109,7 @@ def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
     axes.set_xlabel("layer")
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylabel("latency/ms")
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
 
 
 def _length(end: float) -> float:

@@ -77,7 +77,7 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     axes.set_xlabel("round of training (an epoch, unless the settings say otherwise)")
     axes.set_ylabel(f"{metric.heading} on the test data")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
     finish(figure, [axes], LEARNING, notes, columns=min(4, len(names)))
     return figure
 
@@ -154,7 +154,7 @@ def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> 
     finish(figure, [axes for pair in grid for axes in pair], BREAKDOWN, [*failed, *more, *notes], columns=4)
     for axes in (axes for pair in grid for axes in pair):
         axes.grid(False, axis="y")
-        axes.spines["right"].set_visible(False)
+        axes.spines.right.set_visible(False)
     return figure
 
 
@@ -278,7 +278,7 @@ def _bars(axes: Axes, rows: Sequence[Latency], operators: Sequence[str], compile
     axes.axvline(1, color=INK, linewidth=1, zorder=3)
     axes.set_xlim(0, 1.15 * max([1.0, *(row.speedup for row in rows if row.speedup is not None)]))
     axes.set_xlabel("times as fast as the original")
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
 
 
 # ---- the figures by name --------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def draw_rewards(axes: Axes, trials: Sequence[Trial], points: Mapping[int, Point
     axes.set_xlabel("trial")
     axes.set_ylabel("reward")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
 
 
 def _running_best(axes: Axes, numbers: Sequence[int], rewards: Sequence[float], last: int) -> None:

@@ -193,7 +193,7 @@ def _draw_points(axes: Axes, marks: Sequence[NetworkPoint], words: Callable[[Net
         identify(line, [Point(f"{mark.name}: {words(mark)}", mark.name)])
         if bars and mark.doubt:
             bars[0].set_linestyle(DASHED)
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
 
 
 def _completed(

@@ -81,13 +81,13 @@ def _measured(trial: Trial) -> Iterator[str]:
         original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
         beside = "" if original is None else f" (original {metric.text(original)})"
         yield f"{metric.name} {metric.text(metrics[metric.name])}{beside}"
-    elif "value" in metrics:
-        yield f"value {metrics['value']:.4g}"
+    elif (value := metrics.get("value")) is not None:
+        yield f"value {value:.4g}"
     if (speedup := speedup_in(metrics)) is not None:
         yield f"{SPEED} {times_as_fast(speedup)}"
-    if "flops" in metrics:
+    if (flops := metrics.get("flops")) is not None:
         original = metrics.get(f"{OF_ORIGINAL}flops")
-        yield f"{metrics['flops'] / original:.1%} of the original's FLOPs" if original else f"{metrics['flops']:,.0f} FLOPs"
+        yield f"{flops / original:.1%} of the original's FLOPs" if original else f"{flops:,.0f} FLOPs"
 
 
 def _goal_line(name: str, found: Snapshot, goal: Goal) -> str:

@@ -123,10 +123,10 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     return read_parquet(file, made_by, ("step", "minutes", "loss", "operator")).reindex(columns=list(LOSS_COLUMNS))
 
 
-# ---- the views of an experiment -------------------------------------------------------------------------------------
+# ---- the views of an experiment, of measurements that are read from the table once for all (`measurements_in`) --------
 
 
-def score_view(table: pandas.DataFrame) -> pandas.DataFrame:
+def score_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
     """Return a row for each operator that was trained, the best first: `SCORE_COLUMNS` and `key`.
 
     The score is the mean over seeds; a training that diverged has an infinite loss. The difference is from the original's
@@ -135,7 +135,7 @@ def score_view(table: pandas.DataFrame) -> pandas.DataFrame:
     import pandas
 
     groups: dict[str, list[Measurement]] = {}
-    for one in measurements_in(table):
+    for one in measured:
         if one.role is not None and one.seed is not None and one.layer is None and one.key is not None:
             groups.setdefault(one.key, []).append(one)
     if not groups:
@@ -184,21 +184,21 @@ def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, n
     return own, own / theirs[0] if theirs else None
 
 
-def latency_view(table: pandas.DataFrame) -> pandas.DataFrame:
+def latency_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
     """Return a row for each latency of an experiment's networks: `key` and `LATENCY_COLUMNS`.
 
     Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
     """
-    rows = [one for one in measurements_in(table) if one.layer is None]
+    rows = [one for one in measured if one.layer is None]
     return _latencies(rows, lambda one: (one.device_setting, one.compiler)).drop(columns="layer")
 
 
-def layer_view(table: pandas.DataFrame) -> pandas.DataFrame:
+def layer_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
     """Return a row for each latency of a single layer: `key`, `LATENCY_COLUMNS` and `layer`.
 
     Speedups are over the original's same layer, by the same compiler on the same device.
     """
-    rows = [one for one in measurements_in(table) if one.layer is not None]
+    rows = [one for one in measured if one.layer is not None]
     return _latencies(rows, lambda one: (one.device_setting, one.compiler, one.layer))
 
 

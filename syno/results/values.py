@@ -292,8 +292,10 @@ class Row:
 
     def time(self, name: str) -> datetime | None:
         """Return a time; None where it is missing."""
-        value: datetime | None = self._cells.get(name)
-        return None if value is None or value != value else value
+        import pandas
+
+        value: datetime = pandas.Timestamp(self._cells.get(name, pandas.NaT))
+        return None if pandas.isna(value) else value
 
     def interval(self, name: str, low: str = "", high: str = "") -> Interval:
         """Return a number with the ends of its interval, by default in the columns `NAME_low` and `NAME_high`."""

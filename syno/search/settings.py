@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial
 
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
+from syno.base.validation import named_differences
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
 from syno.search.storage.records import FINGERPRINT, Result, worker_of
@@ -18,8 +19,6 @@ from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
 from syno.search.trials import is_running
 
 FORMAT = 1
-ABSENT = object()
-LONGEST_VALUE = 60  # characters that are shown of a setting's value
 SPACE, SPEC, WORKLOAD = "space", "spec", "workload"
 
 
@@ -126,23 +125,3 @@ def _structured(settings: object) -> dict[str, Any]:
     if isinstance(found.get(SPEC), dict):
         found[SPEC] = dict(found[SPEC])
     return found
-
-
-def named_differences(stored: object, given: object, name: str = "") -> list[str]:
-    """Return the differences between two settings, in words: names with both values. `name` is the name of the settings."""
-    if stored == given:
-        return []
-    if not isinstance(stored, dict) or not isinstance(given, dict):
-        return [f"{name} is {_in_words(stored)} there, {_in_words(given)} here"]
-    keys = list(dict.fromkeys([*stored, *given]))
-    if stored.get("name") != given.get("name"):
-        keys = ["name"]
-    parts = (
-        named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
-    )
-    return [difference for some in parts for difference in some]
-
-
-def _in_words(value: object) -> str:
-    text = "absent" if value is ABSENT else repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING
 
 from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.stages.measurements import KINDS
+from syno.stages.operators import ComparedNetwork
+from syno.stages.own_records import check_belongs, check_measurement
+from syno.stages.selection import FastestOn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_NAMED = 3  # measurements in one message
 Pair = tuple[str, str]  # compiler, device
-Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class FastestOn(BaseModel):
-    """Where an operator is the fastest of a shortlist.
-
-    Attributes:
-        compiler, device: as the experiment's settings name them.
-        latency_ms: latency of the network with the operator.
-        speedup: over the original network there; None if that could not be measured.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    compiler: str
-    device: str
-    latency_ms: Above
-    speedup: Above | None
 
 
 def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple[FastestOn, ...]]:
@@ -83,19 +67,13 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
 def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
     """Return the record of a measurement. Raises SpecError if there is none, or it is of another network or other settings."""
     file = KINDS["tune"].file(experiment, key, *pair)
-    again = f"`syno tune model CONFIG {key} --compiler {pair[0]} --device {pair[1]}`"
+    again = f"syno tune model CONFIG {key} --compiler {pair[0]} --device {pair[1]}"
     if not file.is_file():
-        raise SpecError(f"{file} is not there, and select: by: latency compares measurements; {again} makes it")
+        raise SpecError(f"{file} is not there, and select: by: latency compares measurements; `{again}` makes it")
     record = TuningRecord.read(file)
-    if not _belongs(record, key) or record.settings != experiment.tune.latency:
-        raise SpecError(
-            f"{file} is of another network than {key}, or of other settings (tune: latency); delete it and run {again}"
-        )
+    check_belongs(record, ComparedNetwork(key, ORIGINAL if key == ORIGINAL else "found"), file)
+    check_measurement(file, record, experiment, again)
     return record
-
-
-def _belongs(record: TuningRecord, key: str) -> bool:
-    return record.operator_id is None if key == ORIGINAL else (record.operator_id or "").startswith(key)
 
 
 def _problem(record: TuningRecord) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
+from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.config.experiment import policy_of
 from syno.config.files import in_place
@@ -88,7 +89,7 @@ def check_shown(experiment: Experiment) -> None:
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         return
-    found = _differences(_settings_of_results(kept), _settings_of_results(experiment))
+    found = named_differences(_settings_of_results(kept), _settings_of_results(experiment))
     if kept.searches and experiment.searches:
         found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both name the workload
     if found:
@@ -118,17 +119,13 @@ def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
 
     Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
     """
-    if _settings_of_search(kept) == _settings_of_search(given):
-        return []
-    if any(own_paths([_settings_of_search(kept), _settings_of_search(given)])):
-        return _differences(_settings_of_search(kept), _settings_of_search(given))
+    there, here = _settings_of_search(kept), _settings_of_search(given)
+    if there == here or any(own_paths([there, here])):
+        return named_differences(there, here)
     try:  # the texts differ, but their meaning may be the same
-        return _differences(
-            {**_settings_of_search(kept), **_meaning_of_search(kept)},
-            {**_settings_of_search(given), **_meaning_of_search(given)},
-        )
+        return named_differences({**there, **_meaning_of_search(kept)}, {**here, **_meaning_of_search(given)})
     except SynoError:  # for example, the data is not on this machine
-        return _differences(_settings_of_search(kept), _settings_of_search(given))
+        return named_differences(there, here)
 
 
 def _settings_of_search(experiment: Experiment) -> dict[str, Any]:
@@ -157,15 +154,6 @@ def _settings_of_results(experiment: Experiment) -> dict[str, Any]:
         return {}
     told = {"workload": whole["workload"], "train": whole["train"], "tune": {"latency": whole["tune"]["latency"]}}
     return {**told, "select": {"source": whole["select"]["source"]}}
-
-
-def _differences(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:
-    """Return the differences between settings, in words."""
-    if kept == given:
-        return []
-    from syno.search.settings import named_differences  # imports optuna
-
-    return named_differences(kept, given)
 
 
 def _has_trials(experiment: Experiment) -> bool:

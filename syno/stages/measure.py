@@ -29,8 +29,8 @@ from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
-    from syno.measure.measuring import Findings
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.protocol import Findings
     from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
     from syno.model.baselines import Replacement
     from syno.model.geometry import Layer

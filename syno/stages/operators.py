@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, write_whole
@@ -17,14 +17,11 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import ModuleBaseline, Replacement, is_module_baseline, module_baseline
+from syno.results.values import trials_in
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen, shown_trials
-
-if TYPE_CHECKING:
-    from syno.measure.tuning_record import MeasurementRecord
-    from syno.train.training_record import TrainingRecord
 
 
 class ComparedNetwork(NamedTuple):
@@ -84,22 +81,6 @@ def key_of(experiment: Experiment, given: str) -> str:
     return OperatorStore(experiment.folder).add(operator)
 
 
-def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedNetwork, file: Path) -> None:
-    """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
-    match network.role:
-        case "original":
-            belongs = record.operator_id is None
-        case "baseline":
-            belongs = record.operator_id is not None
-        case _:
-            belongs = record.operator_id is not None and record.operator_id.startswith(network.key)
-    if not belongs:
-        raise SpecError(
-            f"{file} is the record of {record.name} ({record.operator_id or 'the network as it is'}), not of {network.key}; "
-            f"delete it and {record.again} again"
-        )
-
-
 def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
     """Write the operators that are missing or damaged in the store of an experiment.
 
@@ -146,10 +127,8 @@ def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
     """Yield the operators whose texts are in other files of results. Files that cannot be read are skipped."""
     if experiment.searches and (experiment.folder / FROZEN).is_file():
         with suppress(SynoError):
-            table = read_frozen(experiment)
-            kept = shown_trials(experiment, table)
-            for number, text in zip(kept["number"], kept["operator"], strict=True):
-                yield from _read(text, f"{experiment.name}_{number}")
+            for trial in shown_trials(experiment, trials_in(read_frozen(experiment))):
+                yield from _read(trial.operator, f"{experiment.name}_{trial.number}")
     others = [experiment.select.source] if experiment.join is None else map(Path, experiment.join.of)
     for source in others:
         for file in sorted((source / OPERATORS).glob("*.txt")) if source is not None else ():

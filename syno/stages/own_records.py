@@ -1,4 +1,4 @@
-"""Checks that the records in a folder of results are of the experiment's settings."""
+"""Checks that the records in a folder of results are of the experiment's networks and settings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
 from syno.base.registry import is_path
+from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.measure.compilers import compiler_facts
 from syno.measure.tuning import tolerant
 from syno.model.placed import OPTIONAL
+from syno.stages.operators import ComparedNetwork
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -23,13 +25,30 @@ if TYPE_CHECKING:
     from syno.train.speed_record import SpeedRecord
     from syno.train.training_record import TrainingRecord
 
-WHERE = ("device", "threads", "compile")  # settings of a training that do not change its result
+WHERE = {"device", "threads", "compile"}  # settings of a training that do not change its result
+
+
+def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedNetwork, file: Path) -> None:
+    """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
+    match network.role:
+        case "original":
+            belongs = record.operator_id is None
+        case "baseline":
+            belongs = record.operator_id is not None
+        case _:
+            belongs = record.operator_id is not None and record.operator_id.startswith(network.key)
+    if not belongs:
+        raise SpecError(
+            f"{file} is the record of {record.name} ({record.operator_id or 'the network as it is'}), not of {network.key}; "
+            f"delete it and {record.again} again"
+        )
 
 
 def check_training(file: Path, found: WorkloadSettings, experiment: Experiment) -> None:
     """Raise SpecError, which says what differs, if the record in a file is of another training than the experiment's."""
     if experiment.workload is not None:
-        _check(file, _training(found), _training(settings_of_training(experiment)), "syno train")
+        there, here = ({"workload": settings_of_score(one)} for one in (found, settings_of_training(experiment)))
+        _check(file, there, here, "syno train")
 
 
 def check_measurement(file: Path, record: MeasurementRecord | SpeedupRecord, experiment: Experiment, again: str) -> None:
@@ -43,11 +62,10 @@ def check_measurement(file: Path, record: MeasurementRecord | SpeedupRecord, exp
 
 def check_speed(file: Path, record: SpeedRecord, experiment: Experiment, again: str) -> None:
     """Raise SpecError as `check_measurement` does, for the speed of a training."""
-    if (record.workload, record.settings) != (settings_of_training(experiment), experiment.tune.speed):
-        raise SpecError(
-            f"{file} is of another training, or of other settings (tune: speed), than the experiment's; delete it and "
-            f"run `{again}` or the workflow again"
-        )
+    workload, speed = settings_of_training(experiment), experiment.tune.speed
+    there = {"workload": record.workload.model_dump(mode="json"), "speed": record.settings.model_dump(mode="json")}
+    here = {"workload": workload.model_dump(mode="json"), "speed": speed.model_dump(mode="json")}
+    _check(file, there, here, again)
 
 
 def _check_measured(
@@ -86,16 +104,14 @@ def check_int8(file: Path, record: TrainingRecord, experiment: Experiment) -> No
         )
 
 
-def _training(settings: WorkloadSettings) -> dict[str, Any]:
-    return {"workload": settings.model_dump(mode="json", exclude={"seed": True, "training": set(WHERE)})}
+def settings_of_score(settings: WorkloadSettings) -> dict[str, Any]:
+    """Return the settings that the score of a whole training depends on, without the seed."""
+    return settings.model_dump(mode="json", exclude={"seed": True, "milestones": True, "training": WHERE})
 
 
 def _check(file: Path, there: dict[str, Any], here: dict[str, Any], again: str) -> None:
-    if there == here:
-        return
-    from syno.search.settings import named_differences  # imports optuna
-
-    raise SpecError(
-        f"{file} is of other settings than the experiment: {'; '.join(named_differences(there, here))}. "
-        f"Take these settings back, or delete the file and run `{again}` or the workflow again"
-    )
+    if found := named_differences(there, here):
+        raise SpecError(
+            f"{file} is of other settings than the experiment: {'; '.join(found)}. Take these settings back, or delete the "
+            f"file and run `{again}` or the workflow again"
+        )

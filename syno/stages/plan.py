@@ -6,7 +6,8 @@ Searches and trainings on processors are not estimated: processors differ too mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -129,15 +130,15 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
 
 
 def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
-    by_stage = {kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}
-    speedups = _jobs_of("speedup", experiment)
-    by_stage["speedup"] = _tuning_hours(experiment, speedups, assumed.kernels, 1 + experiment.select.most, assumed)
+    speedups = _tuning_hours(experiment, "speedup", assumed.kernels, 1 + experiment.select.most, assumed)
+    by_stage = {**{kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}, "speedup": speedups}
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
-    hours: dict[str, float | None] = {**on_gpus}
-    if experiment.searches and experiment.evaluation == "training":
-        hours["worker"] = _search_hours(experiment, assumed)
-    if "train" in found:
-        hours["train"] = _hours(_training(experiment), experiment, assumed, len(found["train"]))
+    trains, searches = found.get("train"), experiment.searches and experiment.evaluation == "training"
+    hours: dict[str, float | None] = {
+        **on_gpus,
+        "worker": _search_hours(experiment, assumed) if searches else 0.0,
+        "train": _hours(_training(experiment), experiment, assumed, len(trains)) if trains else 0.0,
+    }
     stages = [
         StagePlan(
             rule,
@@ -206,40 +207,35 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     return count * (assumed.trial_hours if whole is None else min(whole, assumed.trial_hours))
 
 
-def _jobs_of(name: str, experiment: Experiment) -> Sequence[Mapping[str, str]]:
-    """Return the wildcards of the jobs of a stage before anything is selected."""
+def _measured_on(name: str, experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield compiler and device of each job of a stage before anything is selected; the compiler is "" if it has none."""
     stage = STAGES[name]
-    return stage.jobs(experiment, stage.networks(experiment))
+    for job in stage.jobs(experiment, stage.networks(experiment)):
+        compiler = job.get("compiler")
+        yield "" if compiler is None else compiler_in_files(experiment, compiler), device_named(experiment, job["device"])
 
 
 def _measuring_hours(kind: MeasurementKind, experiment: Experiment, assumed: Assumptions) -> dict[str, float]:
     """Return the hours of a kind of measurements, by device."""
-    found = _jobs_of(kind.name, experiment)
     if kind.has_compiler:
         kernels, times = (assumed.layer_kernels, assumed.layers) if kind.is_by_layer else (assumed.kernels, 1)
-        return _tuning_hours(experiment, found, kernels, times, assumed)
-    hours = dict[str, float]()
-    for job in found:
-        device = device_named(experiment, job["device"])
-        hours[device] = hours.get(device, 0.0) + assumed.compile_minutes / 60
-    return hours
+        return _tuning_hours(experiment, kind.name, kernels, times, assumed)
+    jobs_on = Counter(device for _, device in _measured_on(kind.name, experiment))
+    return {device: count * assumed.compile_minutes / 60 for device, count in jobs_on.items()}
 
 
-def _tuning_hours(
-    experiment: Experiment, found: Iterable[Mapping[str, str]], kernels: float, times: float, assumed: Assumptions
-) -> dict[str, float]:
+def _tuning_hours(experiment: Experiment, stage: str, kernels: float, times: float, assumed: Assumptions) -> dict[str, float]:
     """Return the hours of measurements, by device.
 
     Args:
         experiment: the experiment.
-        found: the wildcards of its jobs.
+        stage: the name of the stage that measures.
         kernels: number of kernels that TVM tunes in what is measured at a time.
         times: number of things that a job measures one after another.
         assumed: assumptions on the speed.
     """
     settings, hours = experiment.tune, dict[str, float]()
-    for job in found:
-        device, compiler = device_named(experiment, job["device"]), compiler_in_files(experiment, job["compiler"])
+    for compiler, device in _measured_on(stage, experiment):
         tuning = kernels * settings.tvm.trials_per_task / assumed.schedules_per_second
         seconds = tuning if compiler_facts(compiler).tunes else 60 * assumed.compile_minutes
         hours[device] = hours.get(device, 0.0) + times * min(seconds, settings.time_limit_seconds) / HOUR

@@ -14,6 +14,16 @@ from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
 from syno.results.measurement import INT8
+from syno.results.values import (
+    LEARNING_COLUMNS,
+    TRIAL_COLUMNS,
+    Latency,
+    Score,
+    best_first,
+    latencies_in,
+    scores_in,
+    trials_in,
+)
 from syno.stages import study as freeze
 from syno.stages import tables
 from syno.stages.data import DataRecord
@@ -29,7 +39,6 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.report.results import Kept, Results
-    from syno.results.values import Latency, Score
 
 
 def read(experiment: Experiment) -> Results:
@@ -39,8 +48,7 @@ def read(experiment: Experiment) -> Results:
     from syno.report.results import Results, no_breakdown, no_layers
     from syno.results.breakdown import read_breakdown
     from syno.results.speedups import speedup_view
-    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-    from syno.results.values import latencies_in, scores_in
+    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, layer_view
 
     check_shown(experiment)
     trials = _trials(experiment)
@@ -49,8 +57,9 @@ def read(experiment: Experiment) -> Results:
         latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
         layers = no_layers()
     else:
-        scores, latency = tables.read_tables(experiment)
-        layers = tables.read_layers(experiment) if experiment.tune.layers else no_layers()
+        found = tables.read_measured(experiment)
+        scores, latency = tables.views_of(found, experiment)
+        layers = layer_view(found) if experiment.tune.layers else no_layers()
     measured: list[Score | Latency] = [*scores_in(scores), *latencies_in(latency), *latencies_in(layers, "layers")]
     operators = _operators(experiment, trials, measured)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
@@ -88,7 +97,6 @@ def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Resu
 
     from syno.report.results import Results, no_layers
     from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-    from syno.results.values import TRIAL_COLUMNS
 
     if trials.empty:
         trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
@@ -111,7 +119,6 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     """Return the score of each trained network after each round of each training, as far as the records are there."""
     import pandas
 
-    from syno.results.values import LEARNING_COLUMNS, scores_in
     from syno.train.training_record import TrainingRecord
 
     rows = []
@@ -127,7 +134,6 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
 def _takeable(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
     """Return the things that commands can take home: networks with trained weights, operators, and the experiment's file."""
     from syno.report.results import Kept
-    from syno.results.values import scores_in
 
     folder, file = experiment.folder, experiment.folder / KEPT
     is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
@@ -171,8 +177,6 @@ def _trials(experiment: Experiment) -> pandas.DataFrame:
     """Return the frozen trials; none where there was no search."""
     import pandas
 
-    from syno.results.values import TRIAL_COLUMNS
-
     return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
 
 
@@ -197,12 +201,9 @@ def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[
 
     Without any, they are those that came nearest to the goal.
     """
-    best = freeze.shown_trials(experiment, trials)
-    if best.empty:
-        return {}
-    if (best["outcome"] == "complete").any():
-        best = best.sort_values(["reward", "number"], ascending=[False, True]).head(count)
-    return {operator.name: operator for operator in freeze.operators_of(experiment, best)}
+    shown = freeze.shown_trials(experiment, trials_in(trials))
+    ranked = best_first(shown)
+    return {one.name: one for one in freeze.operators_of(experiment, ranked[:count] if ranked else shown)}
 
 
 def _notes(
@@ -230,8 +231,8 @@ def _notes(
         lines.insert(1, f"{workload.model}{placed} on {workload.data}, {trained}")
     for what, table in (("the whole network", latency), ("single layers", layers)):
         if not table.empty:
-            first = table.iloc[0]
-            lines.append(f"latency of {what}: batch {first['batch']}, CPU threads: {first['threads']}, random weights")
+            (first,) = latencies_in(table.head(1))
+            lines.append(f"latency of {what}: batch {first.batch}, CPU threads: {first.threads}, random weights")
     return tuple(lines)
 
 

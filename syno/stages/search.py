@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BaseModel
 
 from syno.base.devices import require_device, visible_gpus
 from syno.base.errors import SpecError
@@ -27,6 +27,7 @@ from syno.measure.machine import device_name
 from syno.report.operators.folder import rejections
 from syno.results.goal_tables import end_of_search
 from syno.results.majority import warning_of
+from syno.results.values import trials_in
 from syno.search.evaluation import EVALUATIONS, Stoppable, StoppingDisplay, find_evaluation
 from syno.search.reward import compared_scores
 from syno.search.screening import GoalScreen, ScreenedEvaluation
@@ -118,13 +119,13 @@ class Shares:
         """Return the shares by the names of metrics. The file of weights is counted only if the goal limits it."""
         network, goal = self.experiment.network, self.experiment.goal
         counted, original = cost(operator, self.experiment.operator_spec), network.original
-        found = {
+        is_file_limited = goal is not None and goal.most_file_size is not None
+        size = {"file_bytes": _file_bytes(network.network(operator, 0)) / self._original_bytes} if is_file_limited else {}
+        return {
             "parameters": counted.parameters / original.parameters,
             "memory_bytes": counted.memory_bytes / original.memory_bytes,
+            **size,
         }
-        if goal is not None and goal.most_file_size is not None:
-            found["file_bytes"] = _file_bytes(network.network(operator, 0)) / self._original_bytes
-        return found
 
     @cached_property
     def _original_bytes(self) -> int:
@@ -154,6 +155,20 @@ def warn_of_end(experiment: Experiment, trials: pandas.DataFrame) -> None:
 KEY = "original"  # of the study's attribute
 
 
+class OriginalScore(BaseModel):
+    """The score of the original network, as it is kept with a study.
+
+    Attributes:
+        workload, data: the settings of its training, and the checksum of the data.
+        metric, score: its score.
+    """
+
+    workload: dict[str, Any]
+    data: str
+    metric: str
+    score: float
+
+
 def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
     """Return the original's score and that of chance, as metrics by name; trains the original if no worker has done so.
 
@@ -172,17 +187,17 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
 
     network = experiment.network
     workload = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
-    of = {"workload": workload.settings.model_dump(mode="json"), "data": network.data.hash}
-    kept = study.kept(KEY)
-    if kept is None or any(kept[name] != value for name, value in of.items()):
+    settings, kept = workload.settings.model_dump(mode="json"), study.kept(KEY)
+    found = None if kept is None else OriginalScore.model_validate(kept)
+    if found is None or (found.workload, found.data) != (settings, network.data.hash):
         record = _record(experiment, workload, display)
-        study.keep(KEY, {**of, "metric": record.metric, "score": record.score})
-        kept = study.kept(KEY)  # another worker may have been later
-        assert kept is not None
-    metric, score, most_frequent = str(kept["metric"]), float(kept["score"]), majority_of(network.data)
-    if metric == "accuracy" and most_frequent is not None and (warning := warning_of(*most_frequent, score)):
+        made = OriginalScore(workload=settings, data=network.data.hash, metric=record.metric, score=record.score)
+        study.keep(KEY, made.model_dump())
+        found = OriginalScore.model_validate(study.kept(KEY))  # another worker may have been later
+    most_frequent = majority_of(network.data)
+    if found.metric == "accuracy" and most_frequent is not None and (warning := warning_of(*most_frequent, found.score)):
         warnings.warn(warning, stacklevel=2)
-    return compared_scores(metric, score, network.data.classes)
+    return compared_scores(found.metric, found.score, network.data.classes)
 
 
 def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:
@@ -285,16 +300,16 @@ class WorkerRecord(Record):
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
     """Work on the study until it has all its trials, and write a record. Raises the errors of `search`."""
     began = time.monotonic()
-    trials = search(experiment, 1, display).trials
-    ended = trials["outcome"].isin(["complete", "pruned", "paused", "failed"]) if len(trials) else trials.index == 0
+    trials = trials_in(search(experiment, 1, display).trials)
+    ended = [trial for trial in trials if trial.outcome in ("complete", "pruned", "paused", "failed")]
     process = str(Worker.here())
     record = WorkerRecord(
         study=experiment.name,
         worker=number,
         process=process,
         machine=f"{device_name('cpu')}, {os.cpu_count()} logical cores",
-        trials=int((ended & (trials["worker"] == process)).sum()) if len(trials) else 0,
-        finished=int(ended.sum()),
+        trials=sum(trial.worker == process for trial in ended),
+        finished=len(ended),
         seconds=round(time.monotonic() - began, 1),
         versions=versions(["torch", "optuna"]),
         date=datetime.now(UTC),

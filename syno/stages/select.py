@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
@@ -16,10 +16,11 @@ from syno.ir.text import parse_stored
 from syno.results.goal_tables import nothing_meets
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
-from syno.results.values import Trial, best_first, trials_in
+from syno.results.values import Trial, best_first, rows_in, trials_in
 from syno.stages.fastest import fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
+from syno.stages.own_records import settings_of_score
 from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST, training_file
 from syno.stages.selection import Selected, check_in_store, read_selection, write_selected
 from syno.stages.store import OperatorStore, add_chosen
@@ -28,13 +29,10 @@ from syno.stages.study import read_frozen
 if TYPE_CHECKING:
     import pandas
 
-    from syno.train.settings import WorkloadSettings
-
 
 # The margin of a selection from a search: how much worse than the trained original network's an operator's score may be.
 
 
-WHERE = {"device", "threads", "compile"}  # settings of a training that do not change its result
 ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
 
 
@@ -45,7 +43,7 @@ def compared_trainings(experiment: Experiment) -> list[Path]:
     return [training_file(experiment, ORIGINAL, seed) for seed in experiment.train.seeds]
 
 
-def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+def near_the_original(trials: list[Trial], experiment: Experiment) -> list[Trial]:
     """Return the trials whose scores are within `select: within` of the original network's mean score over seeds.
 
     Without that setting, all trials are returned.
@@ -55,16 +53,12 @@ def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas
     """
     within = experiment.select.within
     if within is None:
-        return table
+        return trials
     score, metric = original_score(experiment)
-    if metric.column not in table:
-        raise SpecError(
-            f'select: within is {within:g}, but the trials of "{experiment.name}" have no {metric.name}; leave it out'
-        )
-    quality = table[metric.column].map(metric.quality)
-    near = table[quality >= metric.quality(score) - within - ROUNDING]
-    if near.empty:
-        best = max(trials_in(table), key=lambda trial: metric.quality(trial.metrics[metric.name]))
+    scored = _with_quality(trials, metric, f"within is {within:g}", experiment)
+    near = [trial for quality, trial in scored if quality >= metric.quality(score) - within - ROUNDING]
+    if not near:
+        _, best = max(scored, key=lambda pair: pair[0])
         nearest = best.metrics[metric.name]
         raise NoneSelectedError(
             f'no trial of "{experiment.name}" can be selected: the original has the {metric.name} {metric.text(score)}, '
@@ -73,6 +67,16 @@ def near_the_original(table: pandas.DataFrame, experiment: Experiment) -> pandas
             "or search longer"
         )
     return near
+
+
+def _with_quality(
+    trials: Iterable[Trial], metric: ScoreMetric, limit: str, experiment: Experiment
+) -> list[tuple[float, Trial]]:
+    """Return the trials with a score, each after its quality. SpecError, which names the `limit` of `select`, without any."""
+    found = [(metric.quality(score), trial) for trial in trials if (score := trial.metrics.get(metric.name)) is not None]
+    if not found:
+        raise SpecError(f'select: {limit}, but the trials of "{experiment.name}" have no {metric.name}; leave it out')
+    return found
 
 
 def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
@@ -91,7 +95,7 @@ def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
                 f"{file} is not there, and select: within compares with the original network; train it (`syno baseline`)"
             )
         record = TrainingRecord.read(file)
-        if record.operator_id is not None or _trained(record.workload) != _trained(workload):
+        if record.operator_id is not None or settings_of_score(record.workload) != settings_of_score(workload):
             raise SpecError(
                 f"{file} is of another network or training than the search's; delete it and train again (`syno baseline`)"
             )
@@ -103,11 +107,6 @@ def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
         metric = METRICS[record.metric]
     assert metric is not None  # there is a seed
     return mean(scores), metric
-
-
-def _trained(workload: WorkloadSettings) -> dict[str, Any]:
-    """Return the settings that the score of a training depends on, without the seed."""
-    return workload.model_dump(mode="json", exclude={"seed": True, "milestones": True, "training": WHERE})
 
 
 FLOPS = "flops"
@@ -185,11 +184,11 @@ def _fastest(experiment: Experiment) -> list[Selected]:
 
 
 def _select_from_search(experiment: Experiment) -> list[Selected]:
-    settings, trials = experiment.select, read_frozen(experiment)
-    table = trials[trials["outcome"] == "complete"]
-    if table.empty:
-        raise NoneSelectedError(_why_none_is_complete(experiment, trials))
-    ranked = best_first(trials_in(_good_enough(table, experiment)))
+    settings, table = experiment.select, read_frozen(experiment)
+    complete = [trial for trial in trials_in(table) if trial.outcome == "complete"]
+    if not complete:
+        raise NoneSelectedError(_why_none_is_complete(experiment, table))
+    ranked = best_first(_good_enough(complete, experiment))
     if settings.by == "goal" and experiment.goal is not None:
         return [_selected(experiment, trial) for trial in nearest_first(ranked, experiment.goal)[: settings.count]]
     if settings.by == "pareto":
@@ -202,28 +201,26 @@ def _why_none_is_complete(experiment: Experiment, trials: pandas.DataFrame) -> s
         return f'the search of "{experiment.name}" found no operator in its space'
     if experiment.goal is not None and (nothing := nothing_meets(experiment.goal, trials)) is not None:
         return nothing
-    last = next((str(one).splitlines()[0] for one in reversed(trials["message"].to_list()) if one), "no reason was stored")
+    messages = [trial.message for trial in trials_in(trials) if trial.message]
+    last = messages[-1].splitlines()[0] if messages else "no reason was stored"
     return f'no trial of "{experiment.name}" can be selected: none is complete; the last says: {last}'
 
 
-def _good_enough(table: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+def _good_enough(trials: list[Trial], experiment: Experiment) -> list[Trial]:
     """Return the trials within the limits. Raises NoneSelectedError without any, SpecError if trials have no such metric."""
     settings = experiment.select
     limits = (("least_accuracy", ACCURACY, settings.least_accuracy or None), ("most_loss", LOSS, settings.most_loss))
     for option, metric, limit in limits:
         if limit is None:
             continue
-        if metric.column not in table:
-            raise SpecError(
-                f'select: {option} is {limit:g}, but the trials of "{experiment.name}" have no {metric.name}; leave it out'
-            )
-        table = table[table[metric.column].map(metric.quality) >= metric.quality(limit)]
-        if table.empty:
+        scored = _with_quality(trials, metric, f"{option} is {limit:g}", experiment)
+        trials = [trial for quality, trial in scored if quality >= metric.quality(limit)]
+        if not trials:
             raise NoneSelectedError(
                 f'no trial of "{experiment.name}" can be selected: none that is complete meets select: {option}: {limit:g}; '
                 "search longer, or change this limit"
             )
-    return near_the_original(table, experiment)
+    return near_the_original(trials, experiment)
 
 
 def _front_first(ranked: Sequence[Trial], metric: ScoreMetric | None, experiment: Experiment) -> list[Trial]:
@@ -285,8 +282,8 @@ def _select_from_source(experiment: Experiment, source: Path, selected: Sequence
 
 def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
     """Return the mean score of each key, and the metric."""
-    table = read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score"))
-    if table.empty:
+    rows = rows_in(read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score")))
+    if not rows:
         raise SpecError(f"{source / SCORES_FILE} has no row; train there first, then run `syno tables` again")
-    known = table[table["score"].notna()]
-    return dict(zip(known["key"], known["score"], strict=True)), METRICS[table["metric"].iloc[0]]
+    scores = {row.text("key"): score for row in rows if (score := row.number("score")) is not None}
+    return scores, METRICS[rows[0].text("metric")]

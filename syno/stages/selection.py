@@ -10,12 +10,28 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
-from syno.stages.fastest import FastestOn
 from syno.stages.places import SELECTED, SHORTLIST
 from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.train.settings import check_score
 
+Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
+
+
+class FastestOn(BaseModel):
+    """Where an operator is the fastest of a shortlist.
+
+    Attributes:
+        compiler, device: as the experiment's settings name them.
+        latency_ms: latency of the network with the operator.
+        speedup: over the original network there; None if that could not be measured.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    compiler: str
+    device: str
+    latency_ms: Above
+    speedup: Above | None
 
 
 class Selected(BaseModel):

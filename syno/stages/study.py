@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from syno.config.stages import rounds_of
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nearest_screened
 from syno.results.parquet import read_parquet, write_parquet
-from syno.results.values import trials_in
+from syno.results.values import Trial, trials_in
 from syno.space.space import Space
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
@@ -35,11 +36,12 @@ def open_study(experiment: Experiment, space: Space) -> Study:
 
     logging.set_verbosity(logging.WARNING)
     settings, spec, workload = experiment.study, experiment.operator_spec, experiment.workload
-    more_settings = {"spec": spec.model_dump(mode="json", exclude={"name"})}
-    if workload is not None:
-        more_settings["workload"] = workload.model_dump(mode="json")
-    if experiment.goal is not None and experiment.goal.measures:
-        more_settings["timing"] = experiment.tune.latency.model_dump(mode="json")
+    is_timed = experiment.goal is not None and experiment.goal.measures
+    more_settings = {
+        "spec": spec.model_dump(mode="json", exclude={"name"}),
+        **({} if workload is None else {"workload": workload.model_dump(mode="json")}),
+        **({"timing": experiment.tune.latency.model_dump(mode="json")} if is_timed else {}),
+    }
     return Study(
         space,
         space_id=spec.id,
@@ -88,26 +90,25 @@ def freeze(experiment: Experiment, output: Path | None = None) -> pandas.DataFra
     """
     table = study_table(experiment)
     store = OperatorStore(experiment.folder)
-    for operator in operators_of(experiment, shown_trials(experiment, table)):
+    for operator in operators_of(experiment, shown_trials(experiment, trials_in(table))):
         store.add(operator)
     write_parquet(table, output or experiment.folder / FROZEN)
     return table
 
 
-def shown_trials(experiment: Experiment, trials: pandas.DataFrame) -> pandas.DataFrame:
+def shown_trials(experiment: Experiment, trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials whose operators are kept: the complete ones, or else those of the screened ones nearest to the goal."""
-    complete = trials[trials["outcome"] == "complete"]
-    if len(complete) or experiment.goal is None or trials.empty:
+    complete = [trial for trial in trials if trial.outcome == "complete"]
+    if complete or experiment.goal is None:
         return complete
-    nearest = [one.trial.number for one in nearest_screened(experiment.goal, trials_in(trials))[:NEAREST]]
-    return trials.set_index("number", drop=False).loc[nearest]
+    return [one.trial for one in nearest_screened(experiment.goal, trials)[:NEAREST]]
 
 
-def operators_of(experiment: Experiment, trials: pandas.DataFrame) -> list[PGraph]:
+def operators_of(experiment: Experiment, trials: Iterable[Trial]) -> list[PGraph]:
     """Return the operators of trials, with the names that the store gives them."""
     return [
         parse_stored(trial.operator, f"operator of trial {trial.number}", f"{experiment.name}_{trial.number}")
-        for trial in trials_in(trials)
+        for trial in trials
     ]
 
 

@@ -21,6 +21,7 @@ from syno.results.table import (
     layer_view,
     loss_table,
     measurement_table,
+    measurements_in,
     read_measurements,
     score_view,
     write_table,
@@ -28,8 +29,8 @@ from syno.results.table import (
 from syno.stages.goal import screened_table, verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS, MeasurementKind
-from syno.stages.operators import ComparedNetwork, check_belongs, compared_networks
-from syno.stages.own_records import check_int8, check_same, check_training
+from syno.stages.operators import ComparedNetwork, compared_networks
+from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import SELECTED, training_file
 
 if TYPE_CHECKING:
@@ -68,15 +69,20 @@ def make_tables(experiment: Experiment) -> Tables:
     curves: list[dict[str, Any]] = []
     if experiment.tune.breakdown:  # the verdicts read it
         write_table(breakdown_of(experiment, compared_networks(experiment)), experiment.folder, OF_BREAKDOWN)
-    table = measurement_table(_collected(experiment, compared_networks(experiment), curves=curves))
-    tables = _views(table, experiment)
+    measured = list(_collected(experiment, compared_networks(experiment), curves=curves))
+    tables = views_of(measured, experiment)
     found = verdict_table(experiment, *tables)
     keep_config(experiment)  # all records are of these settings
-    written = {MEASUREMENTS: table, SCORES: tables.scores, LATENCY: tables.latency, LOSSES: loss_table(curves)}
+    written = {
+        MEASUREMENTS: measurement_table(measured),
+        SCORES: tables.scores,
+        LATENCY: tables.latency,
+        LOSSES: loss_table(curves),
+    }
     if found is not None:
         screened = screened_table(experiment)
         written[OF_GOAL] = found if screened.empty else screened if found.empty else pandas.concat([found, screened])
-    layers = layer_view(table)
+    layers = layer_view(measured)
     if not layers.empty:
         written[OF_LAYERS] = layers
     for name, rows in written.items():
@@ -106,7 +112,7 @@ def folder_of(experiment: Experiment) -> Path:
 
 def read_tables(experiment: Experiment) -> Tables:
     """Return the views of the table of measurements. Raises SpecError if there are no tables."""
-    return _views(read_measurements(experiment.folder, MADE_BY), experiment)
+    return views_of(read_measured(experiment), experiment)
 
 
 def read_layers(experiment: Experiment) -> pandas.DataFrame:
@@ -114,15 +120,21 @@ def read_layers(experiment: Experiment) -> pandas.DataFrame:
 
     Raises SpecError if there are no tables.
     """
-    return layer_view(read_measurements(experiment.folder, MADE_BY))
+    return layer_view(read_measured(experiment))
 
 
-def _views(table: pandas.DataFrame, experiment: Experiment) -> Tables:
-    latency, scores = latency_view(table), score_view(table)
+def read_measured(experiment: Experiment) -> list[Measurement]:
+    """Return the measurements in the tables. Raises SpecError if there are no tables."""
+    return measurements_in(read_measurements(experiment.folder, MADE_BY))
+
+
+def views_of(measured: Sequence[Measurement], experiment: Experiment) -> Tables:
+    """Return the views of an experiment's measurements. Raises SpecError if nothing was trained or measured yet."""
+    latency, scores = latency_view(measured), score_view(measured)
     tables = Tables(with_verdicts(scores, verdict_table(experiment, scores, latency)), latency)
     if tables.scores.empty and experiment.train.seeds:
         raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
-    if tables.scores.empty and not (table["metric"] == "latency").any():  # of networks or layers
+    if tables.scores.empty and not any(one.metric == "latency" for one in measured):  # of networks or layers
         raise SpecError(f"{experiment.folder / 'tune'} has no measurement yet; `syno tune model` writes one")
     return tables
 
@@ -143,33 +155,33 @@ def _collected(
 
     folder, trained = experiment.folder, _training_files(experiment, rows)
     first: TrainingRecord | None = None
-    for file, place in _present(trained, folder / "train" if others else None):
+    for file, network in _present(trained, folder / "train" if others else None):
         record = TrainingRecord.read(file)
-        if file in trained:
-            check_belongs(record, ComparedNetwork(place["key"], place["role"]), file)
+        if network is not None:
+            check_belongs(record, network, file)
             check_training(file, record.workload, experiment)
             check_same(record, first or record, experiment)
             check_int8(file, record, experiment)
             first = first or record
         source = file.relative_to(folder).as_posix()
         if curves is not None:
-            curves += curve_rows(record, source, place.get("key"), experiment.name)
-        yield from rows_of_training(record, source, **place)
+            curves += curve_rows(record, source, None if network is None else network.key, experiment.name)
+        yield from rows_of_training(record, source, **({} if network is None else network._asdict()))
     for kind in KINDS.values():
         if kind.rows:
             yield from _measured(kind, experiment, rows, others=others)
 
 
-def _training_files(experiment: Experiment, rows: Sequence[ComparedNetwork]) -> dict[Path, dict[str, Any]]:
-    """Return the files of all trainings of these, with the fields that their measurements get."""
-    return {training_file(experiment, entry.key, seed): entry._asdict() for entry in rows for seed in experiment.train.seeds}
+def _training_files(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> dict[Path, ComparedNetwork]:
+    """Return the files of all trainings of these networks."""
+    return {training_file(experiment, one.key, seed): one for one in networks for seed in experiment.train.seeds}
 
 
-def _present(known: dict[Path, dict[str, Any]], around: Path | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _present(known: dict[Path, ComparedNetwork], around: Path | None) -> Iterator[tuple[Path, ComparedNetwork | None]]:
     """Yield those of the known files that are there, then the other records in a folder, whose measurements get no role."""
-    yield from ((file, place) for file, place in known.items() if file.exists())
+    yield from ((file, network) for file, network in known.items() if file.exists())
     if around is not None:
-        yield from ((file, {}) for file in sorted(around.glob("*/*.json")) if file not in known)
+        yield from ((file, None) for file in sorted(around.glob("*/*.json")) if file not in known)
 
 
 def _measured(
@@ -177,10 +189,9 @@ def _measured(
 ) -> Iterator[Measurement]:
     """Yield the measurements in the records of a kind, as `_collected` does."""
     rows_of, read = resolve_name(kind.rows), set[Path]()
-    for file, place, record in records(kind, experiment, rows):
+    for file, network, (_, device), record in records(kind, experiment, rows):
         read.add(file)
-        del place["compiler"]  # the record has it
-        yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **place)
+        yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **network._asdict(), device_setting=device)
     for file in sorted((experiment.folder / kind.name).glob("*/*.json")) if others and kind.of_original else ():
         if file in read:
             continue
@@ -193,8 +204,8 @@ def _measured(
 
 def records(
     kind: MeasurementKind, experiment: Experiment, networks: Sequence[ComparedNetwork]
-) -> Iterator[tuple[Path, dict[str, Any], MeasurementRecord]]:
-    """Yield the records of a kind of these networks that are there: file, what is known of its place, and record.
+) -> Iterator[tuple[Path, ComparedNetwork, tuple[str, str], MeasurementRecord]]:
+    """Yield the records of a kind of these networks that are there: file, network, compiler and device, and record.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """
@@ -207,7 +218,7 @@ def records(
             record = resolve_name(kind.record).read(file)
             check_belongs(record, network, file)
             check(file, record, experiment, kind.again)
-            yield file, {**network._asdict(), "device_setting": device, "compiler": compiler}, record
+            yield file, network, (compiler, device), record
 
 
 def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> pandas.DataFrame:
@@ -217,7 +228,7 @@ def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) ->
     """
     rows: list[dict[str, Any]] = []
     for network in networks:
-        for file, place, record in records(KINDS["breakdown"], experiment, [network]):
-            place["device"] = place.pop("device_setting")
-            rows += breakdown_rows(record, **place, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]
+        for file, _, (compiler, device), record in records(KINDS["breakdown"], experiment, [network]):
+            shown = {**network._asdict(), "device": device, "compiler": compiler}
+            rows += breakdown_rows(record, **shown, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]
     return breakdown_table(rows)

@@ -24,13 +24,13 @@ from syno.cli import app
 
 JOBS = Path(__file__).parents[1] / "support" / "gpu_jobs.py"
 COMPUTES = """
-import sys, time
-from pathlib import Path
-from syno.base.gpu_leases import leased
-from syno.measure.isolation import run_limited
-with leased("cuda"):
-    code = "import pathlib, time\\nwhile not pathlib.Path('enough').exists(): time.sleep(0.01)"
-    run_limited([sys.executable, "-c", f"open('begun', 'w')\\n{code}"], Path("log"), time_limit_s=300)
+import sys
+from syno.base.gpu_leases import lease_descriptors, leased
+from syno.measure import measuring_process
+code = "import pathlib, time\\nopen('begun', 'w')\\nwhile not pathlib.Path('enough').exists(): time.sleep(0.01)"
+measuring_process.COMMAND = (sys.executable, "-c", code)
+with leased("cuda"), measuring_process.LocalProcess(1, lease_descriptors()) as process:
+    process.process.wait()
 """
 
 
@@ -217,7 +217,7 @@ def test_a_text_of_who_has_it_may_be_damaged(text: str, leases: Path) -> None:
 def test_a_gpu_stays_leased_until_the_child_of_a_killed_process_has_ended(leases: Path) -> None:
     """The child measures, in a session of its own."""
     folder = leases.parent
-    process = subprocess.Popen([sys.executable, "-c", COMPUTES], cwd=folder)
+    process = subprocess.Popen([sys.executable, "-c", COMPUTES], cwd=folder, env={**os.environ, "TMPDIR": str(folder)})
     while not (folder / "begun").exists():
         assert process.poll() is None
         time.sleep(0.01)

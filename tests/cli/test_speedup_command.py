@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from syno.cli import app
 from syno.ir.library import OPERATORS
-from syno.measure import speedups
+from syno.measure import measuring_process
 
 STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 
 
 def test_speedups_are_measured_once_and_then_read_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speedups, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
-    monkeypatch.setattr(speedups, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(yaml.safe_dump(FIELDS), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,13 @@ from syno.base.errors import MissingPackageError
 from syno.data.language import moved
 from syno.data.pictures import Augmentation
 from syno.data.settings import AugmentationSettings
-from syno.measure import isolation
+from syno.ir.library import OPERATORS
+from syno.measure import measuring_process
 from syno.measure.measuring import take_gpu
+from syno.measure.measuring_process import MeasuringProcess
+from syno.measure.protocol import Request
+from syno.measure.subjects import OperatorSubject
+from syno.measure.timing import LatencySettings
 
 
 @pytest.mark.parametrize(("device", "number"), [("cuda", 0), ("cuda:1", 1)])
@@ -53,10 +57,12 @@ def test_tokens_go_to_a_gpu_without_waiting_for_it() -> None:
     assert calls == ["pinned", ("cuda:1", True), ("cpu", False)]
 
 
-def test_without_psutil_commands_run_and_memory_limits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "psutil", None)
-    log = tmp_path / "log"
-    assert isolation.run_limited(["true"], log, time_limit_s=10).end == "done"
-    assert isolation.run_limited(["sh", "-c", "sleep 60 & wait"], log, time_limit_s=0.1).end == "timeout"
-    with pytest.raises(MissingPackageError, match="pip install psutil, or set no memory limit"):
-        isolation.run_limited(["true"], log, time_limit_s=10, memory_limit_mib=100)
+def test_without_psutil_processes_run_and_memory_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring_process, "psutil", None)
+    monkeypatch.setattr(measuring_process, "COMMAND", ("sh", "-c", "sleep 60 & wait"))
+    subject = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+    request = Request(subject=subject, compiler="eager", device="cpu", settings=LatencySettings(), time_limit_s=0.1)
+    with MeasuringProcess() as process:
+        assert process.findings(request).status == "timeout"
+        with pytest.raises(MissingPackageError, match="pip install psutil, or set no memory limit"):
+            process.findings(request.model_copy(update={"memory_limit_mib": 100}))

@@ -15,7 +15,7 @@ from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.integers import import_quantized
 from syno.measure.tvm.targets import host, target
 from syno.results.rows import rows_of_training
-from syno.results.table import measurement_table, score_view
+from syno.results.table import score_view
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import InChunks, TrainingRecord
 from syno.train.workload import Workload
@@ -93,7 +93,7 @@ def test_a_training_tests_the_network_in_integers(model: str) -> None:
     record = TrainingRecord.make(workload, None, 1, int8=True)
     assert record.int8_score is not None and (record.int8_score != record.score or model == "resnet8")
     assert abs(record.int8_score - record.score) < (0.05 if model == "resnet8" else 0.01)
-    rows = score_view(measurement_table(rows_of_training(record, "seed1.json", key="original", role="original")))
+    rows = score_view(rows_of_training(record, "seed1.json", key="original", role="original"))
     assert dict(zip(rows["operator"], rows["role"], strict=True)) == {"original": "original", "int8": "baseline"}
     assert dict(zip(rows["operator"], rows["score"], strict=True)) == {"original": record.score, "int8": record.int8_score}
     assert set(rows["flops_share"]) == {1.0}

@@ -16,7 +16,8 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure.compilers import Compiler, compiler_named, name_in_files, reaches
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring import findings
+from syno.measure.protocol import Request
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
@@ -100,9 +101,7 @@ def test_it_has_settings_and_a_tolerance_of_its_own() -> None:
 def test_what_goes_wrong_in_it_has_a_status_and_a_reason(name: str, status: str, reason: str, tmp_path: Path) -> None:
     compiler = f"my_compilers:{name}"
     request = Request(subject=CONV2D, compiler=compiler, device="cpu", settings=FAST, folder=tmp_path)
-    (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
-    main(tmp_path)  # what the process does
-    found = Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+    found = findings(request)  # what the process does
     assert found.status == status and reason in found.reason and "latency_ms" not in found.fields
 
 

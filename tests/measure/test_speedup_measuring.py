@@ -12,10 +12,11 @@ import pytest
 from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
 from syno.measure.job import Job
-from syno.measure.measuring import SpeedupRequest
+from syno.measure.measuring_process import MeasuringProcess
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.protocol import Request
 from syno.measure.speedup_measuring import Layers, SpeedupMeasuring
-from syno.measure.speedups import LocalProcess, Speedups
+from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
@@ -44,11 +45,11 @@ def never(job: Job) -> Any:
     raise RuntimeError("no compiler at all")
 
 
-def request(operator: str, compiler: str = "by_name", name: str = "", **changes: Any) -> SpeedupRequest:
+def request(operator: str, compiler: str = "by_name", name: str = "", **changes: Any) -> Request:
     graph = OPERATORS[operator]()
     subject = NETWORK.model_copy(update={"operator": str(graph.renamed(name or graph.name))})
     own = f"{__name__}:{compiler}"
-    return SpeedupRequest(subject=subject, compiler=own, device="cpu", settings=FAST, folder=Path(), **changes)
+    return Request(**{"subject": subject, "compiler": own, "device": "cpu", "settings": FAST, "measured": "network", **changes})
 
 
 @pytest.fixture(scope="module")
@@ -58,23 +59,23 @@ def measuring() -> SpeedupMeasuring:
 
 
 def test_a_network_is_timed_in_turns_with_the_original_which_is_made_once(measuring: SpeedupMeasuring) -> None:
-    found = measuring.fields(request("conv1x1"))
-    assert (found["status"], found["checked"], found["reference"]) == ("ok", True, "network of literal modules")
-    assert found["ratio"].low <= found["ratio"].value <= found["ratio"].high and 0 <= found["share_of_allowed"] <= 1
+    found = measuring.findings(request("conv1x1"))
+    fields = found.fields
+    assert (found.status, fields["checked"], fields["reference"]) == ("ok", True, "network of literal modules")
+    assert fields["ratio"].low <= fields["ratio"].value <= fields["ratio"].high and 0 <= fields["share_of_allowed"] <= 1
     phases: list[str] = []
-    measuring.begin = phases.append
-    measuring.fields(request("conv1x1"))
+    measuring.findings(request("conv1x1"), lambda found: phases.append(found.phase))
     assert phases == ["waiting", "building", "compiling", "waiting", "measuring"]
 
 
 @pytest.mark.slow
 def test_by_layers_each_size_is_timed_once_and_the_times_are_summed(measuring: SpeedupMeasuring) -> None:
-    found = measuring.fields(request("conv1x1", measured="layers"))
-    assert [(one.name, one.count) for one in found["layers"]] == [
+    found = measuring.findings(request("conv1x1", measured="layers"))
+    assert [(one.name, one.count) for one in found.fields["layers"]] == [
         ("conv_io4", 2), ("conv_i4_o8", 1), ("conv_io8", 1), ("conv_i8_o16", 1), ("conv_io16", 1),
     ]  # fmt: skip
-    assert found["status"] == "ok" and found["rest_ms"] >= 0
-    assert found["flops"] == measuring.fields(request("conv1x1"))["flops"]
+    assert found.status == "ok" and found.fields["rest_ms"] >= 0
+    assert found.fields["flops"] == measuring.findings(request("conv1x1")).fields["flops"]
 
 
 def test_sums_of_layers_keep_the_share_of_the_rest() -> None:
@@ -94,19 +95,19 @@ def test_sums_of_layers_keep_the_share_of_the_rest() -> None:
 def test_what_fails_has_a_status_and_no_speedup(
     measuring: SpeedupMeasuring, operator: str, name: str, status: str, reason: str
 ) -> None:
-    found = measuring.fields(request(operator, name=name))
-    assert found["status"] == status and reason in found["reason"] and "ratio" not in found
+    found = measuring.findings(request(operator, name=name))
+    assert found.status == status and reason in found.reason and "ratio" not in found.fields
 
 
 def test_a_compiler_that_was_killed_is_not_the_outcome_of_an_operator(measuring: SpeedupMeasuring) -> None:
     """The process ends with the error, and another one tries again."""
     with pytest.raises(ValueError, match="the compiler failed"):
-        measuring.fields(request("conv1x1", name="killed"))
+        measuring.findings(request("conv1x1", name="killed"))
 
 
 def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:
     with pytest.raises(DeviceError, match="the original network cannot be measured with the compiler .*no compiler at all"):
-        measuring.fields(request("conv1x1", "never"))
+        measuring.findings(request("conv1x1", "never"))
 
 
 @pytest.mark.slow
@@ -114,10 +115,11 @@ def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_pat
     with Speedups(NETWORK, "eager", settings=FAST, store=tmp_path / "store") as speedups:
         record = speedups.of(OPERATORS["conv1x1"]())
         assert (record.status, record.checked, record.reference) == ("ok", True, "network of literal modules")
-        connection = speedups._process._connection
-        assert isinstance(connection, LocalProcess) and connection.process.poll() is None and connection.process.stdin
-        connection.process.stdin.close()  # as when this process is killed
-        assert connection.process.wait(timeout=60) == -signal.SIGKILL
-        assert not Path(connection._folder.name).exists()  # this process would not have removed it
+        assert isinstance(speedups._process, MeasuringProcess)
+        local = speedups._process._local
+        assert local is not None and local.process.poll() is None and local.process.stdin
+        local.process.stdin.close()  # as when this process is killed
+        assert local.process.wait(timeout=60) == -signal.SIGKILL
+        assert not Path(local._folder.name).exists()  # this process would not have removed it
         speedups.close()
         assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

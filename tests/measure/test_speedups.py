@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
+from syno.base import core_locks
 from syno.base.errors import DeviceError, SpecError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
-from syno.measure import machine, speedups
+from syno.measure import machine, measuring_process
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups, SpeedupStore
 from syno.measure.timing import LatencySettings
@@ -34,8 +35,8 @@ STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 @pytest.fixture(autouse=True)
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the names of all operators that were measured."""
-    monkeypatch.setattr(speedups, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
-    monkeypatch.setattr(speedups, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
@@ -132,8 +133,11 @@ def test_memory_that_nobody_limits_is_that_of_the_machine(tmp_path: Path, log: P
     with of(tmp_path / "store") as speedups:
         assert "measuring: MemoryError; it ended so 3 times" in speedups.of(called("short")).reason
     with of(tmp_path / "store", memory_limit_mib=1e6) as limited:
+        limited.of(SEVERAL[1])
+        before = len(measured(log))
         found = limited.of(called("short"))
         assert found.status == "out_of_memory" and limited.known(called("short")) == found
+    assert measured(log)[before:] == ["short"] * 2  # the memory of what was measured before may have been the reason
 
 
 def test_a_stored_death_of_an_earlier_version_is_not_believed(tmp_path: Path, log: Path) -> None:
@@ -171,6 +175,15 @@ def test_a_limit_of_time_is_a_record_until_the_limit_is_raised(tmp_path: Path, l
         assert patient.known(called("hang")) is None
     with pytest.raises(SpecError, match="time_limit_s is 0; it must be above 0"):
         of(tmp_path, time_limit_s=0)
+
+
+def test_who_waits_for_a_measurement_holds_no_cores(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNO_CORE_LOCKS", str(tmp_path / "cores"))
+    held: list[list[int]] = []
+    with of(tmp_path / "store") as speedups, core_locks.computing():
+        speedups.of(called("dies_twice_measuring"), lambda _: held.append(list(core_locks._held)))
+        assert core_locks._held
+    assert held and not any(held)
 
 
 def test_without_a_store_nothing_is_kept(log: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.progress import LogDisplay, TerminalDisplay
 from syno.cli import app
-from syno.measure.isolation import run_limited
 from syno.measure.job import TrialCount
-from syno.measure.measuring import Findings
+from syno.measure.protocol import Findings
 from syno.stages.measure import TuningProgress, shown
 
 TUNING = Findings(phase="tuning", count=TrialCount(task=3, tasks=17, trials=96, trials_wanted=1088))
@@ -79,16 +77,3 @@ def test_a_terminal_has_a_bar_of_trials() -> None:
         (task,) = display._bar.tasks
         assert (task.completed, task.total) == (96, 1088)
     assert "tuning, task 3 of 17, 96 of 1088 trials, 5 min elapsed" in " ".join(stream.getvalue().split())
-
-
-def test_what_a_process_does_is_looked_at_while_it_runs(tmp_path: Path) -> None:
-    looks: list[bool] = []
-    code = "import pathlib, time\nwhile not pathlib.Path('seen').exists(): time.sleep(0.01)"
-
-    def look() -> None:
-        looks.append(True)
-        (tmp_path / "seen").touch()
-
-    command = [sys.executable, "-c", code.replace("'seen'", repr(str(tmp_path / "seen")))]
-    ended = run_limited(command, tmp_path / "log", time_limit_s=60, look=look)
-    assert ended.end == "done" and looks

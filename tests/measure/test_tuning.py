@@ -18,15 +18,15 @@ from small_values import small_values
 
 from syno.base.errors import DeviceError, SizeError, SpecError, UnknownNameError
 from syno.ir.library import OPERATORS
-from syno.measure import tuning
-from syno.measure.isolation import Ending, run_limited
+from syno.measure import measuring_process
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
-from syno.measure.speedups import LocalProcess
+from syno.measure.measuring import findings
+from syno.measure.measuring_process import LocalProcess, MeasuringProcess, place_of_caches
+from syno.measure.protocol import Findings, Request
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning import place_of_caches, tune
+from syno.measure.tuning import tune
 from syno.measure.tuning_record import AnySubject
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
@@ -37,8 +37,13 @@ def model(function: str, **rest: object) -> ModelSubject:
     return ModelSubject.model_validate({"factory": f"tuned_modules:{function}", "input_shape": (4,), **rest})
 
 
-def python(code: str, tmp_path: Path, **limits: float) -> Ending:
-    return run_limited([sys.executable, "-c", code], tmp_path / "log", **{"time_limit_s": 30.0, **limits})  # type: ignore[arg-type]
+def python(code: str, monkeypatch: pytest.MonkeyPatch, **limits: float) -> Findings:
+    """Return what is found of a process that runs this code in place of measuring, and is not tried again."""
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr(measuring_process, "MOST_DEATHS", 1)
+    request = Request(subject=CONV2D, compiler="eager", device="cpu", settings=FAST, **{"time_limit_s": 30.0, **limits})
+    with MeasuringProcess() as process:
+        return process.findings(request)
 
 
 def is_alive(process: int) -> bool:
@@ -58,44 +63,73 @@ def wait_until(happens: Callable[[], bool]) -> None:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc file system")
 
 
+SAYS = "import json, os, signal, subprocess, sys, time\nprint('syno:findings', json.dumps({0}), flush=True)\n"
+BUILDING, DONE = SAYS.format({"phase": "building"}), SAYS.format({"phase": "measuring", "status": "ok"})
+
+
 class TestLimits:
-    def test_done(self, tmp_path: Path) -> None:
-        assert python("print('hello')", tmp_path) == Ending("done", "", "hello\n")
+    def test_what_it_says_last_is_the_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert python(BUILDING + DONE, monkeypatch) == Findings(phase="measuring", status="ok")
 
-    def test_crash(self, tmp_path: Path) -> None:
-        ended = python("import os; os._exit(7)", tmp_path)
-        assert (ended.end, ended.reason) == ("crashed", "the process ended with exit code 7")
-
-    def test_signal(self, tmp_path: Path) -> None:
-        ended = python("import os; os.kill(os.getpid(), 9)", tmp_path)
-        assert ended.end == "crashed" and "signal 9" in ended.reason and "memory is short" in ended.reason
+    @pytest.mark.parametrize(
+        ("ends", "reason"),
+        [
+            ("print('bye', file=sys.stderr)", "the process ended; its last words: bye"),
+            ("os._exit(7)", "the process ended with exit code 7"),
+            (
+                "os.kill(os.getpid(), 9)",
+                "the process was ended by signal 9 (Killed); the system does that where memory is short",
+            ),
+            ("import ctypes; ctypes.string_at(0)", "the process was ended by signal 11 (Segmentation fault)"),
+        ],
+    )
+    def test_an_end_without_an_answer(self, ends: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = python(BUILDING + ends, monkeypatch)
+        assert found.status == "crashed" and found.reason.startswith(f"building: {reason}")
 
     @pytest.mark.parametrize("apart", [False, True], ids=["in its group", "in a session of its own"])
     @needs_proc
-    def test_timeout_kills_what_it_started_too(self, tmp_path: Path, apart: bool) -> None:
+    def test_timeout_kills_what_it_started_too(self, tmp_path: Path, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "child"
         code = (
-            "import subprocess, sys, time\n"
             f"child = subprocess.Popen(['sleep', '1000'], start_new_session={apart})\n"
-            "print(child.pid, flush=True)\n"
+            f"print(child.pid, file=open({str(file)!r}, 'w'), flush=True)\n"
             "time.sleep(1000)"
         )
         start = time.monotonic()
-        ended = python(code, tmp_path, time_limit_s=1.0)
-        assert ended.end == "timeout" and ended.reason == "it was stopped at its time limit of 1 s"
+        found = python(BUILDING + code, monkeypatch, time_limit_s=1.0)
+        assert (found.status, found.reason) == ("timeout", "building: it was stopped at its time limit of 1 s")
         assert time.monotonic() - start < 20
-        wait_until(lambda: not is_alive(int(ended.tail)))
+        wait_until(lambda: not is_alive(int(file.read_text(encoding="utf-8"))))
+
+    @pytest.mark.parametrize("answers", [BUILDING, DONE], ids=["without an answer", "with an answer"])
+    @needs_proc
+    def test_what_it_leaves_running_is_killed(self, tmp_path: Path, answers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Though that has its output open."""
+        file = tmp_path / "child"
+        code = f"print(subprocess.Popen(['sleep', '1000']).pid, file=open({str(file)!r}, 'w'))\n"
+        found = python(SAYS.format({}) + code + answers, monkeypatch)
+        assert found.status == ("ok" if answers == DONE else "crashed")
+        wait_until(lambda: not is_alive(int(file.read_text(encoding="utf-8"))))
 
     @needs_proc
-    def test_what_it_leaves_running_is_killed(self, tmp_path: Path) -> None:
-        code = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
-        ended = python(code, tmp_path)
-        assert ended.end == "done"
-        wait_until(lambda: not is_alive(int(ended.tail)))
+    def test_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = python("import time; held = b'x' * (200 * 2**20); time.sleep(1000)", monkeypatch, memory_limit_mib=100)
+        assert found.status == "out_of_memory" and "more than its limit of 100 MiB" in found.reason
 
-    @needs_proc
-    def test_memory(self, tmp_path: Path) -> None:
-        ended = python("import time; held = b'x' * (200 * 2**20); time.sleep(1000)", tmp_path, memory_limit_mib=100)
-        assert ended.end == "out_of_memory" and "more than its limit of 100 MiB" in ended.reason
+    def test_an_interruption_leaves_no_process(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-c", "import time; time.sleep(1000)"))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        numbers: list[int] = []
+
+        def interrupt(found: Findings) -> None:
+            numbers.append(process._local.process.pid if process._local is not None else 0)
+            raise KeyboardInterrupt
+
+        process = MeasuringProcess()
+        with pytest.raises(KeyboardInterrupt):
+            process.findings(Request(subject=CONV2D, compiler="eager", device="cpu", settings=FAST), interrupt)
+        assert not is_alive(*numbers) and list(tmp_path.iterdir()) == []
 
 
 class TestTune:
@@ -112,7 +146,7 @@ class TestTune:
         assert record.date.tzinfo is not None and {"syno", "torch", "python"} <= record.versions.keys()
 
     def test_a_process_that_dies_again_and_again_is_a_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0)
         record = tune(model("crash"), settings=FAST, time_limit_s=60)
         assert record.status == "crashed" and record.latency_ms is None
         said = "building: the process ended with exit code 3; its last words: about to leave"
@@ -121,7 +155,7 @@ class TestTune:
     def test_a_process_that_is_killed_once_is_tried_again_and_leaves_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
         (tmp_path / "temporary").mkdir()
         killed = ModelSubject(
@@ -133,8 +167,8 @@ class TestTune:
         assert list((tmp_path / "temporary").iterdir()) == []
 
     def test_a_process_that_cannot_start_is_the_fault_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tuning, "PAUSE_SECONDS", 0)
-        monkeypatch.setattr(sys, "executable", "false")
+        monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(measuring_process, "COMMAND", ("false",))
         with pytest.raises(DeviceError, match="cannot start .*exit code 1; it ended so 3 times"):
             tune(model("small"), settings=FAST)
 
@@ -195,9 +229,7 @@ def quick_peak(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(subject: AnySubject, tmp_path: Path, compiler: str = "eager", settings: LatencySettings = FAST) -> Findings:
     """What the process finds, in this process."""
     request = Request(subject=subject, compiler=compiler, device="cpu", settings=settings, folder=tmp_path)
-    (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
-    main(tmp_path)
-    return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+    return findings(request)
 
 
 class TestMeasuring:
@@ -286,17 +318,10 @@ def test_compiled_code_lies_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     assert place_of_caches() is None
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
-    seen: list[str] = []
-
-    def ending(*_: object, environment: dict[str, str], **__: object) -> Ending:
-        seen.append(environment["TORCHINDUCTOR_CACHE_DIR"])
-        return Ending("timeout", "it was stopped", "")
-
-    monkeypatch.setattr("syno.measure.tuning.run_limited", ending)
-    tune(CONV2D, compiler="eager", settings=FAST)
     with LocalProcess(1) as process:
-        next(kind for kind, _ in process.messages() if kind == "hello")  # before, the system may know no variables of it
+        process.send(Request(subject=CONV2D, compiler="eager", device="cpu", settings=FAST).model_dump_json())
+        next(kind for kind, _ in process.messages() if kind)  # before, the system may know no variables of it
         variables = Path(f"/proc/{process.process.pid}/environ").read_bytes().split(b"\0")
-        seen += [one.decode().partition("=")[2] for one in variables if one.startswith(b"TORCHINDUCTOR_CACHE_DIR=")]
-    assert len(seen) == 2 and all(Path(one).is_relative_to(tmp_path / "caches") for one in seen)
+    (folder,) = [one.decode().partition("=")[2] for one in variables if one.startswith(b"TORCHINDUCTOR_CACHE_DIR=")]
+    assert Path(folder).is_relative_to(tmp_path / "caches")
     assert list((tmp_path / "caches").iterdir()) == []  # nothing is left there

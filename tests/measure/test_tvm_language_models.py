@@ -16,8 +16,9 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 import syno
 from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring import findings
 from syno.measure.network_subject import LanguageModelSubject
+from syno.measure.protocol import Request
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
@@ -152,9 +153,7 @@ def test_a_model_is_measured_untuned(tmp_path: Path, monkeypatch: pytest.MonkeyP
         options=untuned.model_dump(),
         folder=tmp_path,
     )
-    (tmp_path / REQUEST).write_text(asked.model_dump_json(), encoding="utf-8")
-    main(tmp_path)
-    found = Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+    found = findings(asked)
     assert (found.status, found.reason) == ("ok", "")
     assert found.fields["checked"] and found.fields["reference"] == "network of literal modules"
     assert found.fields["largest_relative_error"] < 1e-4 and found.fields["latency_ms"] > 0

@@ -50,7 +50,7 @@ def test_the_level_of_a_processor(flags: frozenset[str], level: str) -> None:
 
 @pytest.mark.usefixtures("absent")
 def test_tvm_that_is_absent_is_said_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.measure.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr("syno.measure.tuning.MeasuringProcess", lambda: pytest.fail("a process was started"))
     with pytest.raises(MissingPackageError, match=r"TVM is not installed.*syno\[tvm\]"):
         tune(CONV2D, "tvm")
 
@@ -121,7 +121,7 @@ class TestWithTvm:
             target("a10")
 
     def test_a_target_for_another_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("syno.measure.tuning.run_limited", lambda *_, **__: pytest.fail("a process was started"))
+        monkeypatch.setattr("syno.measure.tuning.MeasuringProcess", lambda: pytest.fail("a process was started"))
         with pytest.raises(SpecError, match='the target a100 is of kind "cuda"; on the device "cpu" it has to be "llvm"'):
             tune(CONV2D, "tvm", tvm=TvmSettings(target="a100"))
         with pytest.raises(SpecError, match="the machine's own"):

@@ -16,8 +16,9 @@ pytest.importorskip("tvm", reason="TVM is not installed")
 from tvm_doubles import CountingRunner, NoBuilder
 
 from syno.ir.library import OPERATORS
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring import findings
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.protocol import Findings, Request
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
@@ -45,9 +46,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
         monkeypatch.setattr("syno.measure.tvm.search.local_runner", lambda _: CountingRunner(fails))
         options, folder = settings.model_dump(), tmp_path / "tvm"
         request = Request(subject=subject, compiler="tvm", device="cpu", settings=FAST, options=options, folder=folder)
-        (tmp_path / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
-        main(tmp_path)
-        return Findings.model_validate_json((tmp_path / FINDINGS).read_bytes())
+        return findings(request)
 
     return measure
 

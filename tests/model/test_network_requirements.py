@@ -12,11 +12,11 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError
+from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.extraction import replaceable
 from syno.model.spec import requirement, spec_for
-from syno.search.settings import named_differences
 from syno.space import Space
 from syno.space.reads import Reads
 from syno.space.requirements import Requirements

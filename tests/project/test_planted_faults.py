@@ -10,8 +10,9 @@ import pytest
 
 import syno
 from syno.measure.machine import Peak
-from syno.measure.measuring import FINDINGS, REQUEST, Findings, Request, main
+from syno.measure.measuring import findings
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.protocol import Findings, Request
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import AnySubject
 
@@ -39,9 +40,7 @@ def measured(subject: AnySubject, compiler: str, folder: Path, batch: int = 1) -
     """What the process that measures finds, in this process."""
     settings = FAST.model_copy(update={"batch": batch})
     request = Request(subject=subject, compiler=compiler, device="cpu", settings=settings, folder=folder)
-    (folder / REQUEST).write_text(request.model_dump_json(), encoding="utf-8")
-    main(folder)
-    return Findings.model_validate_json((folder / FINDINGS).read_bytes())
+    return findings(request)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from syno.results.breakdown import breakdown_table
 from syno.results.goal_tables import verdicts
 from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
 from syno.results.table import SPEEDUP_COLUMNS
+from syno.results.values import Trial
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
 
@@ -133,10 +135,10 @@ class TestSpeedups:
 class TestTime:
     def test_trials_are_at_their_ends_and_interruptions_do_not_count(self) -> None:
         starts = [0, 10, 20, 3620, 3630]  # the last two after an hour
-        rows = pandas.DataFrame({"started": [BEGAN + pandas.Timedelta(seconds=at) for at in starts]})
-        rows["ended"] = rows["started"] + pandas.Timedelta(seconds=20)
-        seconds, without = elapsed(rows)
-        assert without == 3580 and list(seconds) == [20, 30, 40, 60, 70]  # 40 s is when the third ended
+        times = [BEGAN + timedelta(seconds=at) for at in starts]
+        trials = [Trial(0, "complete", 0.5, started=time, ended=time + timedelta(seconds=20)) for time in times]
+        seconds, without = elapsed(trials)
+        assert without == 3580 and seconds == [20, 30, 40, 60, 70]  # 40 s is when the third ended
 
     def test_outcomes_rings_and_the_line_of_the_goal(self) -> None:
         speed = {"metric_speedup": 2.0, "metric_speedup_low": 1.9, "metric_speedup_high": 2.1}

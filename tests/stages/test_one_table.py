@@ -20,7 +20,15 @@ from syno.paper.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.results import MEASUREMENTS
 from syno.results.measurement import Measurement
 from syno.results.rows import DIVERGED
-from syno.results.table import latency_view, measurement_table, read_losses, read_measurements, score_view, write_table
+from syno.results.table import (
+    latency_view,
+    measurement_table,
+    measurements_in,
+    read_losses,
+    read_measurements,
+    score_view,
+    write_table,
+)
 from syno.stages.measurements import KINDS
 from syno.stages.places import training_file
 from syno.stages.tables import Tables, collect, make_tables, read_tables
@@ -48,8 +56,8 @@ def same(ours: Tables, theirs: Tables) -> bool:
 
 class TestViews:
     def test_they_are_made_of_the_stored_table_alone(self, done: Experiment) -> None:
-        table = read_measurements(done.folder, "syno tables")
-        for name, view in (("scores", score_view(table)), ("latency", latency_view(table))):
+        measured = measurements_in(read_measurements(done.folder, "syno tables"))
+        for name, view in (("scores", score_view(measured)), ("latency", latency_view(measured))):
             assert view.equals(pandas.read_parquet(done.folder / "tables" / f"{name}.parquet"))
 
     def test_the_loss_curves_of_trainings_are_beside_it(self, done: Experiment) -> None:

@@ -19,7 +19,7 @@ from syno.base.interval import Interval
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.measure import speedups
+from syno.measure import measuring_process
 from syno.measure.timing import median_interval
 from syno.results.goal_tables import SELECTED_BY, verdicts
 from syno.results.speedups import IN_SEARCH, IN_TURNS
@@ -40,8 +40,8 @@ TWICE = Interval(2.0, 1.9, 2.1)  # what the stand-in measures
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """A search with a goal, of which nothing is there yet."""
-    monkeypatch.setattr(speedups, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
-    monkeypatch.setattr(speedups, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
     monkeypatch.chdir(tmp_path)
     goal = {"speedup": 1.5, "compiler": "eager"}

@@ -15,16 +15,18 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.measure.compilers import compiler_facts
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.timing import LatencySettings
+from syno.measure.tuning import tolerant
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages import select
-from syno.stages.fastest import FastestOn, fastest
+from syno.stages.fastest import fastest
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
 from syno.stages.places import SELECTED, SHORTLIST, training_file
 from syno.stages.restore import expected
-from syno.stages.selection import Selected, read_selected, why_none, write_selected
+from syno.stages.selection import FastestOn, Selected, read_selected, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.workflow_stages import jobs
 from syno.train.settings import WorkloadSettings
@@ -52,8 +54,9 @@ def measured(one: Experiment, compiler: str, latencies: Mapping[str, float | str
         status = "ok" if suspicious or not isinstance(given, str) else given
         record = TuningRecord(
             name=name, operator_id=None if name == "original" else OPERATORS[name]().id, subject=SUBJECT, compiler=compiler,
-            device=Device(kind="cpu", name="a processor", threads=1), settings=LatencySettings(), suspicious=suspicious,
-            status=status, reason="" if status == "ok" else "a reason", versions={}, date=WHEN,
+            device=Device(kind="cpu", name="a processor", threads=1), suspicious=suspicious,
+            settings=tolerant(LatencySettings(), compiler_facts(compiler)), status=status,
+            reason="" if status == "ok" else "a reason", versions={}, date=WHEN,
             latency_ms=1.0 if suspicious or status == "partial" else given if status == "ok" else None,
         )  # fmt: skip
         record.write(KINDS["tune"].file(one, key, compiler, "cpu"))
@@ -95,6 +98,11 @@ class TestFastest:
         measured(one, "eager", {"conv2d": 4.0, "conv1x1": 4.0, "separable_conv2d": status})
         assert list(fastest(one, BY_KEY)) == [KEYS["conv2d"]]  # of equal ones, the first of the shortlist
 
+    def test_a_compiler_with_a_tolerance_of_its_own_is_compared_with_that(self, tmp_path: Path) -> None:
+        one = experiment(tmp_path, tune={"compilers": ["inductor-int8"]})
+        measured(one, "inductor-int8", {"conv2d": 8.0, "conv1x1": 4.0, "separable_conv2d": 5.0})
+        assert list(fastest(one, BY_KEY)) == [KEYS["conv1x1"]]
+
     def test_without_the_originals_latency_no_speedup_is_known(self, tmp_path: Path) -> None:
         one = experiment(tmp_path, tune={"compilers": ["eager"]})
         measured(one, "eager", {"original": "timeout", "conv2d": 4.0, "conv1x1": 5.0, "separable_conv2d": "crashed"})
@@ -121,7 +129,10 @@ class TestFastest:
         ):
             fastest(one, BY_KEY)
         other = one.model_copy(update={"tune": one.tune.model_copy(update={"latency": LatencySettings(batch=2)})})
-        with pytest.raises(SpecError, match="of another network than .*, or of other settings"):
+        with pytest.raises(
+            SpecError,
+            match=r"of other settings than the experiment: latency.batch is 1 there, 2 here.* run `syno tune model CONFIG",
+        ):
             fastest(other, BY_KEY)
 
 

@@ -20,11 +20,15 @@ from typing import Any
 MEASURED = Path(os.environ["SYNO_MEASURED"])  # a file with a line for each measurement
 INTERVAL = {"value": 2.0, "low": 1.9, "high": 2.1}
 PHASES = ("starting", "building", "compiling", "waiting", "measuring")
-FIELDS = {"status": "ok", "ratio": INTERVAL, "latency_ms": INTERVAL, "original_ms": INTERVAL, "drift": 0.0, "attempts": 1}
+FIELDS = {"ratio": INTERVAL, "latency_ms": INTERVAL, "original_ms": INTERVAL, "drift": 0.0, "attempts": 1}
 
 
 def say(kind: str, content: Any) -> None:
     print(f"syno:{kind} {json.dumps(content)}", flush=True)
+
+
+def find(phase: str, **more: Any) -> None:
+    say("findings", {"phase": phase, **more})
 
 
 def read(requests: SimpleQueue[str]) -> None:
@@ -49,12 +53,12 @@ while True:
     dies = dies or (name.startswith("dies_twice") and begun < 3)
     for phase in PHASES:
         if phase != "starting":
-            say("phase", phase)
+            find(phase)
         if dies and phase == wanted:
             print("no more memory", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if name == "short" and phase == "measuring":
-            say("fields", {"status": "out_of_memory", "reason": "measuring: MemoryError"})
+            find(phase, status="out_of_memory", reason="measuring: MemoryError")
             break
     else:
         if name == "hang":
@@ -63,4 +67,4 @@ while True:
             say("fault", "the device is gone")
             continue
         time.sleep(0.002)
-        say("fields", FIELDS)
+        find("measuring", status="ok", fields=FIELDS)

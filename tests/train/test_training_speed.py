@@ -23,7 +23,7 @@ from syno.ir.library import OPERATORS
 from syno.measure.timing import median_interval
 from syno.results.breakdown import rows_of_speed
 from syno.results.measurement import UNITS
-from syno.results.table import latency_view, measurement_table, score_view
+from syno.results.table import latency_view, score_view
 from syno.stages.measurements import KINDS
 from syno.stages.operators import ComparedNetwork
 from syno.stages.tables import records
@@ -95,8 +95,8 @@ def test_the_command_measures_and_writes_a_record(tmp_path: Path, monkeypatch: p
     assert record.original.forward_ms.value < record.original.forward_backward_ms.value
     assert f"conv1x1 trains {record.ratio.value:.3f} times as fast" in done.stdout
     networks = [ComparedNetwork("original", "original"), ComparedNetwork("conv1x1", "baseline")]
-    ((file, place, found),) = records(KINDS["speed"], one, networks)
-    assert (file.name, place["key"], found) == ("cpu.json", "conv1x1", record)
+    ((file, network, place, found),) = records(KINDS["speed"], one, networks)
+    assert (file.name, network.key, place, found) == ("cpu.json", "conv1x1", ("", "cpu"), record)
     other = experiment(tmp_path / "out", speed={"steps": 2, "turns": 6})
     with pytest.raises(SpecError, match="speed/conv1x1/cpu.json .*other settings"):
         list(records(KINDS["speed"], other, networks))
@@ -111,8 +111,9 @@ def test_rows_are_of_both_networks_and_of_one_source() -> None:
     assert (original.key, original.value, changed.key, changed.value) == ("original", 1000.0, "conv1x1", 1100.0)
     assert (changed.low, changed.high) == (pytest.approx(990), pytest.approx(1210))
     assert "1.100 times as fast as the original" in changed.note and original.source == changed.source
-    table = measurement_table([original, changed])
-    assert score_view(table).empty and latency_view(table).empty  # they are neither scores nor latencies
+    assert (
+        score_view([original, changed]).empty and latency_view([original, changed]).empty
+    )  # they are neither scores nor latencies
 
 
 def test_an_interval_holds_its_value() -> None:

@@ -151,7 +151,9 @@ class NestWriter:
                 read[key] = f"d{len(read)}"
                 constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
                 address = self._sum(["xr", *self._lookups(fixed, place)], constant)
-                out.line(f"const Vector {read[key]} = {'load' if code.is_aligned else 'load_unaligned'}({address});")
+                out.line(f"Vector {read[key]} = {'load' if code.is_aligned else 'load_unaligned'}({address});")
+                if code.factor_loops is not None and len(places) > 1:
+                    out.line(f"HOLD({read[key]});")
             name = names[tuple(place.values())]
             if code.factor_loops is None:
                 out.line(f"{name} += {read[key]};")
@@ -207,7 +209,7 @@ class NestWriter:
             out.line(f"{name} = finish({name}, {channel}, {where}, scale, shift, residual);")
         if code.masks is not None:
             loop = code.masks[0]
-            index = self._sum([f"i{loop}"], place.get(loop, 0))
+            index = self._sum([f"i{loop}"] if loop in outer else [], place.get(loop, 0))
             out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
         out.line(f"store({address}, {name});")
 

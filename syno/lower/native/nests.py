@@ -216,7 +216,7 @@ class _Masked:
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
-        self.inside: Array = np.array(True)
+        self.beyond: list[Array] = []  # where each guard fails
 
     def size(self, size: Size) -> int:
         return self.valuation.integer(size)
@@ -227,7 +227,8 @@ class _Masked:
     def guard(self, index: Any, extent: Size) -> Any:
         beyond = (np.ma.getdata(index) < 0) | (np.ma.getdata(index) >= self.valuation.integer(extent))
         fails = beyond | np.ma.getmaskarray(index)
-        self.inside = self.inside & ~fails
+        if fails.any():
+            self.beyond.append(fails)
         return np.ma.array(np.ma.getdata(index), mask=fails)
 
 
@@ -249,10 +250,9 @@ def _nest(
     axes = [_axis(np.ma.array(at[dim]), valuation.integer(dim.size)) for dim in source]
     if any(dim in kept for weight in weights for dim in weight):
         raise LoweringError(f"{graph!r}: a weight is read at an axis that stays as it is")
-    masked = np.array(False)
-    for dim in source:
-        masked = masked | np.ma.getmaskarray(np.ma.array(at[dim]))
-    factor = _factor(stage, weights, at, valuation, ~masked, arithmetic.inside, len(loops))
+    masks = [np.ma.getmaskarray(np.ma.array(at[dim])) for dim in source]
+    lost = [one for one in arithmetic.beyond if not any((mask | ~one).all() for mask in masks if mask.any())]
+    factor = _factor(stage, weights, at, valuation, lost, len(loops))
     nest = Nest(
         loops=tuple(loops),
         source=tuple(axes),
@@ -274,15 +274,9 @@ def _ends(structure: Structure, dims: Sequence[Dim], known: dict[Dim, None]) -> 
 
 
 def _factor(
-    stage: Stage,
-    weights: Sequence[Sequence[Dim]],
-    at: dict[Dim, Any],
-    valuation: Valuation,
-    held: Array,
-    inside: Array,
-    rank: int,
+    stage: Stage, weights: Sequence[Sequence[Dim]], at: dict[Dim, Any], valuation: Valuation, lost: Sequence[Array], rank: int
 ) -> Factor | None:
-    """Return the factor; `held` is where no halo holds a zero, `inside` where the summand is not zero."""
+    """Return the factor; `lost` are the places of zeros that no halo holds."""
     positions = []
     for number, weight in zip(stage.weights, weights, strict=True):
         flat: Any = np.zeros([1] * rank, np.int64)
@@ -290,8 +284,9 @@ def _factor(
             index = np.ma.getdata(np.ma.array(at[dim])).clip(0, valuation.integer(dim.size) - 1)
             flat = flat * valuation.integer(dim.size) + index
         positions.append((number, flat))
-    lost = np.broadcast_to(held, np.broadcast_shapes(held.shape, inside.shape)) & ~inside
-    mask = ~lost if lost.any() else None
+    mask: Any = None
+    for one in lost:
+        mask = ~one if mask is None else mask & ~one
     shapes = [flat.shape for _, flat in positions] + ([] if mask is None else [mask.shape])
     if not shapes:
         return None

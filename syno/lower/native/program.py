@@ -131,7 +131,7 @@ _PREAMBLE = """\
 #include <time.h>
 static inline long long nanoseconds() {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);  // of this thread alone, whatever else runs
   return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 #define LAPS(name, count) extern "C" { long long name##_laps[count]; }
@@ -150,6 +150,17 @@ constexpr long LANES = @LANES@;
 typedef float Vector __attribute__((vector_size(4 * LANES), may_alias));
 typedef int Mask __attribute__((vector_size(4 * LANES), may_alias));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+// What is read once for several products stays in a register: compilers would read it again for each of them.
+#if defined(__AVX512F__)
+#define HOLD(value) __asm__("" : "+v"(value))
+#elif defined(__x86_64__)
+#define HOLD(value) __asm__("" : "+x"(value))
+#elif defined(__aarch64__)
+#define HOLD(value) __asm__("" : "+w"(value))
+#else
+#define HOLD(value)
+#endif
 
 inline Vector load(const float* at) { return *(const Vector*)at; }
 inline Vector load_unaligned(const float* at) { return *(const Unaligned*)at; }
@@ -584,12 +595,15 @@ def _follow(plan: NestPlan, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return tuple(sources), tuple(loops)
 
 
-def _plane(plan: NestPlan) -> tuple[PlaneAxis, ...]:
-    """Return the axes of the plane, from the outermost: the last ones of the output that every nest reads with an offset."""
+def _plane(plan: NestPlan, channel: int | None) -> tuple[PlaneAxis, ...]:
+    """Return the axes of the plane, from the outermost: the last ones of the output that every nest reads with an offset.
+
+    The axis of channels is none of them if what follows has numbers for each channel: a vector has one channel only.
+    """
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for axis in reversed(range(len(plan.outputs))):
         followed = _follow(plan, axis)
-        if followed is None or any(set(followed[0][:1]) & set(other[0][:1]) for other in found):
+        if followed is None or axis == channel or any(set(followed[0][:1]) & set(other[0][:1]) for other in found):
             break
         found.insert(0, followed)
     axes: list[PlaneAxis] = []
@@ -814,7 +828,7 @@ def sample_lanes(
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
     epilogue: Epilogue = Epilogue(),  # noqa: B008  # a value
 ) -> SampleLanes:
-    """Return the program of a plan with vectors across samples.
+    """Return the program of a plan with vectors across samples. Without an axis that stays as it is, there is one sample.
 
     Args:
         plan: the nests.
@@ -822,11 +836,7 @@ def sample_lanes(
         lanes: floats of a vector.
         formats: of the input and of the output.
         epilogue: what is computed with the results.
-
-    Raises LoweringError if no axis stays as it is from the input to the output.
     """
-    if not plan.through:
-        raise LoweringError("no axis stays as it is from the input to the output")
     return SampleLanes(plan, lanes, *_sides(plan, shapes, formats), epilogue)
 
 
@@ -841,7 +851,7 @@ def plane_lanes(
 
     Raises LoweringError if the nests do not read the last axes at their own positions plus offsets.
     """
-    plane = _plane(plan)
+    plane = _plane(plan, None if epilogue.channel is None else plan.outputs.index(epilogue.channel))
     if not plane:
         raise LoweringError("the last axes are not read at their own positions plus offsets")
     return PlaneLanes(plan, lanes, *_sides(plan, shapes, formats), epilogue, plane)

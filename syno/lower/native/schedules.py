@@ -38,16 +38,17 @@ class NestSchedule:
     unrolled: int
 
 
-def schedules(code: LoopCode, target: Target, most: int) -> list[NestSchedule]:
-    """Return the schedules with the least cost by the model, the best one first."""
-    ranked = sorted(
-        ((cost(code, schedule, target), number, schedule) for number, schedule in enumerate(_possible(code, target))),
-        key=lambda row: row[:2],
-    )
-    return [schedule for _, _, schedule in ranked[:most]]
+def schedules(code: LoopCode, target: Target, tiles: int, orders: int = 2) -> list[NestSchedule]:
+    """Return the schedules with the least cost by the model, the best one first.
 
+    The model is sure of the tile, and less so of the order of the loops, which decides what stays in caches.
 
-def _possible(code: LoopCode, target: Target) -> Iterator[NestSchedule]:
+    Args:
+        code: the nest.
+        target: the processor.
+        tiles: how many tiles.
+        orders: of the loops for each of them.
+    """
     results = [loop for loop in range(len(code.extents)) if loop not in code.summed and code.extents[loop] > 1]
     factors = code.factor_loops or ()
     shared = [loop for loop in results if not code.read.depends_on(loop)]  # what is read is the same along these
@@ -55,10 +56,23 @@ def _possible(code: LoopCode, target: Target) -> Iterator[NestSchedule]:
     both = [loop for loop in results if loop not in shared and loop not in positions]
     irregular = [loop for loop in code.summed if any(loop in loops for loops, _ in code.read.tables)]
     sums = (*irregular, *(loop for loop in code.summed if loop not in irregular))
-    for tile in _tiles(code, shared, positions, both, target):
+    possible_orders = dict.fromkeys(
+        [
+            (*both, *shared, *positions),  # factors stay in the first cache
+            (*positions[:-1], *both, *shared, *positions[-1:]),  # a row of what is read does
+            (*positions, *both, *shared),
+        ]
+    )
+    found: list[tuple[float, int, list[NestSchedule]]] = []
+    for number, tile in enumerate(_tiles(code, shared, positions, both, target)):
         unrolled = _unrolled(code, sums, prod(tile.values()))
-        for order in {(*both, *shared, *positions), (*positions, *both, *shared), (*both, *positions, *shared)}:
-            yield NestSchedule(tuple(tile.items()), order, sums, unrolled)
+        ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in possible_orders]
+        computing = _computing(code, ways[0], target)
+        ways.sort(key=lambda way: _waiting(code, way, target))
+        found.append((computing + _waiting(code, ways[0], target), number, ways[:orders]))
+    found.sort(key=lambda row: row[:2])
+    best = found[:tiles]
+    return [ways[rank] for rank in range(orders) for _, _, ways in best if rank < len(ways)]
 
 
 def _tiles(
@@ -96,6 +110,10 @@ def _unrolled(code: LoopCode, sums: Sequence[int], results: int) -> int:
 
 def cost(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
     """Return the cycles that the model expects of a nest."""
+    return _computing(code, schedule, target) + _waiting(code, schedule, target)
+
+
+def _computing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
     tile = dict(schedule.tile)
     summands = prod(code.extents[loop] for loop in code.summed)
     rolled = prod(code.extents[loop] for loop in schedule.sums[: len(schedule.sums) - schedule.unrolled])
@@ -113,7 +131,7 @@ def cost(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
         step = max(results / PRODUCTS_A_CYCLE, (loads + lookups) / READS_A_CYCLE, (results + loads + 2 * lookups) / 4)
         step = max(step, LATENCY if code.factor_loops is not None else LATENCY / 2)  # each result is a chain of sums
         cycles += prod(count for _, count in choice) * (summands * step + rolled * 2 + results * 2 + 6)
-    return cycles + _waiting(code, schedule, target)
+    return cycles
 
 
 def _parts(extent: int, tile: int) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from syno.lower.plan import Plan, candidates
 from syno.measure.native.build import compiler, compiler_version, library, loaded
 
 GENERATOR = 1  # of the code: a change of it makes stored kernels old
-SCHEDULES_TIMED = 6  # of each nest, in each form
+TILES_TIMED = 3  # of each nest, in each form, in two orders of the loops
 SECONDS_TIMED = 0.25
 TOLERANCE = 1e-4  # of the largest element: rounding errors of the longest sums are below 1e-5, wrong elements far above
 CHECKED_ELEMENTS = 96
@@ -155,9 +155,7 @@ def forms(request: Request, target: Target, plans: Sequence[Plan]) -> list[Form]
         if plan.flops(valuation) > 1.3 * least:
             continue
         for lanes, flat in (("sample", True), ("sample", False), ("plane", False)):
-            if not through or (flat and len(through) == 1 and lanes == "sample" and False):
-                continue
-            if lanes == "sample" and not flat and len(through) == 1:
+            if lanes == "sample" and not flat and len(through) <= 1:
                 continue  # the same as flat
             make = sample_lanes if lanes == "sample" else plane_lanes
             try:
@@ -234,10 +232,10 @@ def _chosen(
 ) -> tuple[Form, list[NestSchedule], float | None]:
     ways = forms(request, target, plans)
     if not ways:
-        raise LoweringError(f"{request.graph!r} cannot be written as a native kernel: no axis stays as it is")
+        raise LoweringError(f"{request.graph!r} cannot be written as a native kernel: its indices are too irregular")
     ranked = []
     for form in ways:
-        best = [schedules(code, target, SCHEDULES_TIMED) for code in form.code.codes()]
+        best = [schedules(code, target, TILES_TIMED) for code in form.code.codes()]
         ranked.append((form.cycles([one[0] for one in best], target), form, best))
     ranked.sort(key=lambda row: row[0])
     if not timed:
@@ -268,7 +266,6 @@ def _chosen(
 def _timed(request: Request, path: Path, programs: Sequence[tuple[int, list[NestSchedule], Program]]) -> list[list[int]]:
     """Return the least nanoseconds of each part of each program, which are called in turns."""
     binary = ctypes.CDLL(str(path))
-    valuation = request.graph.valuation(dict(request.values))
     calls = []
     for _, _, program in programs:
         size = sum(-(-_size(code, schedule) // 16) * 16 for code, schedule in zip(program.codes, program.schedules, strict=True))
@@ -280,7 +277,6 @@ def _timed(request: Request, path: Path, programs: Sequence[tuple[int, list[Nest
             run()
         if turn >= 2 and time.monotonic() > end:
             break
-    del valuation
     return [list((ctypes.c_longlong * (len(program.codes) + 2)).in_dll(binary, f"{program.name}_laps")) for _, _, program in programs]
 
 
@@ -319,9 +315,7 @@ class Call:
         self.factors = aligned(len(factors))
         self.factors[:] = factors
         self.scratch = aligned(program.scratch * request.threads)
-        through = [dim for dim in graph.output if dim in graph.input]
         self.samples = program.samples
-        del through
         tensors = (self.input, self.factors, self.output, self.scale, self.shift, self.residual, self.scratch)
         pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
         self._call = lambda: function(*pointers, ctypes.c_long(self.samples), ctypes.c_int(request.threads))

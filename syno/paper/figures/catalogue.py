@@ -113,7 +113,7 @@ def savings_figure(table: pandas.DataFrame, title: str, notes: Sequence[str]) ->
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     finish(figure, [axes], title, notes, columns=len(SAVINGS))
     axes.grid(False, axis="y")
-    axes.spines["right"].set_visible(False)
+    axes.spines.right.set_visible(False)
     return figure
 
 

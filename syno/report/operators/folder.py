@@ -10,10 +10,12 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syno.base.collection import seldom_collected
 from syno.base.errors import SpecError
@@ -32,6 +34,21 @@ TABLE, SPEC = "operators.csv", "spec.yaml"
 NAME_DIGITS = 12  # of the fingerprint; two of a million operators share them with a chance of 0.2 %
 
 
+class StoredOperator(BaseModel):
+    """A row of the table: an operator's file, its ids, its size, and its cost in the whole model."""
+
+    model_config = ConfigDict(frozen=True)
+    file: str
+    id: str
+    fingerprint: str
+    primitives: int
+    reductions: int
+    weights: int
+    flops: int
+    parameters: int
+    memory_bytes: int
+
+
 class OperatorFolder:
     """A folder of operators. Files are written whole, so it can be opened again after any interruption.
 
@@ -48,16 +65,15 @@ class OperatorFolder:
         """
         self.path, self.space = path, space
         self.operators: dict[str, PGraph] = {}
-        self._rows: dict[str, Mapping[str, object]] = {}
+        self._rows: dict[str, StoredOperator] = {}
         self._check_spec()
         known = self._stored_rows()
         for file in sorted(path.glob("*.txt")):
             operator = parse(file.read_text(encoding="utf-8"), str(file))
             row = known.get(file.name)
-            if row is None or row["id"] != operator.id:
+            if row is None or row.id != operator.id:
                 row = self._row(file.name, operator, space.fingerprint(operator))
-            self.operators[str(row["fingerprint"])] = operator
-            self._rows[str(row["fingerprint"])] = row
+            self.operators[row.fingerprint], self._rows[row.fingerprint] = operator, row
 
     def __len__(self) -> int:
         return len(self.operators)
@@ -77,22 +93,22 @@ class OperatorFolder:
     def write_table(self) -> Path:
         """Write the table of all operators in the folder, and return its path."""
         file = self.path / TABLE
-        write_whole(file, csv_text(list(self._rows.values())))
+        write_whole(file, csv_text([row.model_dump() for row in self._rows.values()]))
         return file
 
-    def _row(self, file: str, operator: PGraph, fingerprint: str) -> Mapping[str, object]:
+    def _row(self, file: str, operator: PGraph, fingerprint: str) -> StoredOperator:
         price = self.space.completion.cost(operator)
-        return {
-            "file": file,
-            "id": operator.id,
-            "fingerprint": fingerprint,
-            "primitives": primitives(operator),
-            "reductions": len(operator.reduces),
-            "weights": len(operator.weights),
-            "flops": round(price.flops),
-            "parameters": round(price.parameters),
-            "memory_bytes": price.memory_bytes,
-        }
+        return StoredOperator(
+            file=file,
+            id=operator.id,
+            fingerprint=fingerprint,
+            primitives=primitives(operator),
+            reductions=len(operator.reduces),
+            weights=len(operator.weights),
+            flops=round(price.flops),
+            parameters=round(price.parameters),
+            memory_bytes=price.memory_bytes,
+        )
 
     def _check_spec(self) -> None:
         file = self.path / SPEC
@@ -102,12 +118,16 @@ class OperatorFolder:
                 f"(--output), or go on with that spec: {file}"
             )
 
-    def _stored_rows(self) -> dict[str, Mapping[str, object]]:
-        file = self.path / TABLE
-        if not file.exists():
-            return {}
-        with file.open(encoding="utf-8", newline="") as stream:
-            return {row["file"]: row for row in csv.DictReader(stream) if row.get("file") and row.get("fingerprint")}
+    def _stored_rows(self) -> dict[str, StoredOperator]:
+        """Return the rows of the table by file. A row that is not whole is left out, and made again."""
+        file, found = self.path / TABLE, dict[str, StoredOperator]()
+        if file.exists():
+            with file.open(encoding="utf-8", newline="") as stream:
+                for row in csv.DictReader(stream):
+                    with suppress(ValidationError):
+                        stored = StoredOperator.model_validate(row)
+                        found[stored.file] = stored
+        return found
 
 
 def primitives(operator: PGraph) -> int:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from syno.base.errors import SpecError
@@ -18,7 +19,24 @@ from syno.report.take_home.comparison import Comparison, at
 from syno.report.take_home.network_formats import NETWORK_FORMATS, Written
 
 CARD, OPERATOR = "README.md", "operator.txt"
-CHECKS = "checks"  # in the facts: for each format in the folder, its files, how they were checked, and what they are for
+CHECKS = "checks"  # in the facts: a `CheckedFormat` for each format in the folder
+
+
+class CheckedFormat(BaseModel):
+    """A format that was written into the folder, as the facts have it.
+
+    Attributes:
+        files: their names.
+        how: how they were checked.
+        purpose: what they are for.
+        training: whether the network has a training mode.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    files: tuple[str, ...]
+    how: str
+    purpose: Annotated[tuple[str, ...], Field(alias="for")]
+    training: bool
 
 
 @dataclass(frozen=True)
@@ -73,9 +91,8 @@ def write_network(found: TrainedNetwork, folder: Path, formats: Sequence[str]) -
         checks, lines = _of_earlier_calls(found, made), []
         for name, form in chosen.items():
             written = form.write(comparison, made, title)
-            how = _how(found, comparison, written)
-            purpose = _purpose(comparison, written)
-            checks[name] = {"files": list(written.files), "how": how, "for": purpose, "training": not written.only_inference}
+            how, purpose = _how(found, comparison, written), _purpose(comparison, written)
+            checks[name] = CheckedFormat(files=written.files, how=how, purpose=purpose, training=not written.only_inference)
             files = ", ".join(str(folder / file) for file in written.files)
             is_expected = name != "module" or not written.only_inference
             lines.append("; ".join((f"{files}: {how}", *(purpose if not is_expected else purpose[:-1]))))
@@ -83,13 +100,13 @@ def write_network(found: TrainedNetwork, folder: Path, formats: Sequence[str]) -
     return lines
 
 
-def _write_card(found: TrainedNetwork, comparison: Comparison, folder: Path, checks: Mapping[str, Any]) -> None:
+def _write_card(found: TrainedNetwork, comparison: Comparison, folder: Path, checks: Mapping[str, CheckedFormat]) -> None:
     """Write the card, the facts and the operator, and delete files of earlier calls that neither is about."""
-    files = [file for check in checks.values() for file in check["files"]]
+    files = [file for check in checks.values() for file in check.files]
     for file in {file for form in NETWORK_FORMATS.values() for file in form.files} - set(files):
         (folder / file).unlink(missing_ok=True)
     sums = {file: checksum((folder / file).read_bytes()) for file in files}
-    facts = {**found.facts, CHECKS: checks, FILES: sums}
+    facts = {**found.facts, CHECKS: {name: check.model_dump(by_alias=True) for name, check in checks.items()}, FILES: sums}
     write_whole(folder / FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n")
     if found.operator is None:
         (folder / OPERATOR).unlink(missing_ok=True)
@@ -98,30 +115,30 @@ def _write_card(found: TrainedNetwork, comparison: Comparison, folder: Path, che
     usages = []
     for name, check in checks.items():
         form = NETWORK_FORMATS[name]
-        has_source = check["files"] != list(NETWORK_FORMATS["export"].files)
-        usage = form.usage if has_source else NETWORK_FORMATS["export"].usage
-        purpose = " ".join(f"It is {text}." for text in check["for"])
-        usages.append(f"```python\n{usage}\n```\n\nThis takes {form.needs}. When it was written: {check['how']}. {purpose}")
+        program = NETWORK_FORMATS["export"]
+        usage = program.usage if check.files == program.files else form.usage  # a network without source is a program, too
+        purpose = " ".join(f"It is {text}." for text in check.purpose)
+        usages.append(f"```python\n{usage}\n```\n\nThis takes {form.needs}. When it was written: {check.how}. {purpose}")
     compared = (
         f"Each file was read again and compared with the trained network, at inputs of {at(comparison.wanted)}. The source was "
         "also compared in training mode, with equal seeds, for two steps: outputs, gradients, and which parameters have them."
     )
     sections = {**found.sections, "How to load": "\n\n".join(("In this folder:", *usages, compared))}
-    mode = "" if any(check["training"] for check in checks.values()) else ", for inference"
+    mode = "" if any(check.training for check in checks.values()) else ", for inference"
     card = "\n\n".join((f"# {found.name}{mode}", *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items())))
     write_whole(folder / CARD, card + "\n")
 
 
-def _of_earlier_calls(found: TrainedNetwork, folder: Path) -> dict[str, Any]:
+def _of_earlier_calls(found: TrainedNetwork, folder: Path) -> dict[str, CheckedFormat]:
     """Return the entries of the card for the formats in the folder that are of the same weights."""
     try:
         facts = read_json(folder / FACTS)
-    except (OSError, ValueError):
+        if not isinstance(facts, dict) or facts.get("weights") != found.facts["weights"]:
+            return {}
+        earlier = facts.get(CHECKS, {}).items()
+        return {name: CheckedFormat.model_validate(check) for name, check in earlier if name in NETWORK_FORMATS}
+    except (OSError, ValueError):  # there are no facts, or they are damaged
         return {}
-    if not isinstance(facts, dict) or facts.get("weights") != found.facts["weights"]:
-        return {}
-    earlier = facts.get(CHECKS, {}).items()
-    return {name: check for name, check in earlier if name in NETWORK_FORMATS and isinstance(check, dict)}
 
 
 def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str:
@@ -137,7 +154,7 @@ def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str
     return "; ".join([*parts, *([written.note] if written.note else [])])
 
 
-def _purpose(comparison: Comparison, written: Written) -> list[str]:
+def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
     """Return the limits of a file: the inputs of the network that it refuses, and last the mode."""
     refused, sample = written.agreement.refused, comparison.sample
     parts = []
@@ -149,7 +166,7 @@ def _purpose(comparison: Comparison, written: Written) -> list[str]:
         is_other = any(other[1:] != sample for other in written.agreement.equal)
         parts.append(f"for {kind} {shape} {'and some other sizes, which it checks' if is_other else 'only'}")
     mode = "for training and inference" if not written.only_inference else f"for inference: {written.only_inference}"
-    return [*parts, mode]
+    return *parts, mode
 
 
 class _Called(nn.Module):  # type: ignore[misc]

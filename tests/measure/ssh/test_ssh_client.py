@@ -14,17 +14,16 @@ import pytest
 
 from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
+from syno.measure import protocol, ssh
 from syno.measure.devices import SshSettings
-from syno.measure.measuring import Findings, Request
-from syno.measure.ssh import client, connection
-from syno.measure.ssh.client import about, measured_there
-from syno.measure.ssh.protocol import Code, Order, line
+from syno.measure.protocol import Code, Findings, Request, line
+from syno.measure.ssh import about, measured_there
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
-REQUEST = Request(subject=CONV2D, compiler="eager", device="cpu", settings=LatencySettings(), folder=Path())
+REQUEST = Request(subject=CONV2D, compiler="eager", device="cpu", settings=LatencySettings())
 RECORD = TuningRecord(
     name="conv2d",
     operator_id=None,
@@ -42,8 +41,8 @@ BOARD = SshSettings(kind="ssh", host="jetson", python="~/my env/bin/python", wai
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(connection, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(ssh, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(protocol, "LOOK_SECONDS", 0.05)
 
 
 def prints(*lines: str) -> str:
@@ -55,9 +54,9 @@ def fails(code: int, said: str) -> str:
     return f"printf '%s\\n' {shlex.quote(said)} >&2; exit {code}"
 
 
-ITS_RECORD = line("record", RECORD.model_dump(mode="json"))
-HELLO = line("hello", Code.of_this().model_dump())
-BUILDING = line("findings", Findings(phase="building").model_dump(mode="json"))
+ITS_RECORD = line("findings", Findings(status="ok", fields=RECORD.model_dump(mode="json")))
+HELLO = line("hello", Code.of_this())
+BUILDING = line("findings", Findings(phase="building"))
 
 
 def test_a_record_comes_back(says: Any) -> None:
@@ -68,7 +67,7 @@ def test_a_record_comes_back(says: Any) -> None:
     assert "building" in phases
     arguments = (folder / "arguments").read_text(encoding="utf-8").splitlines()
     assert arguments[:3] == ["-T", "-o", "BatchMode=yes"]  # the first value of an option holds
-    assert arguments[-3:] == ["--", "jetson", "~/'my env/bin/python' -m syno.measure.remote_measurement measure"]
+    assert arguments[-3:] == ["--", "jetson", "~/'my env/bin/python' -m syno.measure.answering there"]
     assert not any("StrictHostKeyChecking" in word for word in arguments)
 
 
@@ -80,7 +79,7 @@ def test_over_a_connection_that_is_lost_and_made_again_the_same_is_ordered(says:
     with pytest.warns(UserWarning, match="Connection reset by peer.*trying again, and the measurement begins anew"):
         assert measured_there("board", BOARD, REQUEST) == RECORD
     sent = [(tmp_path / name).read_text(encoding="utf-8") for name in ("first", "third")]
-    assert sent[0] == sent[1] == Order.of(REQUEST).model_dump_json() + "\n"
+    assert sent[0] == sent[1] == REQUEST.model_dump_json() + "\n"
 
 
 @pytest.mark.filterwarnings("ignore:.*trying again")
@@ -96,14 +95,14 @@ def test_a_connection_that_is_lost_each_time_is_given_up(says: Any) -> None:
     folder = says(*[f"{prints(HELLO, BUILDING)}; {fails(255, 'Connection reset by peer')}"] * 99)
     with pytest.raises(DeviceError, match=r"Connection reset by peer.*it was lost 5 times, and with it what was measured"):
         measured_there("board", BOARD, REQUEST)
-    assert (folder / "calls").read_text(encoding="utf-8") == "x\n" * client.MOST_LOSSES
+    assert (folder / "calls").read_text(encoding="utf-8") == "x\n" * ssh.MOST_LOSSES
 
 
 def test_each_side_hears_of_the_other(says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(ssh, "SIGN_OF_LIFE_SECONDS", 0.0)
     says(f"{prints(HELLO, BUILDING)}; head -n 2 > {tmp_path}/heard; {prints(ITS_RECORD)}")
     assert measured_there("board", BOARD, REQUEST) == RECORD
-    assert (tmp_path / "heard").read_text(encoding="utf-8") == Order.of(REQUEST).model_dump_json() + "\n\n"
+    assert (tmp_path / "heard").read_text(encoding="utf-8") == REQUEST.model_dump_json() + "\n\n"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_what_ssh_says_of_the_first_connection_is_an_error_at_once(says: Any, sa
         (127, "sh: 1: /opt/python: not found", 'there is no program "~/my env/bin/python" there: give the setting python'),
         (126, "sh: 1: /opt/python: Permission denied", "it cannot execute"),
         (1, "(ModuleNotFoundError: No module named 'syno')", "Syno is not installed there: ~/my env/bin/python -m pip install"),
-        (1, "python: No module named syno.measure.remote_measurement", "Syno there is of another version"),
+        (1, "python: No module named syno.measure.answering", "Syno there is of another version"),
         (
             1,
             "ModuleNotFoundError: No module named 'pydantic'",

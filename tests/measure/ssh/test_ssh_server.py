@@ -21,7 +21,7 @@ from syno.base.errors import DeviceError
 from syno.cli import app
 from syno.ir.library import OPERATORS
 from syno.measure.devices import SshSettings
-from syno.measure.ssh.client import about
+from syno.measure.ssh import about
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune

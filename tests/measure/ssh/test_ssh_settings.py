@@ -14,7 +14,8 @@ from syno.config.stages import TuneSettings
 from syno.ir.library import OPERATORS
 from syno.measure import tuning
 from syno.measure.devices import SshSettings, place_of
-from syno.measure.measuring import Request
+from syno.measure.protocol import Request
+from syno.measure.ssh import as_ordered
 from syno.measure.subjects import OperatorSubject
 from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 from syno.stages.plan import Assumptions, plan
@@ -89,7 +90,11 @@ def test_the_plan_counts_its_hours() -> None:
 
 def test_a_machine_gets_the_request_for_its_own_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[str, Request]] = []
-    monkeypatch.setattr(tuning, "measured_there", lambda name, device, request, progress: asked.append((name, request)))
+
+    def measured_there(name: str, device: SshSettings, request: Request, progress: object) -> None:
+        asked.append((name, as_ordered(request, device)))
+
+    monkeypatch.setattr(tuning, "measured_there", measured_there)
     subject = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
     board = SshSettings(**BOARD, device="cuda:1", target="jetson-orin-nano-gpu")
     for folder in (tmp_path / "a", tmp_path / "b", None):

@@ -8,16 +8,16 @@ import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
 from syno.ir.library import OPERATORS
-from syno.measure import machine
-from syno.measure import remote_measurement as program
-from syno.measure.measuring import Findings, Request
-from syno.measure.ssh.protocol import Code, Order, parsed
+from syno.measure import answering as program
+from syno.measure import machine, protocol
+from syno.measure.protocol import Code, Findings, Request, parsed
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
@@ -56,25 +56,32 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 class Given(program.Asking):
-    """A line in place of those of the standard input; after `checks` looks, the other side is gone."""
+    """A request in place of the standard input; after it, or after `checks` looks, the other side is gone."""
 
     def __init__(self, text: str, checks: int = 10**6) -> None:
-        self._text, self._checks = text, checks
+        self._texts, self._checks = [text], checks
 
-    def line(self) -> str:
-        return self._text
+    def request(self) -> str:
+        if not self._texts:
+            raise BrokenPipeError
+        return self._texts.pop()
 
-    def require(self, seconds: float = 0.0) -> None:
+    def require(self) -> None:
         self._checks -= 1
         if self._checks < 0:
             raise BrokenPipeError
 
 
-def ordered(given: Order, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Send an order to the device's program, and return its messages."""
-    monkeypatch.setattr(program, "Asking", lambda: Given(given.model_dump_json()))
-    program.main(["measure"])
+def asked(given: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Send a request to the device's program, and return its messages."""
+    monkeypatch.setattr(program, "Asking", lambda: Given(given))
+    program.main(["there"])
     return said(capsys)
+
+
+def measure(given: Given) -> None:
+    """Do what the device's program does."""
+    program.there(given, partial(program._say, sys.stdout))
 
 
 def test_a_board_is_called_by_its_name_where_its_processor_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,22 +108,25 @@ class TestConnection:
     def test_signs_of_life_are_no_lines(self, pipe: IO[bytes]) -> None:
         pipe.write(b"\n\nthe ")
         pipe.write(b"order\n\n")
-        asking = program.Asking()
-        assert asking.line() == "the order"
+        asking = protocol.Asking()
+        assert asking.request() == "the order"
         asking.require()
+        assert os.read(0, 1) == b""  # compilers read nothing
 
     def test_one_that_ends_is_noticed(self, pipe: IO[bytes]) -> None:
-        asking = program.Asking()
+        asking = protocol.Asking()
         asking.require()
         pipe.close()
-        for wait in (asking.require, asking.line):
+        for wait in (asking.request, asking.require):
             with pytest.raises(BrokenPipeError, match="has ended"):
                 wait()
 
     def test_one_that_is_silent_counts_as_ended(self, pipe: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(program, "SILENCE_SECONDS", 0.01)
+        asking = protocol.Asking()
+        asking.require()
+        monkeypatch.setattr(protocol, "SILENCE_SECONDS", -1.0)
         with pytest.raises(BrokenPipeError, match="is silent"):
-            program.Asking().line()
+            asking.require()
 
 
 class TestMeasuring:
@@ -127,11 +137,12 @@ class TestMeasuring:
             return RECORD
 
         monkeypatch.setattr(program, "tune", tune)
-        monkeypatch.setattr(program, "Asking", lambda: Given(Order.of(request()).model_dump_json()))
-        program.main(["measure"])
+        monkeypatch.setattr(program, "Asking", lambda: Given(request().model_dump_json()))
+        program.main(["there"])
         found = [message for text in capsys.readouterr().out.splitlines() if (message := parsed(text)) is not None]
-        assert [kind for kind, _ in found] == ["hello", "findings", "findings", "record"]
-        assert TuningRecord.model_validate_json(json.dumps(found[-1][1])) == RECORD
+        assert [content.get("phase") for _, content in found] == [None, "building", "measuring", "starting"]
+        assert (found[0][0], found[-1][1]["status"]) == ("hello", "ok")
+        assert TuningRecord.model_validate_json(json.dumps(found[-1][1]["fields"])) == RECORD
 
     def test_it_ends_with_the_connection(self, capsys: Any, monkeypatch: Any) -> None:
         ended: list[bool] = []
@@ -145,31 +156,30 @@ class TestMeasuring:
 
         monkeypatch.setattr(program, "tune", tune)
         with pytest.raises(BrokenPipeError):
-            program.measure(Given(Order.of(request()).model_dump_json(), checks=3))
-        assert ended == [True] and "record" not in said(capsys)
+            measure(Given(request().model_dump_json(), checks=3))
+        assert ended == [True] and said(capsys)["findings"]["status"] is None
 
     def test_measurements_wait_for_each_other(self, cache: Path, capsys: Any, monkeypatch: Any) -> None:
         """Only one at a time: latencies of two would disturb each other."""
         monkeypatch.setattr(program, "tune", lambda *given, **more: RECORD)
         monkeypatch.setattr(program, "LOOK_SECONDS", 0.001)
         with program._alone_here(lambda: None), pytest.raises(BrokenPipeError):
-            program.measure(Given(Order.of(request()).model_dump_json(), checks=3))  # also while it waits
-        found = said(capsys)
-        assert found["findings"]["phase"] == "waiting" and "record" not in found
-        assert "record" in ordered(Order.of(request()), capsys, monkeypatch)
+            measure(Given(request().model_dump_json(), checks=3))  # also while it waits
+        found = said(capsys)["findings"]
+        assert (found["phase"], found["status"]) == ("waiting", None)
+        assert asked(request().model_dump_json(), capsys, monkeypatch)["findings"]["status"] == "ok"
 
 
 class TestWhatCannotBeDone:
     def fault(
-        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, order: Order | None = None, **changes: Any
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: str = "", **changes: Any
     ) -> str:
-        found = ordered(order or Order.of(request(**changes)), capsys, monkeypatch)
+        found = asked(given or request(**changes).model_dump_json(), capsys, monkeypatch)
         assert Code.model_validate(found["hello"]) == Code.of_this()
         return str(found["fault"])
 
-    def test_other_code(self, capsys: Any, monkeypatch: Any) -> None:
-        old = Order(code=Code(syno="", fields="old"), request={"unknown": 1})
-        assert "other code: install the same code" in self.fault(capsys, monkeypatch, old)
+    def test_a_request_that_cannot_be_read(self, capsys: Any, monkeypatch: Any) -> None:
+        assert self.fault(capsys, monkeypatch, '{"unknown": 1}').startswith("the request cannot be read: ")
 
     def test_no_torch(self, capsys: Any, monkeypatch: Any) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

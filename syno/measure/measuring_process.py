@@ -1,0 +1,301 @@
+"""The process on this machine that measures for this one, within limits of time and memory: nothing of it is left behind.
+
+with MeasuringProcess() as process:
+    findings = process.findings(request)
+
+It is `python -m syno.measure.answering`, with an import path like this one's, and with none of its state or caches.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from syno.base.core_locks import Wait
+from syno.base.errors import DeviceError, MissingPackageError
+from syno.base.gpu_leases import lease_descriptors, leased
+from syno.measure.job import Phase
+from syno.measure.protocol import Connection, Findings, Request, Tell
+from syno.measure.tuning_record import Status
+
+try:
+    import psutil
+except ImportError:  # then only the command's group of processes is known, and no memory limit can be watched
+    psutil = None
+
+COMMAND = (sys.executable, "-m", "syno.measure.answering", "here")
+START_SECONDS = 300.0  # of a process for speedups, which do not count as time of the first operator
+TAIL_CHARACTERS = 2000
+MOST_DEATHS = 3  # of a measurement's process: the machine may be at fault, as where memory was short for a moment
+PAUSE_SECONDS = 2.0  # before a new process is started for one that died
+KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
+MIB = 2**20
+
+
+def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
+    """Kill the group that the process leads, and descendants that made groups of their own; wait for the process.
+
+    Without psutil, descendants that lead groups of their own are not killed.
+    """
+    family |= _members(process.pid, family)  # before they lose their parent
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # a group outlives the process whose id it has
+    for member in _members(process.pid, family):  # there are none without psutil
+        with suppress(psutil.Error):
+            member.kill()
+    process.wait()
+
+
+def _members(session: int, family: set[psutil.Process]) -> set[psutil.Process]:
+    """Return the living processes of a session, of a family known before, and all their descendants."""
+    found: set[psutil.Process] = set()
+    if psutil is None:
+        return found
+    for process in psutil.process_iter():  # two are equal if their number and the time of their start are
+        if process not in found and (process in family or _session(process.pid) == session):
+            found.add(process)
+            with suppress(psutil.Error):
+                found.update(process.children(recursive=True))
+    return found
+
+
+def _session(process: int) -> int | None:
+    try:
+        return os.getsid(process)
+    except OSError:  # it has ended meanwhile, or is somebody else's
+        return None
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def crash_in_words(code: int) -> str:
+    """Return in words how a process ended, by its exit code."""
+    if code >= 0:
+        return f"the process ended{f' with exit code {code}' if code else ''}"
+    hint = "; the system does that where memory is short" if -code == signal.SIGKILL else ""
+    return f"the process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
+
+
+class LocalProcess(Connection):
+    """The process, in a session of its own, with a folder for its caches and temporary files.
+
+    Args:
+        threads: CPU threads.
+        descriptors: what it inherits.
+    """
+
+    def __init__(self, threads: int, descriptors: tuple[int, ...] = ()) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="syno-measuring-", dir=place_of_caches(), ignore_cleanup_errors=True)
+        working = Path(self._folder.name)
+        self._log = working / "log"
+        self._family: set[psutil.Process] = set()  # all ever seen: a process whose parent has died is found no other way
+        with self._log.open("wb") as errors:
+            process = subprocess.Popen(
+                (*COMMAND, self._folder.name),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                env={**os.environ, **_environment(working, threads)},
+                start_new_session=True,  # an interrupt from the keyboard is for this process, which then ends that one
+                pass_fds=descriptors,
+            )
+        super().__init__(process)
+
+    def close(self) -> None:
+        """Kill the process, and everything that it started."""
+        kill(self.process, self._family)
+        self._input.close()
+        self._output.close()
+        self._folder.cleanup()
+
+    @property
+    def used_mib(self) -> float:
+        """MiB of the resident pages of the process and its descendants; shared pages count for each of them.
+
+        Address space does not count, because frameworks reserve far more of it than they use.
+        """
+        self._family |= (living := _members(self.process.pid, self._family))
+        return sum(map(_resident_bytes, living)) / MIB
+
+    @property
+    def death(self) -> str:
+        """How the process has ended, with its last words."""
+        code = self.process.wait()
+        words = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip().splitlines()[-1:]
+        return f"{crash_in_words(code)}{f'; its last words: {words[0][:300]}' if words else ''}"
+
+
+def _environment(folder: Path, threads: int) -> dict[str, str]:
+    """Return the environment of the process: the import path of this one, and a folder for its caches and temporary files."""
+    return {
+        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TVM_NUM_THREADS": str(threads),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TMPDIR": str(folder),  # compilers that are killed leave files there
+    }
+
+
+def place_of_caches() -> str | None:
+    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
+
+    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
+    """
+    given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if not given:
+        return None
+    with suppress(OSError):  # `tempfile` says what is wrong
+        Path(given).mkdir(parents=True, exist_ok=True)
+    return given
+
+
+class MeasuringProcess:
+    """Sends requests to a process that is started for the first of them, in a `with` block, which ends it.
+
+    Starting the process and importing PyTorch are paid once for many operators of one network.
+    """
+
+    def __init__(self) -> None:
+        self._local: LocalProcess | None = None
+        self._is_used, self._gpu = False, ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process. The next request starts another one."""
+        if self._local is not None:
+            self._local.close()
+        self._local, self._is_used = None, False
+
+    def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
+        """Return what is found in the end; it has a status.
+
+        A process that dies is the fault of the machine first, such as of memory that was short for a moment, and so is memory
+        that does not suffice without a limit: the request is sent to a new one. Only if that dies again and again, the subject
+        is the cause; of a speedup, only if the original network is measured then. A process that passes its limit of memory
+        after it has measured others is tried again as a new one, too: what these left behind may be the reason.
+
+        Args:
+            request: what to measure. For a speedup on a GPU, this process leases it.
+            progress: gets what is known so far, several times a second.
+
+        Raises:
+            DeviceError: a device fails, or the original network, or processes die for which the subject is not the cause.
+            MissingPackageError: a limit of memory needs psutil.
+        """
+        if request.memory_limit_mib is not None and psutil is None:
+            raise MissingPackageError(
+                "a memory limit is watched by psutil, which is not installed: pip install psutil, or set no memory limit"
+            )
+
+        def wait(seconds: float) -> None:
+            progress(Findings(phase="waiting"))
+            time.sleep(seconds)
+
+        device = request.device if request.is_speedup and request.remote is None else "cpu"
+        with leased(device, sleep=wait) as gpu:
+            if gpu is not None and gpu.name != self._gpu:  # a process stays with the GPU that it has begun with
+                self.close()
+                self._gpu = gpu.name
+            try:
+                return self._again(request, progress)
+            except BaseException:  # what it would answer is of no use
+                self.close()
+                raise
+
+    def _again(self, request: Request, progress: Tell) -> Findings:
+        """Return what the first process finds that does not die, or else the last one of three."""
+        phases: list[Phase] = []  # in which processes died
+        while len(phases) < MOST_DEATHS:
+            if phases:
+                time.sleep(PAUSE_SECONDS)
+            was_used, found = self._is_used, self._answer(request, progress)
+            is_short = found.status == "out_of_memory"
+            if found.status == "crashed" or (is_short and request.memory_limit_mib is None):  # the machine had no more
+                phases.append(found.phase)
+            elif not (is_short and was_used):
+                return found
+            self.close()
+        said = f"{found.reason}; it ended so {MOST_DEATHS} times, each time as a new process"
+        if set(phases) == {"starting"}:
+            raise DeviceError(
+                f"the process that measures cannot start ({said}): see whether memory and the disk of temporary files are free"
+            )
+        if request.is_speedup:
+            self._require_original(request, said, progress)
+            said += ", while the original network was measured"
+        elif is_short:
+            return found
+        return found.model_copy(update={"status": "crashed", "reason": said})
+
+    def _require_original(self, request: Request, said: str, progress: Tell) -> None:
+        """Raise DeviceError if the original network is not measured by a process either; other ones died, as is said."""
+        short = request.settings.model_copy(update={"warm_up_ms": 0.0, "least_ms": 0.0})
+        original = request.subject.model_copy(update={"operator": None})
+        found = self._answer(request.model_copy(update={"subject": original, "settings": short}), progress)
+        self.close()
+        if found.status not in ("ok", "partial"):
+            raise DeviceError(
+                f"the process that measures died ({said}), and with the original network alone it does not work either "
+                f"({found.status}: {found.reason}): the machine is to blame, perhaps for want of memory"
+            )
+
+    def _answer(self, request: Request, progress: Tell) -> Findings:
+        """Send the request, and return what is found in the end; end a process that passes a limit.
+
+        For speedups, neither the start of a process nor waiting for others counts as time.
+        """
+        if self._local is None:
+            # If this process is killed, the GPU stays leased until that one has ended. One for speedups outlives the lease.
+            self._local = LocalProcess(request.settings.threads, () if request.is_speedup else lease_descriptors())
+        local, found, wait = self._local, Findings(), Wait()
+        left, before = START_SECONDS if request.is_speedup else request.time_limit_s, time.monotonic()
+        local.send(request.model_dump_json())
+        for kind, content in local.messages():
+            now = time.monotonic()
+            left -= 0.0 if request.is_speedup and found.phase == "waiting" else now - before
+            before = now
+            if kind == "findings":
+                if request.is_speedup and found.phase == "starting":
+                    left = request.time_limit_s
+                found = Findings.model_validate(content)
+                if found.status is not None:
+                    self._is_used = True
+                    return found
+            elif kind == "fault":
+                raise DeviceError(content)
+            wait.look(found.phase == "waiting")
+            progress(found)
+            used = 0.0 if kind else local.used_mib
+            if left < 0 and request.is_speedup and found.phase == "starting":
+                return self._stopped(found, "crashed", f"it did not start within {START_SECONDS:g} s")
+            if left < 0:
+                return self._stopped(found, "timeout", f"it was stopped at its time limit of {request.time_limit_s:g} s")
+            if request.memory_limit_mib is not None and used > request.memory_limit_mib:
+                limit = f"more than its limit of {request.memory_limit_mib:g} MiB"
+                return self._stopped(found, "out_of_memory", f"it held {used:.0f} MiB, {limit}")
+        return self._stopped(found, "crashed", local.death)
+
+    def _stopped(self, found: Findings, status: Status, reason: str) -> Findings:
+        """End the process, and return what it has found before it ended for a reason."""
+        self.close()
+        early = {name: found.fields[name] for name in KNOWN_EARLY if name in found.fields}
+        return found.model_copy(update={"fields": early, "status": status, "reason": f"{found.phase}: {reason}"})

@@ -1,0 +1,319 @@
+"""Measuring on a machine that is reached by the OpenSSH client, which runs `syno.measure.answering` there.
+
+Keys, addresses and known hosts are those of the user's ssh. It never asks (BatchMode), and hosts' keys are always checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from syno.base.errors import DeviceError, one_line
+from syno.measure.compilers import compiler_named
+from syno.measure.devices import SshSettings
+from syno.measure.protocol import (
+    LOOK_SECONDS,
+    SIGN_OF_LIFE_SECONDS,
+    SILENCE_SECONDS,
+    About,
+    Code,
+    Connection,
+    Findings,
+    Request,
+    Tell,
+)
+from syno.measure.tuning_record import TuningRecord
+from syno.measure.tvm.targets import TvmSettings
+
+MODULE = "syno.measure.answering"  # what is run on the other machine
+CONNECT_SECONDS = 15  # in which a machine answers
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two attempts to connect again
+MOST_LOSSES = 5  # of a connection while it is measured: each time, all is measured again
+SAID_CHARACTERS = 300
+SSH_FAILED, NOT_FOUND, NOT_EXECUTABLE = 255, 127, 126  # exit codes of ssh, and of a shell there
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class ConnectionLostError(DeviceError):
+    """A connection that ended, and may come back."""
+
+
+# What ssh says, and what it means. The last field says whether it may pass by itself.
+MEANINGS: tuple[tuple[str, str, bool], ...] = (
+    (r"Could not resolve hostname", "there is no such host: look at the name, or describe it in ~/.ssh/config", True),
+    (
+        r"IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known: find out why; if it was installed anew, `ssh-keygen -R {host}`",
+        False,
+    ),
+    (
+        r"Host key verification failed",
+        "its host key is not known here: run `ssh {host}` once, and compare the fingerprint",
+        False,
+    ),
+    (r"Permission denied", "it refuses the login: a key without a password prompt is needed (`ssh-copy-id {host}`)", False),
+    (r"Connection refused", "nothing listens at its ssh port: start sshd there, or look at the address", True),
+    (r"timed out|No route to host|unreachable", "it does not answer: look at the address and the network", True),
+    (
+        r"Bad configuration option|Can't open user config|Bad owner or permissions|terminating, ",
+        "ssh has a wrong setting",
+        False,
+    ),
+)
+
+
+class Session(Connection):
+    """One run of ssh.
+
+    Args:
+        name: of the device, for messages.
+        device: its settings.
+        arguments: of `syno.measure.answering`.
+    """
+
+    def __init__(self, name: str, device: SshSettings, *arguments: str) -> None:
+        self._name, self._device = name, device
+        self._errors = Path(tempfile.mkstemp(prefix="syno-ssh-")[1])
+        try:
+            with self._errors.open("wb") as errors:
+                process = subprocess.Popen(
+                    command(device, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+                )
+        except FileNotFoundError:
+            self._errors.unlink()
+            raise DeviceError(
+                f'device "{name}": the command ssh is not installed here (apt-get install openssh-client)'
+            ) from None
+        super().__init__(process)
+
+    def close(self) -> None:
+        """End ssh, and with it what runs on the other machine."""
+        self.process.kill()
+        self.process.wait()
+        self._input.close()
+        self._output.close()
+        self._errors.unlink(missing_ok=True)
+
+    def messages(self) -> Iterator[tuple[str, Any]]:
+        """Yield the messages, as `syno.measure.protocol.Connection.messages`; say from time to time that this side lives.
+
+        Raises:
+            ConnectionLostError: ssh failed for a reason that may pass, or nothing came for long.
+            DeviceError: it failed for another reason, the other side says that it did, or its code is another.
+        """
+        began = said = time.monotonic()
+        for kind, content in super().messages():
+            now = time.monotonic()
+            if kind == "hello" and (different := Code.of_this().difference(self.read(Code, content))):
+                raise DeviceError(f"{self.where}: {different}")
+            if kind == "fault":
+                raise DeviceError(f"{self.where}: {content}")
+            if now - max(began, self.heard) > SILENCE_SECONDS:
+                raise ConnectionLostError(f"{self.where}: nothing was heard for {SILENCE_SECONDS:.0f} s")
+            if now - said > SIGN_OF_LIFE_SECONDS:
+                self.send("")
+                said = now
+            yield kind, content
+        if code := self.process.wait():
+            raise self._failure(code)
+
+    def read(self, model: type[Model], content: object) -> Model:
+        """Return the content of a message. Raises DeviceError if it is not understood."""
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            raise DeviceError(
+                f"{self.where}: it says what this version of Syno does not understand: {one_line(error)}"
+            ) from None
+
+    @property
+    def where(self) -> str:
+        """The device and its host, for messages."""
+        return f'device "{self._name}" (ssh {self._device.host})'
+
+    def _failure(self, code: int) -> DeviceError:
+        """Return the error for an exit code of ssh."""
+        errors = self._errors.read_text(encoding="utf-8", errors="replace")
+        said = errors.strip().splitlines()
+        last = said[-1].strip()[:SAID_CHARACTERS] if said else "nothing"
+        if code in (SSH_FAILED, -9, -15):
+            for pattern, meaning, passes in MEANINGS:
+                if re.search(pattern, errors):
+                    kind = ConnectionLostError if passes else DeviceError
+                    return kind(f"{self.where}: {meaning.format(host=self._device.host)} (ssh said: {last})")
+            return ConnectionLostError(f"{self.where}: the connection ended (ssh said: {last})")
+        return DeviceError(f"{self.where}: {self._of_python(code, errors)} (it said: {last})")
+
+    def _of_python(self, code: int, errors: str) -> str:
+        """Return the meaning of an exit code of the command there."""
+        python = self._device.python
+        if code in (NOT_FOUND, NOT_EXECUTABLE):
+            what = "there is no program" if code == NOT_FOUND else "it cannot execute"
+            return f'{what} "{python}" there: give the setting python'
+        missing = re.search(r"No module named '?([\w.]+)", errors)
+        if missing is None:
+            return f"{python} ended there with exit code {code}"
+        package = missing[1].partition(".")[0]
+        if missing[1] == f"{MODULE}" or (package == "syno" and missing[1] != "syno"):
+            return f"Syno there is of another version: install the same one in {python}"
+        what = "Syno" if package == "syno" else f"the package {package}, which Syno needs,"
+        return f"{what} is not installed there: {python} -m pip install syno"
+
+
+def command(device: SshSettings, *arguments: str) -> list[str]:
+    """Return the command that runs `syno.measure.answering` there. The shell there gets each word quoted."""
+    options = ["-T", "-o", "BatchMode=yes"]
+    if device.ssh_config is not None:
+        options += ["-F", str(device.ssh_config.expanduser())]
+    defaults = {"ConnectTimeout": CONNECT_SECONDS, "ServerAliveInterval": int(SIGN_OF_LIFE_SECONDS), "ServerAliveCountMax": 6}
+    options += [word for name, value in defaults.items() for word in ("-o", f"{name}={value}")]
+    home, python = ("~/", device.python[2:]) if device.python.startswith("~/") else ("", device.python)
+    words = [home + shlex.quote(python), *map(shlex.quote, ("-m", MODULE, *arguments))]
+    return ["ssh", *options, "--", device.host, " ".join(words)]
+
+
+def as_ordered(request: Request, there: SshSettings) -> Request:
+    """Return the request as another machine gets it: for its own device and target; the folder is a name for trials there."""
+    trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
+    changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
+    if compiler_named(request.compiler).settings is TvmSettings:
+        changes["options"] = {**request.options, "target": there.target}
+    return request.model_copy(update=changes)
+
+
+class RemoteProcess:
+    """Sends requests to a machine, over a connection that is made for the first of them, in a `with` block, which ends it.
+
+    What was measured over a connection that is lost is lost with it: over the next one, the measurement begins again. TVM's
+    trials stay there, so that tuning goes on.
+
+    Args:
+        name: of the device, for messages.
+        device: its settings.
+    """
+
+    def __init__(self, name: str, device: SshSettings) -> None:
+        self._name, self._device = name, device
+        self._session: Session | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection. The next request makes another one."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
+        """Return what is found in the end; it has a status. The fields of a latency are all of those of its record.
+
+        Args:
+            request: what to measure.
+            progress: gets what is known so far, several times a second.
+
+        Raises:
+            DeviceError: the machine cannot be reached, cannot measure, was lost for longer than `wait_seconds`, or again and
+                again.
+        """
+        text = as_ordered(request, self._device).model_dump_json()
+        heard, pause, losses = 0.0, FIRST_PAUSE_SECONDS, 0  # when something was last heard; 0 for never
+        while True:
+            began = time.monotonic()
+            self._session = session = self._session or Session(self._name, self._device, "there")
+            try:
+                return self._answer(session, text, progress)
+            except ConnectionLostError as error:
+                lost = error
+                self.close()
+            except BaseException:  # what it would answer is of no use
+                self.close()
+                raise
+            if session.heard:
+                heard, pause, losses = max(session.heard, began), FIRST_PAUSE_SECONDS, losses + 1
+            if not heard:
+                raise lost  # it cannot be reached: there is nothing to wait for
+            if losses >= MOST_LOSSES:
+                raise DeviceError(f"{lost}; it was lost {losses} times, and with it what was measured: look at the network")
+            if time.monotonic() - heard > self._device.wait_seconds:
+                waited = f"{self._device.wait_seconds:g} s (wait_seconds)"
+                raise DeviceError(f"{lost}; it did not come back within {waited}")
+            warnings.warn(f"{one_line(lost)}; trying again, and the measurement begins anew", stacklevel=2)
+            end = time.monotonic() + pause
+            while time.monotonic() < end:
+                progress(Findings(phase="connecting"))
+                time.sleep(min(LOOK_SECONDS, pause))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _answer(self, session: Session, request: str, progress: Tell) -> Findings:
+        """Send the request, and return what is found in the end."""
+        session.send(request)
+        found = Findings(phase="connecting")
+        for kind, content in session.messages():
+            if kind == "findings":
+                found = session.read(Findings, content)
+                if found.status is not None:
+                    return found
+            progress(found)
+        raise ConnectionLostError(f"{session.where}: the connection ended")
+
+
+def measured_there(name: str, device: SshSettings, request: Request, progress: Tell = lambda _: None) -> TuningRecord:
+    """Return the record of a latency that is measured on another machine; see `RemoteProcess`."""
+    with RemoteProcess(name, device) as process:
+        found = process.findings(request, progress)
+    try:
+        return TuningRecord.model_validate_json(json.dumps(found.fields))  # as JSON: dates are text, tuples are lists
+    except ValidationError as error:
+        raise DeviceError(f'device "{name}" (ssh {device.host}): its record cannot be read: {one_line(error)}') from None
+
+
+def about(name: str, device: SshSettings) -> About:
+    """Return a machine's description of itself. Raises DeviceError if it cannot be reached, or cannot measure on the device."""
+    with Session(name, device, "about", device.device) as session:
+        for kind, content in session.messages():
+            if kind == "about":
+                return session.read(About, content)
+        raise DeviceError(f"{session.where}: it said nothing; is {device.python} a Python?")
+
+
+@dataclass(frozen=True)
+class SshStatus:
+    """The state of a device: what its machine says of itself, or what is wrong, in one sentence."""
+
+    name: str
+    device: SshSettings
+    about: About | None = None
+    fault: str = ""
+
+    def cells(self) -> dict[str, object]:
+        """Return a row of a table."""
+        found = self.about
+        there = {} if found is None else {"is": found.device, "python": found.python, "torch": found.torch, "tvm": found.tvm}
+        empty = dict.fromkeys(("is", "python", "torch", "tvm", "free disk"), "")
+        rest = {} if found is None else {"free disk": f"{found.free_mib / 1024:.1f} GiB"}
+        return {"device": self.name, "ssh": self.device.host, **empty, **there, **rest}
+
+
+def status_by_ssh(name: str, device: SshSettings) -> SshStatus:
+    """Return the state of a device, after asking its machine; takes seconds."""
+    try:
+        return SshStatus(name, device, about(name, device))
+    except DeviceError as error:
+        return SshStatus(name, device, fault=str(error))
