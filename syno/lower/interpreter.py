@@ -77,7 +77,11 @@ def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: 
 
 
 def interpret_at(
-    graph: PGraph, values: Mapping[str, int], positions: Array, input: Array, *weights: Array  # noqa: A002
+    graph: PGraph,
+    values: Mapping[str, int],
+    positions: Array,
+    input: Array,  # noqa: A002
+    *weights: Array,
 ) -> Array:
     """Return some elements of the operator's output, as `interpret` computes them.
 

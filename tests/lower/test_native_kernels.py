@@ -132,7 +132,17 @@ def test_code_compiles_for_each_processor(target: Target, tmp_path: Path) -> Non
         pytest.skip(f"no compiler for {target.name}")
     source = tmp_path / "kernels.cpp"
     source.write_text(whole_file(programs, target.lanes))
-    arguments = [compiler, *FLAGS, *target.flags, "-fopenmp", "-Wall", "-Werror", "-o", str(tmp_path / "kernels.so"), str(source)]
+    arguments = [
+        compiler,
+        *FLAGS,
+        *target.flags,
+        "-fopenmp",
+        "-Wall",
+        "-Werror",
+        "-o",
+        str(tmp_path / "kernels.so"),
+        str(source),
+    ]
     said = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
 

@@ -14,7 +14,9 @@ from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.native.nests import Nest, nest_plan
-from syno.lower.native.program import Epilogue, Format, Lanes, Program, plane_lanes, sample_lanes, whole_file
+from syno.lower.native.plane_lanes import plane_lanes
+from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
+from syno.lower.native.sample_lanes import sample_lanes
 from syno.lower.native.schedules import schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import candidates, fewest_flops
@@ -29,7 +31,7 @@ def lanes_of(
     values: Valuation,
     kind: str,
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
-    epilogue: Epilogue = Epilogue(),  # noqa: B008
+    epilogue: Epilogue = NO_EPILOGUE,
     target: Target | None = None,
 ) -> Lanes:
     """Return the program of an operator in one of the forms: "samples", "flat" (all that can be are samples) or "plane"."""
@@ -52,7 +54,12 @@ def compiled(programs: Sequence[Program], folder: Path, *extra: str) -> Any:
 
 
 def difference(
-    graph: PGraph, values: Valuation, program: Program, binary: Any, epilogue: Epilogue = Epilogue(), threads: int = 1  # noqa: B008
+    graph: PGraph,
+    values: Valuation,
+    program: Program,
+    binary: Any,
+    epilogue: Epilogue = NO_EPILOGUE,
+    threads: int = 1,
 ) -> float:
     """Return the largest difference of a program's output from the interpreter's, as a share of the largest value."""
     into, weight_shapes, out = shapes(graph, graph.valuation(values))
@@ -85,7 +92,10 @@ def evaluated(nest: Nest, x: NDArray[Any], weights: Sequence[NDArray[Any]]) -> N
     def over_loops(loops: Sequence[int], table: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(table).reshape([extents[loop] if loop in loops else 1 for loop in range(len(extents))])
 
-    places = tuple(sum((over_loops(t.loops, t.table) for t in axis.index), np.full([1] * len(extents), axis.before)) for axis in nest.source)
+    places = tuple(
+        sum((over_loops(t.loops, t.table) for t in axis.index), np.full([1] * len(extents), axis.before))
+        for axis in nest.source
+    )
     read = padded[places] if places else padded.reshape([1] * len(extents))
     if nest.factor is not None:
         read = read * over_loops(nest.factor.loops, nest.factor.values(weights))

@@ -9,8 +9,7 @@ The code uses the vector types of GCC and clang, and runs on any processor that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -21,6 +20,7 @@ from syno.ir.coordinates import Array
 from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.schedules import NestSchedule
 
+
 class Writer:
     """Writes lines with their indentation."""
 
@@ -29,13 +29,16 @@ class Writer:
         self.depth = 1
 
     def line(self, text: str) -> None:
+        """Write a line."""
         self.lines.append("  " * self.depth + text)
 
     def open(self, text: str) -> None:
+        """Begin a block, with what stands before its brace."""
         self.line(f"{text} {{".lstrip())
         self.depth += 1
 
     def close(self) -> None:
+        """End a block."""
         self.depth -= 1
         self.line("}")
 
@@ -66,11 +69,13 @@ class NestWriter:
             f"static const int {name}[{table.size}] = {{{', '.join(map(str, table.reshape(-1).tolist()))}}};"
             for name, table in self.tables.values()
         ]
-        extra = ", const float* __restrict scale, const float* __restrict shift, const float* __restrict residual" if self.epilogue else ""
         if self.code.masks is not None:
             values = ", ".join(map(str, self.code.masks[1].reshape(-1).tolist()))
             tables.append(f"alignas(64) static const int {self.name}_masks[] = {{{values}}};")
-        head = f"static void {self.name}(const float* __restrict x, const float* __restrict w, float* __restrict y{extra}, int part, int parts) {{"
+        parameters = ["const float* __restrict x", "const float* __restrict w", "float* __restrict y"]
+        if self.epilogue:
+            parameters += [f"const float* __restrict {name}" for name in ("scale", "shift", "residual")]
+        head = f"static void {self.name}({', '.join([*parameters, 'int part', 'int parts'])}) {{"
         return "\n".join([*tables, head, *out.lines, "}"])
 
     # ---- loops -----------------------------------------------------------------------------------------------------
@@ -113,13 +118,17 @@ class NestWriter:
             names = {(): "a"}
         out.line(f"Vector {', '.join(f'{name} = {{}}' for name in every)};")
         outer = [loop for loop in schedule.order if loop not in code.summed]
-        base = self._sum([f"{code.read.steps[loop]} * i{loop}" for loop in outer if code.read.steps.get(loop)], code.read.constant)
+        base = self._sum(
+            [f"{code.read.steps[loop]} * i{loop}" for loop in outer if code.read.steps.get(loop)], code.read.constant
+        )
         out.line(f"const float* __restrict xs = x + {base};")
         if code.factor_loops is not None:
             terms = [
-                f"{self.factor_strides[loop]} * i{loop}" if self.tile.get(loop, 1) == 1 else
-                f"{self.factor_strides[loop]} * (i{loop} / {self.tile[loop]})"
-                for loop in outer if loop in code.factor_loops
+                f"{self.factor_strides[loop]} * i{loop}"
+                if self.tile.get(loop, 1) == 1
+                else f"{self.factor_strides[loop]} * (i{loop} / {self.tile[loop]})"
+                for loop in outer
+                if loop in code.factor_loops
             ]
             out.line(f"const float* __restrict ws = w + {self._sum(terms, 0)};")
         rolled = schedule.sums[: len(schedule.sums) - schedule.unrolled]
@@ -139,7 +148,9 @@ class NestWriter:
         for place in places:
             self._result(out, place, names[tuple(place.values())])
 
-    def _step(self, out: Writer, fixed: Mapping[int, int], places: Sequence[Mapping[int, int]], names: Mapping[Any, str]) -> None:
+    def _step(
+        self, out: Writer, fixed: Mapping[int, int], places: Sequence[Mapping[int, int]], names: Mapping[Any, str]
+    ) -> None:
         """Write the products of one iteration of the unrolled sums."""
         code = self.code
         out.open("")
@@ -242,6 +253,14 @@ def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
     return strides
 
 
+def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
+    """Return how many factors a nest reads, with those of tiles that are not full."""
+    if code.factor_loops is None:
+        return 0
+    tile = dict(schedule.tile)
+    return prod(-(-code.extents[loop] // tile.get(loop, 1)) * tile.get(loop, 1) for loop in code.factor_loops)
+
+
 def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
     """Return the factors of a nest in the order in which its code reads them, with zeros where a tile is not full."""
     assert code.factor_loops is not None
@@ -257,4 +276,3 @@ def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
     wanted = [("outer", loop) for loop in order] + [("inner", loop) for loop in tiled]
     wanted += [name for name in names if name not in wanted]  # of one element each
     return np.ascontiguousarray(values.reshape(shape).transpose([names.index(name) for name in wanted])).reshape(-1)
-

@@ -4,14 +4,14 @@ A nest computes, for each iteration of its output loops,
 
     target[output loops] = sum over the summed loops of source[...] * factor[...]
 
-Where it reads along an axis of its source is a sum of terms, each a table over a few loops. Nearly every index of an operator is
-such a sum with one loop a term: windows, splits, and merges of axes whose loops are split in two here. What is not, such as a
-window of a rotated axis, is one table over all its loops.
+Where it reads along an axis of its source is a sum of terms, each a table over a few loops. Nearly every index of an operator
+is such a sum with one loop a term: windows, splits, and merges of axes whose loops are split in two here. What is not, such as
+a window of a rotated axis, is one table over all its loops.
 
 Reads beyond a border are reads of zeros: an axis of a source has a halo of positions that hold zeros, before and after its own.
 So no loop tests a border.
 
-The tables come from the interpreter's own evaluation of the index map (`syno.ir.coordinates`), so they are right by construction.
+The tables come from the interpreter's own evaluation of the index map (`syno.ir.coordinates`): they are right by construction.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def nest_plan(plan: Plan, valuation: Valuation, inside: Sequence[Dim] = ()) -> N
 
 
 def _without_moves(plan: Plan, valuation: Valuation) -> list[Stage]:
-    """Return the stages, with each that only reorders elements made a part of the stage before: that one writes them in place."""
+    """Return the stages. One that only reorders elements becomes part of the stage before, which writes them in place."""
     stages: list[Stage] = []
     for stage in plan.stages:
         before = stages[-1] if stages else None
@@ -298,9 +298,7 @@ def _factor(
     def compact(array: Array) -> Array:
         return np.broadcast_to(array, shape).reshape([shape[number] for number in loops])
 
-    return Factor(
-        loops, tuple((number, compact(flat)) for number, flat in positions), None if mask is None else compact(mask)
-    )
+    return Factor(loops, tuple((number, compact(flat)) for number, flat in positions), None if mask is None else compact(mask))
 
 
 def _axis(index: Any, extent: int) -> Axis:

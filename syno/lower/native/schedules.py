@@ -15,7 +15,9 @@ from math import ceil, prod
 from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.target import Target
 
-MOST_WRITTEN_OUT = 160  # products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache
+MOST_WRITTEN_OUT = (
+    160  # products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache
+)
 LATENCY = 4  # cycles from a product to the next one that adds to it
 PRODUCTS_A_CYCLE, READS_A_CYCLE = 2, 2
 SECOND_CACHE_BYTES, MEMORY_BYTES = 24, 8  # a cycle
