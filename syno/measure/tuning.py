@@ -32,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-
 def tune(
     subject: AnySubject,
     compiler: str = "eager",

@@ -36,7 +36,7 @@ from syno.ir.graph import PGraph
 from syno.lower.interpreter import shapes
 from syno.lower.native.program import Epilogue
 from syno.measure.inductor import frozen
-from syno.measure.native.build import compiler
+from syno.measure.native.build import BuildError, compiler
 from syno.measure.native.kernels import Kernel, Request, kernel_for
 from syno.measure.native.torch_operator import make_callable, torch_operator
 from syno.measure.operator_calls import exchanged, operator_call, valuation_for, with_calls
@@ -244,7 +244,7 @@ class Workshop:
             if reason := hopeless(layer, self.threads):
                 raise LoweringError(reason)
             call = self._call(layer, end, shape)
-        except LoweringError as error:
+        except (LoweringError, BuildError) as error:
             return LayerChoice(name=layer.name, is_native=False, reason=_first_line(error)), None
         found = self._choice(layer, call).model_copy(update={"name": layer.name})
         return found, call if found.is_native else None
