@@ -43,7 +43,7 @@ from syno.lower.plan import candidates
 from syno.measure.inductor import frozen
 from syno.measure.machine import Peak, peak
 from syno.measure.native.build import compiler, compiler_version
-from syno.measure.native.kernels import Call, Kernel, Request, kernel_for
+from syno.measure.native.kernels import Kernel, Request, Tensors, kernel_for
 from syno.measure.output_check import relative_error
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import calls_in_repeat, evaluate_of, stopwatch_of, warm_up
@@ -262,8 +262,9 @@ def _row(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     request = Request(case.operator, tuple(values.items()), threads=options.threads)
     kernel, seconds = _seconds(lambda: kernel_for(request, options.records / STORE))
     _, again = _seconds(lambda: kernel_for(request, options.records / STORE))
-    call = _call(kernel, weights)
-    x = torch.from_numpy(call.input)
+    tensors = Tensors(request)
+    call = tensors.call(kernel.function, kernel.program, kernel.factors(weights))
+    x = torch.from_numpy(tensors.input)
     channels = case.layer[0]
     convolution = nn.Conv2d(channels, channels, 3, padding=1, bias=False).eval()
     calls: dict[str, Callable[[], object]] = {NATIVE: call}
@@ -281,7 +282,7 @@ def _row(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     with torch.no_grad():
         expected = module(x)
         call()
-        error = relative_error(torch.from_numpy(call.output), expected)
+        error = relative_error(torch.from_numpy(tensors.output), expected)
         if not error <= TOLERANCE:
             raise WrongOutputError(f"the kernel's output differs from the module's by {error:.1e} of the largest value")
         times = _in_turns(calls, options.threads)
@@ -305,8 +306,8 @@ def _shapes(graph: PGraph, valuation: Any) -> list[Sequence[int]]:
     return [into, out, *weights]
 
 
-def _call(kernel: Kernel, weights: Sequence[np.ndarray]) -> Call:
-    return Call(kernel.request, kernel.program, kernel.function, kernel.factors(weights))
+def _call(kernel: Kernel, weights: Sequence[np.ndarray]) -> Callable[[], None]:
+    return Tensors(kernel.request).call(kernel.function, kernel.program, kernel.factors(weights))
 
 
 def _seconds(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -342,9 +343,9 @@ def _facts(kernel: Kernel) -> dict[str, Any]:
     - products: for each result of a stage.
     - loads: for each product of the tiles.
     """
-    program, lanes = kernel.program, kernel.choice.lanes
+    program, lanes = kernel.program, kernel.choice.form.lanes
     width = own_target().lanes
-    blocks = -(-program.samples // width) if lanes == "sample" else program.samples
+    blocks = -(-program.samples // width) if lanes == "samples" else program.samples
     executed = [blocks * width * prod(code.extents) for code in program.codes]
     needed = [program.samples * nest.multiply_adds for nest in program.nests]
     results = [n / prod(code.extents[loop] for loop in code.summed) for n, code in zip(needed, program.codes, strict=True)]
@@ -356,7 +357,7 @@ def _facts(kernel: Kernel) -> dict[str, Any]:
         loads += products * (reads + factors) / prod(tile.values())
     return {
         "lanes": lanes,
-        "plan": kernel.choice.plan,
+        "plan": kernel.choice.form.plan,
         "stages": len(program.codes),
         "vector_use": sum(needed) / sum(executed),
         "products": sum(needed) / sum(results),
