@@ -76,6 +76,38 @@ def interpret(graph: PGraph, values: Mapping[str, int], input: Array, *weights: 
     return output
 
 
+def interpret_at(
+    graph: PGraph,
+    values: Mapping[str, int],
+    positions: Array,
+    input: Array,  # noqa: A002
+    *weights: Array,
+) -> Array:
+    """Return some elements of the operator's output, as `interpret` computes them.
+
+    Args:
+        graph, values, input, weights: as for `interpret`.
+        positions: of shape [elements, axes of the output].
+
+    Returns:
+        The elements, of shape [elements].
+    """
+    valuation = graph.valuation(values)
+    loops = [valuation.integer(dim.size) for dim in graph.reduces]
+    given: dict[Dim, Array] = {
+        dim: positions[:, axis].reshape([-1] + [1] * len(loops)) for axis, dim in enumerate(graph.output)
+    }
+    for number, dim in enumerate(graph.reduces):
+        given[dim] = np.arange(loops[number]).reshape([-1 if at == number + 1 else 1 for at in range(len(loops) + 1)])
+    indices = Indices(valuation)
+    at = coordinates(graph.tops, given, indices)
+    term = input[tuple(at[dim] for dim in graph.input)] * indices.inside
+    for weight, dims in zip(weights, graph.weights, strict=True):
+        term = term * weight[tuple(at[dim] for dim in dims)]
+    summed: Array = np.broadcast_to(term, (len(positions), *loops)).sum(axis=tuple(range(1, len(loops) + 1)))
+    return summed
+
+
 def _loops_taken_singly(extents: Sequence[int]) -> int:
     single = 0
     while single < len(extents) and np.prod(extents[single:], dtype=np.int64) > CHUNK_ELEMENTS:

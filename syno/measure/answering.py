@@ -28,7 +28,7 @@ from syno.base.devices import require_device
 from syno.base.errors import DeviceError, SpecError, SynoError
 from syno.base.record import versions
 from syno.base.registry import is_path
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import CPP, compiler_named, cpp_version
 from syno.measure.machine import device_name
 from syno.measure.measuring import findings
 from syno.measure.measuring_process import MIB, MeasuringProcess
@@ -219,6 +219,7 @@ def about(device: str) -> About:
         torch=found.get("torch", ""),
         tvm=found.get("apache-tvm", ""),
         free_mib=free_mib(place()),
+        cpp=cpp_version().get(CPP, ""),
     )
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from syno.base.errors import MissingPackageError, SpecError
 from syno.base.files import check_name
+from syno.base.record import versions
 from syno.base.registry import Registry, is_path
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.devices import RemoteDevice, SshSettings
@@ -29,6 +30,8 @@ from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
 
+CPP = "c++"  # as records have the C++ compiler, which is no package
+PACKAGES = ("torch", "torchao", "triton", "numpy")  # whose versions are in all records
 Compiled: TypeAlias = Callable[..., Any]  # takes and returns tensors
 
 
@@ -40,7 +43,7 @@ class Compiler:
         compile: compiles a job.
         name: its name in experiments and records, which `compiler_named` fills in.
         requires: packages that must be installed, and the extra of Syno that brings each.
-        recorded: packages whose versions are in records, besides PyTorch's.
+        recorded: packages whose versions are in records, besides PyTorch's; and `CPP`.
         devices: the kinds of devices of this machine that it compiles for.
         first_gpu_only: whether it cannot take one of several GPUs, such as "cuda:1".
         channels_last: whether it takes tensors in channels-last format.
@@ -71,6 +74,10 @@ class Compiler:
     def __call__(self, job: Job) -> Compiled:
         """Return the compiled module."""
         return self.compile(job)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of what a measurement with this compiler depends on, on this machine."""
+        return versions((*PACKAGES, *self.recorded)) | (cpp_version() if CPP in self.recorded else {})
 
     def require(self) -> None:
         """Raise MissingPackageError if a package that the compiler needs is not installed."""
@@ -170,6 +177,16 @@ def own_settings(tune: object) -> dict[str, BaseModel]:
     return {group: getattr(tune, group) for group in groups_of_settings()}
 
 
+def cpp_version() -> dict[str, str]:
+    """Return the version of this machine's C++ compiler, as records have it; nothing if there is none."""
+    from syno.measure.native.build import compiler, compiler_version
+
+    try:
+        return {CPP: compiler_version(compiler())}
+    except MissingPackageError:
+        return {}
+
+
 # ---- the compilers of Syno. What they take to work is imported where they work, so that names are listed without it ------
 
 
@@ -248,6 +265,22 @@ def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Laten
     return measured_in_integers(job, device, flops)
 
 
+def _native(job: Job) -> Compiled:
+    from syno.measure.native.network import native_network, store_of_user
+
+    return native_network(job.module, job.example, store_of_user(), job.settings.threads).compiled(job.example)
+
+
+def _check_native(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
+    from syno.measure.native.build import compiler
+
+    compiler()
+
+
+# Kernels of Syno's own, each the fastest of several schedules on this machine, and `inductor` for the rest of the network.
+COMPILERS.register("native")(
+    Compiler(_native, recorded=(CPP,), devices=("cpu",), channels_last=False, check=_check_native),
+)
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.
 COMPILERS.register("inductor-int8")(
     Compiler(_inductor_int8, requires={"torchao": "int8"}, devices=("cpu",), tolerance=INT8_TOLERANCE, check=_check_x86),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno.base.files import checksum
 from syno.measure.timing import stopwatch_of
@@ -39,10 +39,25 @@ class Peak:
     """The speed of the fastest product or convolution, and of the fastest reading or copy, in a cache or not.
 
     Multiply-adds count as one FLOP.
+
+    Attributes:
+        flops_per_second: of the fastest work.
+        bytes_per_second: of the fastest work.
+        bandwidths: bytes per second by the bytes that are read, or read and written, again and again.
     """
 
     flops_per_second: float
     bytes_per_second: float
+    bandwidths: tuple[tuple[int, float], ...] = field(default=(), compare=False)
+
+    def bandwidth(self, moved_bytes: int) -> float:
+        """Return the most bytes per second that work moves which goes through so many bytes again and again."""
+        larger = [speed for size, speed in self.bandwidths if size >= moved_bytes]
+        return max(larger) if larger else min((speed for _, speed in self.bandwidths), default=self.bytes_per_second)
+
+    def limit_seconds(self, flops: int, moved_bytes: int) -> float:
+        """Return the time that no code falls short of which computes and moves so much."""
+        return max(flops / self.flops_per_second, moved_bytes / self.bandwidth(moved_bytes))
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
         """Return whether one of two speeds is impossible.
@@ -55,7 +70,14 @@ class Peak:
 
     def or_faster(self, other: Peak) -> Peak:
         """Return the larger of each of the speeds."""
-        return Peak(max(self.flops_per_second, other.flops_per_second), max(self.bytes_per_second, other.bytes_per_second))
+        bandwidths: dict[int, float] = {}
+        for size, speed in (*self.bandwidths, *other.bandwidths):
+            bandwidths[size] = max(speed, bandwidths.get(size, 0.0))
+        return Peak(
+            max(self.flops_per_second, other.flops_per_second),
+            max(self.bytes_per_second, other.bytes_per_second),
+            tuple(sorted(bandwidths.items())),
+        )
 
 
 def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = False) -> Peak:
@@ -75,7 +97,7 @@ def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = Fal
         try:
             for count in sorted({1, threads}) if torch.device(device).type == "cpu" else [threads]:
                 torch.set_num_threads(count)
-                found = _measured_peak(device, dtype)
+                found = _measured_peak(device, dtype, count)
                 _peaks[key] = found.or_faster(_peaks.get(key, found))
         finally:
             torch.set_num_threads(before)
@@ -85,36 +107,67 @@ def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = Fal
 _peaks: dict[tuple[str, int, str, str], Peak] = {}  # of this process
 
 
-def _measured_peak(device: str, dtype: str) -> Peak:
-    """Measure products of matrices, convolutions in both memory formats, products with vectors, and copies, of several sizes.
+def _measured_peak(device: str, dtype: str, threads: int) -> Peak:
+    """Measure compiled loops where they can be compiled; else convolutions, products with vectors and copies, of several sizes.
 
-    No one of them is the fastest on all machines: a library may multiply matrices at half the speed of its convolutions.
+    Matrices are multiplied in any case: some processors have units for that which loops do not reach. No one kind of other work
+    is the fastest on all machines: a library may multiply matrices at half the speed of its convolutions.
     """
     import torch
-    from torch.nn import functional
 
     kind = "cuda" if torch.device(device).type == "cuda" else "cpu"
     options = {"device": device, "dtype": getattr(torch, dtype)}
-    computed, moved = [0.0], [0.0]
+    computed, moved = [0.0], dict[int, float]()
+    compiled = _compiled_loops() if (kind, dtype) == ("cpu", "float32") else None
     with torch.no_grad():
         for side in SIDES[kind]:
             matrix = torch.rand(side, side, **options)
             computed.append(side**3 / _fastest_seconds(functools.partial(torch.mm, matrix, matrix), device))
-        for batch, channels, side in PICTURES[kind]:
-            for layout in (torch.contiguous_format, torch.channels_last):
-                x = torch.rand(batch, channels, side, side, **options).contiguous(memory_format=layout)
-                weight = torch.rand(channels, channels, 3, 3, **options).contiguous(memory_format=layout)
-                work = functools.partial(functional.conv2d, x, weight, padding=1)
-                computed.append(9 * channels * x.numel() / _fastest_seconds(work, device))
-        for side in ROWS[kind]:
-            matrix, vector = torch.rand(side, side, **options), torch.rand(side, **options)
-            read = matrix.numel() * matrix.element_size()
-            moved.append(read / _fastest_seconds(functools.partial(torch.mv, matrix, vector), device))
-        for size in COPIED_BYTES[kind]:
-            source, target = (torch.ones(size // 4, device=device) for _ in range(2))
-            copied = 2 * size  # read and written
-            moved.append(copied / _fastest_seconds(functools.partial(target.copy_, source), device))
-    return Peak(max(computed), max(moved))
+        if compiled is not None:  # cores share nothing that makes them faster, so several are at most so many times as fast
+            computed.append(threads * compiled.flops_per_second)
+            moved = {size: threads * speed for size, speed in compiled.bandwidths}
+        else:
+            computed += _convolutions(kind, device, options)
+            moved = _movements(kind, device, options)
+    return Peak(max(computed), max(moved.values()), tuple(sorted(moved.items())))
+
+
+def _compiled_loops() -> Peak | None:
+    """Return the peak of one core; None where there is no compiler."""
+    from syno.measure.native.peaks import bytes_per_second, products_per_second
+
+    products, bandwidths = products_per_second(), bytes_per_second()
+    return None if products is None else Peak(products, max(speed for _, speed in bandwidths), bandwidths)
+
+
+def _convolutions(kind: str, device: str, options: dict[str, Any]) -> Iterator[float]:
+    """Yield FLOPs per second of convolutions in both memory formats."""
+    import torch
+    from torch.nn import functional
+
+    for batch, channels, side in PICTURES[kind]:
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = torch.rand(batch, channels, side, side, **options).contiguous(memory_format=layout)
+            weight = torch.rand(channels, channels, 3, 3, **options).contiguous(memory_format=layout)
+            work = functools.partial(functional.conv2d, x, weight, padding=1)
+            yield 9 * channels * x.numel() / _fastest_seconds(work, device)
+
+
+def _movements(kind: str, device: str, options: dict[str, Any]) -> dict[int, float]:
+    """Return bytes per second of products with vectors and of copies, by the bytes that they go through."""
+    import torch
+
+    moved = dict[int, float]()
+    for side in ROWS[kind]:
+        matrix, vector = torch.rand(side, side, **options), torch.rand(side, **options)
+        read = matrix.numel() * matrix.element_size()
+        moved[read] = read / _fastest_seconds(functools.partial(torch.mv, matrix, vector), device)
+    for size in COPIED_BYTES[kind]:
+        source, target = (torch.ones(size // 4, device=device) for _ in range(2))
+        copied = 2 * size  # read and written
+        speed = copied / _fastest_seconds(functools.partial(target.copy_, source), device)
+        moved[copied] = max(speed, moved.get(copied, 0.0))
+    return moved
 
 
 def _fastest_seconds(work: Callable[[], object], device: str) -> float:

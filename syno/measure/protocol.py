@@ -136,7 +136,7 @@ class About(BaseModel):
 
     Attributes:
         device: the name of the processor or the GPU.
-        python, torch, tvm: versions; empty if not installed.
+        python, torch, tvm, cpp: versions, the last one of the C++ compiler; empty if not installed.
         free_mib: MiB on the disk with TVM's trials.
     """
 
@@ -146,6 +146,7 @@ class About(BaseModel):
     torch: str
     tvm: str
     free_mib: int
+    cpp: str = ""
 
 
 def line(kind: Kind, content: object) -> str:

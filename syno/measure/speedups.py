@@ -20,9 +20,8 @@ from pydantic import BaseModel
 from syno.base.core_locks import given_up
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
-from syno.base.record import versions
 from syno.base.sources import sources_checksum
-from syno.measure.compilers import as_reached, compiler_named
+from syno.measure.compilers import CPP, as_reached, compiler_named
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.machine import device_name, machine_id
 from syno.measure.measuring_process import MeasuringProcess
@@ -31,7 +30,7 @@ from syno.measure.protocol import Request, Tell
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
 from syno.measure.ssh import RemoteProcess, about
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning import PACKAGES, own_options, tolerant
+from syno.measure.tuning import own_options, tolerant
 from syno.measure.tuning_record import Device
 from syno.measure.tvm.targets import DeviceSettings
 from syno.model.baselines import Replacement
@@ -277,8 +276,8 @@ class Speedups:
             machine=place.machine,
             settings=self.settings,
             versions={
-                **versions((*PACKAGES, *self._compiler.recorded)),
-                **place.versions,
+                **self._compiler.versions(),
+                **{name: text for name, text in place.versions.items() if name != CPP or name in self._compiler.recorded},
                 "lowering": sources_checksum(*LOWERING),
             },
         )
@@ -326,7 +325,7 @@ def place_of_measurement(device: str, remote: RemoteDevice | None) -> Place:
         return Place(device.partition(":")[0], device_name(device), machine_id(), {})
     if isinstance(remote, SshSettings):
         found = about(device, remote)
-        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm}
+        packages = {"python": found.python, "torch": found.torch, "apache-tvm": found.tvm, CPP: found.cpp}
         kind = remote.device.partition(":")[0]
         return Place(kind, found.device, f"ssh {remote.host} {remote.device}", {k: v for k, v in packages.items() if v})
     text = remote.model_dump_json(include={"target", "kind", "key", "tracker"})

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
-from syno.base.record import versions
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.measuring_process import MeasuringProcess
@@ -31,8 +30,6 @@ __all__ = [
     "LanguageModelSubject", "LatencySettings", "ModelSubject", "NetworkSubject", "OperatorSubject", "TuningRecord",
     "TvmSettings", "tune",
 ]  # fmt: skip
-
-PACKAGES = ("torch", "torchao", "triton", "numpy")
 
 
 def tune(
@@ -135,7 +132,7 @@ def _record(request: Request, compiler: Compiler, found: Findings) -> TuningReco
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
-            "versions": versions((*PACKAGES, *compiler.recorded)),
+            "versions": compiler.versions(),
             "date": datetime.now(UTC),
             **found.fields,
             "status": found.status,

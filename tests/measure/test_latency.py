@@ -179,7 +179,8 @@ class TestMeasure:
 class TestPeak:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Work that takes no time, on a clock that a test sets, and no peaks that other tests measured."""
+        """Work that takes no time, on a clock that a test sets, no compiler, and no peaks that other tests measured."""
+        monkeypatch.setattr(machine, "_compiled_loops", lambda: None)
         for name, sizes in {"SIDES": (10,), "ROWS": (10,), "PICTURES": ((1, 2, 4),), "COPIED_BYTES": (400,)}.items():
             monkeypatch.setattr(machine, name, {"cpu": sizes})
         monkeypatch.setattr(machine, "_peaks", {})

@@ -22,7 +22,6 @@ from syno.base.errors import DeviceError, SpecError
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure import machine, measuring_process
-from syno.measure import speedups as made
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups, SpeedupStore
 from syno.measure.timing import LatencySettings
@@ -75,7 +74,7 @@ def test_other_settings_compilers_versions_and_machines_are_other_measurements(
         speedups.of(SEVERAL[0])
     others = [of(store, settings=FAST.model_copy(update={"batch": 4})), of(store, measured="layers")]
     with monkeypatch.context() as patched:
-        patched.setattr(made, "versions", lambda packages: {"torch": "1.0"})
+        patched.setattr("syno.measure.compilers.versions", lambda packages: {"torch": "1.0"})
         assert of(store).known(SEVERAL[0]) is None
     with monkeypatch.context() as patched:
         patched.setattr(machine, "MACHINE_ID", tmp_path / "none")

@@ -19,9 +19,10 @@ from syno.ir.library import OPERATORS
 from syno.lower.choose import plan
 from syno.lower.interpreter import interpret, shapes
 from syno.measure.latency import relative_error
+from syno.measure.operator_calls import OperatorCall
 from syno.measure.tvm import network as network_module
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
-from syno.measure.tvm.network import OperatorCall, import_network, prepared
+from syno.measure.tvm.network import import_network, prepared
 from syno.measure.tvm.targets import host, target
 from syno.model import build
 from syno.model.backbones import BACKBONES

@@ -14,23 +14,20 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from syno.algebra import Valuation
 from syno.base.errors import LoweringError
 from syno.lower.choose import plan
-from syno.lower.interpreter import shapes
 from syno.lower.plan import Plan
 from syno.lower.tvm import stage_functions
 from syno.lower.tvm.installed import tvm
+from syno.measure.operator_calls import CALL, valuation_for, with_calls
 from syno.model.module import OperatorModule, build
 
-CALL = "synthesized"
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 LINEAR = torch.ops.aten.linear.default
 
@@ -97,51 +94,14 @@ class Affine(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         return x * self.scale.view(shape) + self.offset.view(shape)
 
 
-class OperatorCall(nn.Module):  # type: ignore[misc]
-    """A call of `syno::synthesized` in place of an operator.
-
-    Args:
-        number: the operator's number in the network.
-        operator: is not a submodule: its weights are not exported.
-    """
-
-    def __init__(self, number: int, operator: OperatorModule) -> None:
-        super().__init__()
-        self.number, self.operator = number, (operator,)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the operator's output shape."""
-        (operator,) = self.operator
-        shape = shapes(operator.graph, valuation_for(operator, x.shape))[2]
-        return _call()(x, self.number, list(shape))
-
-
-def valuation_for(operator: OperatorModule, shape: Sequence[int]) -> Valuation:
-    """Return the operator's sizes for an input of this shape."""
-    graph = operator.graph
-    return graph.valuation({**graph.runtime_values([int(length) for length in shape], operator.sizes), **operator.sizes})
-
-
 def prepared(module: nn.Module) -> tuple[nn.Module, list[OperatorModule]]:
     """Return a copy of `module` for export, on the CPU, and the operators that its calls replace."""
-    copy = deepcopy(module).cpu().eval().to(memory_format=torch.contiguous_format)
-    operators = [part for part in copy.modules() if isinstance(part, OperatorModule)]
-    replacements: dict[nn.Module, nn.Module] = {part: OperatorCall(number, part) for number, part in enumerate(operators)}
-    for part in copy.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
-            replacements[part] = Affine(part)
-    for name, part in list(copy.named_modules(remove_duplicate=False)):  # a module may be in several places
-        if name and part in replacements:
-            copy.set_submodule(name, replacements[part])
-    return replacements.get(copy, copy), operators
+    return with_calls(module, _affine)
 
 
-@cache
-def _call() -> Any:
-    """Define `syno::synthesized` on first use, and return it. It has a shape and no implementation: nothing ever runs it."""
-    torch.library.define(f"syno::{CALL}", "(Tensor x, int number, int[] shape) -> Tensor")
-    torch.library.register_fake(f"syno::{CALL}", lambda x, number, shape: x.new_empty(shape))
-    return getattr(torch.ops.syno, CALL)
+def _affine(part: nn.Module) -> nn.Module | None:
+    is_fixed = isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None
+    return Affine(part) if is_fixed else None
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -1,0 +1,278 @@
+"""C++ code for the nests of an operator.
+
+Vectors lie across samples or across positions (`Lanes`), so every read of data is a vector and every factor one number for all
+of a vector. A nest keeps a tile of results in registers: each vector that is read serves the tile's results that differ in
+the factor alone, and each factor those that differ in what is read alone.
+
+The code uses the vector types of GCC and clang, and runs on any processor that they compile for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from syno.ir.coordinates import Array
+from syno.lower.native.loop_code import LoopCode
+from syno.lower.native.schedules import NestSchedule
+
+
+class Writer:
+    """Writes lines with their indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append("  " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        """Begin a block, with what stands before its brace."""
+        self.line(f"{text} {{".lstrip())
+        self.depth += 1
+
+    def close(self) -> None:
+        """End a block."""
+        self.depth -= 1
+        self.line("}")
+
+
+class NestWriter:
+    """Writes the function of one nest.
+
+    Args:
+        name: of the function.
+        code: the nest.
+        schedule: its schedule.
+        lanes: floats of a vector.
+        epilogue: whether results are scaled, shifted and so on, as the last nest's are.
+    """
+
+    def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, epilogue: bool) -> None:
+        self.name, self.code, self.schedule, self.lanes, self.epilogue = name, code, schedule, lanes, epilogue
+        self.tables: dict[bytes, tuple[str, Array]] = {}
+        self.tile = dict(schedule.tile)
+        self.factor_strides = factor_strides(code, schedule)
+
+    def function(self) -> str:
+        """Return the function, and the tables that it reads."""
+        out = Writer()
+        outer = [loop for loop in self.schedule.order if loop not in self.code.summed]
+        self._loops(out, outer, {})
+        tables = [
+            f"static const int {name}[{table.size}] = {{{', '.join(map(str, table.reshape(-1).tolist()))}}};"
+            for name, table in self.tables.values()
+        ]
+        if self.code.masks is not None:
+            values = ", ".join(map(str, self.code.masks[1].reshape(-1).tolist()))
+            tables.append(f"alignas(64) static const int {self.name}_masks[] = {{{values}}};")
+        parameters = ["const float* __restrict x", "const float* __restrict w", "float* __restrict y"]
+        if self.epilogue:
+            parameters += [f"const float* __restrict {name}" for name in ("scale", "shift", "residual")]
+        head = f"static void {self.name}({', '.join([*parameters, 'int part', 'int parts'])}) {{"
+        return "\n".join([*tables, head, *out.lines, "}"])
+
+    # ---- loops -----------------------------------------------------------------------------------------------------
+
+    def _loops(self, out: Writer, outer: Sequence[int], sizes: dict[int, int]) -> None:
+        """Write the loops over the results, from the outermost, then a tile. `sizes` are those of the tile."""
+        if not outer:
+            if not sizes:
+                out.line("if (part) return;")
+            self._tile(out, sizes)
+            return
+        loop, rest = outer[0], outer[1:]
+        extent, tile = self.code.extents[loop], self.tile.get(loop, 1)
+        whole = extent - extent % tile
+        begin, end = "0", str(whole)
+        if not sizes:  # the outermost loop is shared by threads
+            tiles = -(-extent // tile)
+            out.line(f"const int begin = {tiles} * part / parts * {tile}, end = {tiles} * (part + 1) / parts * {tile};")
+            begin, end = "begin", "end" if whole == extent else f"(end < {whole} ? end : {whole})"
+        if whole == tile and sizes:
+            out.open("")
+            out.line(f"const int i{loop} = 0;")
+        else:
+            out.open(f"for (int i{loop} = {begin}; i{loop} < {end}; i{loop} += {tile})")
+        self._loops(out, rest, {**sizes, loop: tile})
+        out.close()
+        if whole < extent:
+            out.open("if (part == parts - 1)" if not sizes else "")
+            out.line(f"const int i{loop} = {whole};")
+            self._loops(out, rest, {**sizes, loop: extent - whole})
+            out.close()
+
+    def _tile(self, out: Writer, sizes: Mapping[int, int]) -> None:
+        code, schedule = self.code, self.schedule
+        tiled = [loop for loop in sizes if sizes[loop] > 1]
+        places = [dict(zip(tiled, place, strict=True)) for place in product(*(range(sizes[loop]) for loop in tiled))]
+        names = {tuple(place.values()): f"a{'_'.join(map(str, place.values()))}" for place in places}
+        every = list(names.values()) if tiled else ["a"]
+        if not tiled:
+            names = {(): "a"}
+        out.line(f"Vector {', '.join(f'{name} = {{}}' for name in every)};")
+        outer = [loop for loop in schedule.order if loop not in code.summed]
+        base = self._sum(
+            [f"{code.read.steps[loop]} * i{loop}" for loop in outer if code.read.steps.get(loop)], code.read.constant
+        )
+        out.line(f"const float* __restrict xs = x + {base};")
+        if code.factor_loops is not None:
+            terms = [
+                f"{self.factor_strides[loop]} * i{loop}"
+                if self.tile.get(loop, 1) == 1
+                else f"{self.factor_strides[loop]} * (i{loop} / {self.tile[loop]})"
+                for loop in outer
+                if loop in code.factor_loops
+            ]
+            out.line(f"const float* __restrict ws = w + {self._sum(terms, 0)};")
+        rolled = schedule.sums[: len(schedule.sums) - schedule.unrolled]
+        unrolled = schedule.sums[len(schedule.sums) - schedule.unrolled :]
+        for loop in rolled:
+            out.line("#pragma GCC unroll 1")
+            out.open(f"for (int i{loop} = 0; i{loop} < {code.extents[loop]}; ++i{loop})")
+        terms = [f"{code.read.steps[loop]} * i{loop}" for loop in rolled if code.read.steps.get(loop)]
+        out.line(f"const float* __restrict xr = xs + {self._sum(terms, 0)};")
+        if code.factor_loops is not None:
+            terms = [f"{self.factor_strides[loop]} * i{loop}" for loop in rolled if loop in code.factor_loops]
+            out.line(f"const float* __restrict wr = ws + {self._sum(terms, 0)};")
+        for step in product(*(range(code.extents[loop]) for loop in unrolled)):
+            self._step(out, dict(zip(unrolled, step, strict=True)), places, names)
+        for _ in rolled:
+            out.close()
+        for place in places:
+            self._result(out, place, names[tuple(place.values())])
+
+    def _step(
+        self, out: Writer, fixed: Mapping[int, int], places: Sequence[Mapping[int, int]], names: Mapping[Any, str]
+    ) -> None:
+        """Write the products of one iteration of the unrolled sums."""
+        code = self.code
+        out.open("")
+        read: dict[tuple[int, ...], str] = {}
+        seen = [loop for loop in places[0] if code.read.depends_on(loop)]
+        for place in places:
+            key = tuple(place[loop] for loop in seen)
+            if key not in read:
+                read[key] = f"d{len(read)}"
+                constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
+                address = self._sum(["xr", *self._lookups(fixed, place)], constant)
+                out.line(f"Vector {read[key]} = {'load' if code.is_aligned else 'load_unaligned'}({address});")
+                if code.factor_loops is not None and len(places) > 1:
+                    out.line(f"HOLD({read[key]});")
+            name = names[tuple(place.values())]
+            if code.factor_loops is None:
+                out.line(f"{name} += {read[key]};")
+                continue
+            at = sum(self.factor_strides[loop] * value for loop, value in fixed.items() if loop in code.factor_loops)
+            at += self._place_in_factors(place)
+            out.line(f"{name} += {read[key]} * wr[{at}];")
+        out.close()
+
+    def _place_in_factors(self, place: Mapping[int, int]) -> int:
+        """Return where the factor of a place in the tile lies among the tile's factors."""
+        at = 0
+        for loop in self.tile:
+            if self.code.factor_loops is not None and loop in self.code.factor_loops:
+                at = at * self.tile[loop] + place.get(loop, 0)
+        return at
+
+    def _lookups(self, fixed: Mapping[int, int], place: Mapping[int, int]) -> Iterator[str]:
+        """Yield what is added to an address from tables over several loops, or from irregular ones."""
+        for loops, table in self.code.read.tables:
+            known = {**fixed}
+            if all(loop in known for loop in loops):
+                yield str(int(table[tuple(known[loop] for loop in loops)]))
+                continue
+            terms, constant = [], 0
+            for number, loop in enumerate(loops):
+                stride = prod(table.shape[number + 1 :])
+                if loop in fixed:
+                    constant += stride * fixed[loop]
+                else:
+                    terms.append(f"{stride} * i{loop}" if stride != 1 else f"i{loop}")
+                    constant += stride * place.get(loop, 0)
+            yield f"{self._table(table)}[{self._sum(terms, constant)}]"
+
+    def _table(self, table: Array) -> str:
+        key = np.ascontiguousarray(table).tobytes()
+        if key not in self.tables:
+            self.tables[key] = (f"{self.name}_table{len(self.tables)}", table)
+        return self.tables[key][0]
+
+    def _result(self, out: Writer, place: Mapping[int, int], name: str) -> None:
+        code = self.code
+        outer = [loop for loop in self.schedule.order if loop not in code.summed]
+        terms = [f"{code.write.steps[loop]} * i{loop}" for loop in outer if code.write.steps.get(loop)]
+        constant = code.write.constant + sum(code.write.steps.get(loop, 0) * at for loop, at in place.items())
+        address = self._sum(["y", *terms], constant)
+        if self.epilogue:
+            channel = self._sum(
+                [f"{step} * i{loop}" for loop, step in code.channel.items() if step],
+                sum(code.channel.get(loop, 0) * at for loop, at in place.items()),
+            )
+            where = self._sum(terms, constant)
+            out.line(f"{name} = finish({name}, {channel}, {where}, scale, shift, residual);")
+        if code.masks is not None:
+            loop = code.masks[0]
+            index = self._sum([f"i{loop}"] if loop in outer else [], place.get(loop, 0))
+            out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
+        out.line(f"store({address}, {name});")
+
+    @staticmethod
+    def _sum(terms: Sequence[str], constant: int) -> str:
+        pieces = [term for term in terms if term != "0"]
+        if constant or not pieces:
+            pieces.append(str(constant))
+        return " + ".join(pieces)
+
+
+# ---- factors ---------------------------------------------------------------------------------------------------------
+
+
+def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
+    """Return how far apart in memory the factors of neighbouring iterations are; of a tiled loop, those of neighbouring tiles.
+
+    The factors of one tile lie side by side, then those of the sums in their order, then those of the outer loops.
+    """
+    if code.factor_loops is None:
+        return {}
+    tile = dict(schedule.tile)
+    stride = prod(size for loop, size in tile.items() if loop in code.factor_loops)
+    strides = {}
+    outer = [loop for loop in schedule.order if loop not in code.summed]
+    for loop in [*reversed(schedule.sums), *reversed(outer)]:
+        if loop in code.factor_loops:
+            strides[loop] = stride
+            stride *= -(-code.extents[loop] // tile.get(loop, 1))
+    return strides
+
+
+def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
+    """Return how many factors a nest reads, with those of tiles that are not full."""
+    if code.factor_loops is None:
+        return 0
+    tile = dict(schedule.tile)
+    return prod(-(-code.extents[loop] // tile.get(loop, 1)) * tile.get(loop, 1) for loop in code.factor_loops)
+
+
+def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
+    """Return the factors of a nest in the order in which its code reads them, with zeros where a tile is not full."""
+    assert code.factor_loops is not None
+    tile = {loop: size for loop, size in schedule.tile if loop in code.factor_loops}
+    tiled = list(tile)
+    values = np.pad(values, [(0, -code.extents[loop] % tile.get(loop, 1)) for loop in code.factor_loops])
+    shape, names = [], []
+    for loop, extent in zip(code.factor_loops, values.shape, strict=True):
+        shape += [extent // tile.get(loop, 1), tile.get(loop, 1)]
+        names += [("outer", loop), ("inner", loop)]
+    order = [loop for loop in schedule.order if loop not in code.summed and loop in code.factor_loops]
+    order += [loop for loop in schedule.sums if loop in code.factor_loops]
+    wanted = [("outer", loop) for loop in order] + [("inner", loop) for loop in tiled]
+    wanted += [name for name in names if name not in wanted]  # of one element each
+    return np.ascontiguousarray(values.reshape(shape).transpose([names.index(name) for name in wanted])).reshape(-1)

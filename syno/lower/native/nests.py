@@ -1,0 +1,457 @@
+"""The stages of a plan at given sizes, as loop nests whose addresses are sums of tables.
+
+A nest computes, for each iteration of its output loops,
+
+    target[output loops] = sum over the summed loops of source[...] * factor[...]
+
+Where it reads along an axis of its source is a sum of terms, each a table over a few loops. Nearly every index of an operator
+is such a sum with one loop a term: windows, splits, and merges of axes whose loops are split in two here. What is not, such as
+a window of a rotated axis, is one table over all its loops.
+
+Reads beyond a border are reads of zeros: an axis of a source has a halo of positions that hold zeros, before and after its own.
+So no loop tests a border.
+
+The tables come from the interpreter's own evaluation of the index map (`syno.ir.coordinates`): they are right by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from syno.algebra import Size, Valuation
+from syno.base.errors import LoweringError
+from syno.ir.coordinates import Array, coordinates
+from syno.ir.dim import Dim
+from syno.ir.primitives import EXPAND, UNFOLD, Primitive
+from syno.lower.cut import Structure
+from syno.lower.plan import Plan
+from syno.lower.stages import Stage
+
+MOST_ENTRIES = 1 << 22  # of a table over several loops; more would not stay in a cache
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a nest, over 0 ... extent - 1."""
+
+    name: str
+    extent: int
+    is_summed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """Part of an index: a table over some loops of a nest, given by their numbers."""
+
+    loops: tuple[int, ...]
+    table: Array
+
+    @property
+    def step(self) -> int | None:
+        """The difference of neighbours, if the table is over one loop, starts at 0 and all its differences are equal."""
+        if len(self.loops) != 1:
+            return None
+        steps = np.diff(self.table)
+        if self.table[0] != 0 or (steps.size and (steps != steps[0]).any()):
+            return None
+        return int(steps[0]) if steps.size else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """An axis of a tensor that is read.
+
+    Attributes:
+        extent: the number of its positions.
+        before, after: positions of its halo, which hold zeros.
+        index: the terms of the position read, from 0 at the first of its own positions.
+    """
+
+    extent: int
+    before: int
+    after: int
+    index: tuple[Term, ...]
+
+    @property
+    def stored(self) -> int:
+        """The number of positions with the halo."""
+        return self.before + self.extent + self.after
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """What each product of a nest is multiplied with: the product of some weights, and 0 where a read counts as zero.
+
+    Attributes:
+        loops: the numbers of the loops that it depends on.
+        weights: the number of each weight, from 1, and at which flat position it is read for each iteration of `loops`.
+        inside: 0 where the summand is zero and no halo holds that zero; None if there is no such place.
+    """
+
+    loops: tuple[int, ...]
+    weights: tuple[tuple[int, Array], ...]
+    inside: Array | None
+
+    def values(self, weights: Sequence[Array]) -> Array:
+        """Return the factors over `loops`, from the operator's weights."""
+        found: Any = 1.0 if self.inside is None else self.inside.astype(weights[0].dtype if weights else np.float32)
+        for number, positions in self.weights:
+            found = found * weights[number - 1].reshape(-1)[positions]
+        return np.asarray(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """One stage at given sizes.
+
+    Attributes:
+        loops: the output loops, in the order of the target's axes, then the summed ones; a split loop is several.
+        source: the axes read, without those that stay as they are from the operator's input to its output.
+        target: the extent of each axis written.
+        written: for each axis of the target, its loops from the outermost.
+        factor: what the reads are multiplied with; None if with nothing.
+    """
+
+    loops: tuple[Loop, ...]
+    source: tuple[Axis, ...]
+    target: tuple[int, ...]
+    written: tuple[tuple[int, ...], ...]
+    factor: Factor | None
+
+    @property
+    def multiply_adds(self) -> int:
+        """The number of summands of all outputs, for one sample."""
+        return prod(loop.extent for loop in self.loops)
+
+
+@dataclass(frozen=True, eq=False)
+class NestPlan:
+    """An operator at given sizes: what stays of its input, and a nest for each stage.
+
+    Attributes:
+        plan: the plan.
+        through: the axes that stay as they are, as positions in the input and in the output, with their extents. Each nest
+            computes one position of all of them: a sample.
+        nests: in the order of work.
+        inputs, outputs: the positions of the other axes in the input and in the output, in the order of the first nest's source
+            and the last one's target.
+    """
+
+    plan: Plan
+    through: tuple[tuple[int, int, int], ...]
+    nests: tuple[Nest, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def samples(self) -> int:
+        """The number of positions of the axes that stay as they are."""
+        return prod(extent for _, _, extent in self.through)
+
+
+def nest_plan(plan: Plan, valuation: Valuation, inside: Sequence[Dim] = ()) -> NestPlan:
+    """Return the nests of a plan.
+
+    Args:
+        plan: the plan.
+        valuation: the sizes.
+        inside: axes that stay as they are but are loops all the same.
+
+    Raises LoweringError if an index is too irregular for tables.
+    """
+    graph = plan.staged
+    structure = Structure(graph)
+    through = [dim for dim in graph.output if dim in graph.input and dim not in inside]
+    kept = set(through)
+    own = [dim for dim in graph.input if dim not in kept]
+    source: Sequence[Dim] = own
+    nests = []
+    stages = _without_moves(plan, valuation)
+    for number, stage in enumerate(stages):
+        last = number == len(stages) - 1
+        target = [dim for dim in (graph.output if last else stage.output) if dim not in kept]
+        nests.append(_nest(structure, stage, source, target, kept, valuation))
+        source = target
+    return NestPlan(
+        plan=plan,
+        through=tuple((graph.input.index(dim), graph.output.index(dim), valuation.integer(dim.size)) for dim in through),
+        nests=tuple(nests),
+        inputs=tuple(graph.input.index(dim) for dim in own),
+        outputs=tuple(at for at, dim in enumerate(graph.output) if dim not in kept),
+    )
+
+
+def _without_moves(plan: Plan, valuation: Valuation) -> list[Stage]:
+    """Return the stages. One that only reorders elements becomes part of the stage before, which writes them in place."""
+    stages: list[Stage] = []
+    for stage in plan.stages:
+        before = stages[-1] if stages else None
+        if before is not None and not stage.weights and not stage.reduces:
+            sizes = [prod(valuation.integer(dim.size) for dim in dims) for dims in (before.output, stage.output)]
+            operations = _between(plan, before.output, stage.output)
+            if sizes[0] == sizes[1] and not any(primitive in (UNFOLD, EXPAND) for primitive in operations):
+                stages[-1] = replace(before, output=stage.output)
+                continue
+        stages.append(stage)
+    return stages
+
+
+def _between(plan: Plan, above: Sequence[Dim], below: Sequence[Dim]) -> set[Primitive]:
+    """Return the primitives that lie between two cuts."""
+    structure, found, waiting = Structure(plan.staged), set(), [dim for dim in below if dim not in above]
+    while waiting:
+        operation = structure.above[waiting.pop()]
+        found.add(operation.primitive)
+        waiting += [dim for dim in operation.tops if dim not in above]
+    return found
+
+
+class _Masked:
+    """Arithmetic on masked arrays of integers: an index is masked where a guard below it fails."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.beyond: list[Array] = []  # where each guard fails
+
+    def size(self, size: Size) -> int:
+        return self.valuation.integer(size)
+
+    def half(self, size: Size) -> int:
+        return self.valuation.integer(size) // 2
+
+    def guard(self, index: Any, extent: Size) -> Any:
+        beyond = (np.ma.getdata(index) < 0) | (np.ma.getdata(index) >= self.valuation.integer(extent))
+        fails = beyond | np.ma.getmaskarray(index)
+        if fails.any():
+            self.beyond.append(fails)
+        return np.ma.array(np.ma.getdata(index), mask=fails)
+
+
+def _nest(
+    structure: Structure, stage: Stage, source: Sequence[Dim], target: Sequence[Dim], kept: set[Dim], valuation: Valuation
+) -> Nest:
+    graph = structure.graph
+    dims = [*target, *stage.reduces]
+    loops = [Loop(graph.labels[dim], valuation.integer(dim.size), dim.is_reduce) for dim in dims]
+    given: dict[Dim, Any] = {}
+    for number, loop in enumerate(loops):
+        given[dims[number]] = np.arange(loop.extent).reshape([-1 if at == number else 1 for at in range(len(loops))])
+    zero = np.zeros([1] * len(loops), np.int64)
+    given |= dict.fromkeys(kept, zero)
+    weights = [graph.weights[number - 1] for number in stage.weights]
+    wanted = dict.fromkeys([*source, *(dim for weight in weights for dim in weight)])
+    arithmetic = _Masked(valuation)
+    at = coordinates([*wanted, *_ends(structure, dims, wanted)], given, arithmetic)
+    axes = [_axis(np.ma.array(at[dim]), valuation.integer(dim.size)) for dim in source]
+    if any(dim in kept for weight in weights for dim in weight):
+        raise LoweringError(f"{graph!r}: a weight is read at an axis that stays as it is")
+    masks = [np.ma.getmaskarray(np.ma.array(at[dim])) for dim in source]
+    lost = [one for one in arithmetic.beyond if not any((mask | ~one).all() for mask in masks if mask.any())]
+    factor = _factor(stage, weights, at, valuation, lost, len(loops))
+    nest = Nest(
+        loops=tuple(loops),
+        source=tuple(axes),
+        target=tuple(valuation.integer(dim.size) for dim in target),
+        written=tuple((number,) for number in range(len(target))),
+        factor=factor,
+    )
+    return _without_unit_loops(_split_loops(nest))
+
+
+def _ends(structure: Structure, dims: Sequence[Dim], known: dict[Dim, None]) -> list[Dim]:
+    """Return the expanded dims above `dims` that no tensor is read at: an Unfold below one has a border all the same."""
+    found: list[Dim] = []
+    for dim in dims:
+        operation = structure.above.get(dim)
+        if dim not in known and operation is not None:
+            found += _ends(structure, operation.tops, known) if operation.tops else [dim]
+    return list(dict.fromkeys(found))
+
+
+def _factor(
+    stage: Stage, weights: Sequence[Sequence[Dim]], at: dict[Dim, Any], valuation: Valuation, lost: Sequence[Array], rank: int
+) -> Factor | None:
+    """Return the factor; `lost` are the places of zeros that no halo holds."""
+    positions = []
+    for number, weight in zip(stage.weights, weights, strict=True):
+        flat: Any = np.zeros([1] * rank, np.int64)
+        for dim in weight:
+            index = np.ma.getdata(np.ma.array(at[dim])).clip(0, valuation.integer(dim.size) - 1)
+            flat = flat * valuation.integer(dim.size) + index
+        positions.append((number, flat))
+    mask: Any = None
+    for one in lost:
+        mask = ~one if mask is None else mask & ~one
+    shapes = [flat.shape for _, flat in positions] + ([] if mask is None else [mask.shape])
+    if not shapes:
+        return None
+    shape = np.broadcast_shapes(*shapes)
+    loops = tuple(number for number, extent in enumerate(shape) if extent > 1)
+    if prod(shape) > 64 * MOST_ENTRIES:
+        raise LoweringError(f"the factors of a stage have {prod(shape):,} elements, too many to lay out")
+
+    def compact(array: Array) -> Array:
+        return np.broadcast_to(array, shape).reshape([shape[number] for number in loops])
+
+    return Factor(loops, tuple((number, compact(flat)) for number, flat in positions), None if mask is None else compact(mask))
+
+
+def _axis(index: Any, extent: int) -> Axis:
+    """Return an axis whose position for each iteration is `index`, masked where a zero is read."""
+    rank = index.ndim
+    loops = tuple(number for number in range(rank) if index.shape[number] > 1)
+    table = np.ma.getdata(index).reshape([index.shape[number] for number in loops])
+    masked = np.ma.getmaskarray(index).reshape(table.shape)
+    if table.size > MOST_ENTRIES:
+        raise LoweringError(f"an index over {table.size:,} iterations is too large for a table")
+    if masked.all():
+        return Axis(extent, 0, 1, (Term((), np.asarray(extent)),))
+    separate = _separate(table, masked, extent)
+    if separate is None:
+        found = [Term(loops, np.where(masked, extent, table))]
+        return Axis(extent, 0, int(masked.any()), tuple(found))
+    constant, tables = separate
+    terms = [Term((loop,), entries) for loop, entries in zip(loops, tables, strict=True) if entries.any()]
+    if constant:
+        terms.insert(0, Term((), np.asarray(constant)))
+    least = constant + sum(int(entries.min()) for entries in tables)
+    most = constant + sum(int(entries.max()) for entries in tables)
+    return Axis(extent, max(0, -least), max(0, most - extent + 1), tuple(terms))
+
+
+def _separate(table: Array, masked: Array, extent: int) -> tuple[int, list[Array]] | None:
+    """Return a constant and a table for each loop whose sum is `table`, and beyond the borders where it is masked."""
+    tables = []
+    for axis in range(table.ndim):  # the difference of neighbours, wherever neither is masked
+        ahead, behind = np.moveaxis(table, axis, 0), np.moveaxis(masked, axis, 0)
+        steps = [0]
+        for at in range(table.shape[axis] - 1):
+            seen = ~(behind[at] | behind[at + 1])
+            found = (ahead[at + 1] - ahead[at])[seen]
+            # One position alone is all that is read of an axis: the others shall lie beyond its borders.
+            steps.append(int(found[0]) if found.size else steps[-1] if at else extent)
+        tables.append(np.cumsum(steps))
+    first = np.unravel_index(int(np.argmin(masked)), table.shape)  # an iteration that is not masked
+    constant = int(table[first]) - sum(int(entries[at]) for entries, at in zip(tables, first, strict=True))
+    total: Any = constant
+    for axis, entries in enumerate(tables):
+        total = total + entries.reshape([-1 if other == axis else 1 for other in range(table.ndim)])
+    total = np.broadcast_to(total, table.shape)
+    if (total != table)[~masked].any():
+        return None
+    if ((total >= 0) & (total < extent))[masked].any():
+        return None
+    return constant, tables
+
+
+# ---- splitting of loops ----------------------------------------------------------------------------------------------
+
+
+def _split_loops(nest: Nest) -> Nest:
+    """Return the nest with loops split in two where that makes the tables over them affine, as for merged axes."""
+    number = 0
+    while number < len(nest.loops):
+        block = _block(nest, number)
+        if block is None:
+            number += 1
+        else:
+            nest = split(nest, number, block)
+    return nest
+
+
+def _block(nest: Nest, number: int) -> int | None:
+    """Return the largest inner extent to split a loop by such that tables are affine in it; None if all are affine now."""
+    tables = [term.table for axis in nest.source for term in axis.index if term.loops == (number,)]
+    irregular = [table for table in tables if _affine_block(table) < len(table)]
+    if not irregular:
+        return None
+    extent = nest.loops[number].extent
+    block = np.gcd.reduce([_affine_block(table) for table in irregular])
+    return int(block) if 1 < block < extent else None
+
+
+def _affine_block(table: Array) -> int:
+    """Return the largest divisor B of the length such that all blocks of B entries have the same constant differences."""
+    length = len(table)
+    for block in range(length, 0, -1):
+        if length % block == 0:
+            rows = table.reshape(-1, block)
+            differences = np.diff(rows, axis=1)
+            if not differences.size or (differences == differences[0, 0]).all():
+                return block
+    return 1
+
+
+def split(nest: Nest, number: int, block: int) -> Nest:
+    """Return the nest with a loop as two: an outer one, and an inner one of `block` iterations."""
+    loop = nest.loops[number]
+    outer = Loop(f"{loop.name}_outer", loop.extent // block, loop.is_summed)
+    inner = Loop(f"{loop.name}_inner", block, loop.is_summed)
+
+    def moved(other: int) -> int:
+        return other + (other > number)
+
+    def loops_of(loops: Sequence[int]) -> tuple[int, ...]:
+        return tuple(new for other in loops for new in ((number, number + 1) if other == number else (moved(other),)))
+
+    def table_of(loops: Sequence[int], table: Array) -> Array:
+        shape = [part for at, other in enumerate(loops) for part in ((-1, block) if other == number else (table.shape[at],))]
+        return table.reshape(shape)
+
+    def terms_of(term: Term) -> Iterator[Term]:
+        loops, table = loops_of(term.loops), table_of(term.loops, term.table)
+        if term.loops == (number,):
+            rows, columns = table[:, 0], table[0]
+            if (rows[:, None] + columns[None, :] - columns[0] == table).all():
+                if rows.any():
+                    yield Term((number,), rows)
+                if (columns - columns[0]).any():
+                    yield Term((number + 1,), columns - columns[0])
+                return
+        yield Term(loops, table)
+
+    factor = nest.factor
+    if factor is not None:
+        factor = Factor(
+            loops_of(factor.loops),
+            tuple((weight, table_of(factor.loops, positions)) for weight, positions in factor.weights),
+            None if factor.inside is None else table_of(factor.loops, factor.inside),
+        )
+    return Nest(
+        loops=(*nest.loops[:number], outer, inner, *nest.loops[number + 1 :]),
+        source=tuple(replace(axis, index=tuple(new for term in axis.index for new in terms_of(term))) for axis in nest.source),
+        target=nest.target,
+        written=tuple(loops_of(loops) for loops in nest.written),
+        factor=factor,
+    )
+
+
+def _without_unit_loops(nest: Nest) -> Nest:
+    """Return the nest without loops of one iteration."""
+    kept = [number for number, loop in enumerate(nest.loops) if loop.extent > 1]
+    place = {number: at for at, number in enumerate(kept)}
+
+    def compact(loops: Sequence[int], table: Array) -> tuple[tuple[int, ...], Array]:
+        stay = [at for at, number in enumerate(loops) if number in place]
+        return tuple(place[loops[at]] for at in stay), table.reshape([table.shape[at] for at in stay])
+
+    def terms(axis: Axis) -> tuple[Term, ...]:
+        return tuple(Term(*compact(term.loops, term.table)) for term in axis.index)
+
+    factor = nest.factor
+    if factor is not None:
+        weights = tuple((weight, compact(factor.loops, positions)[1]) for weight, positions in factor.weights)
+        inside = None if factor.inside is None else compact(factor.loops, factor.inside)[1]
+        factor = Factor(tuple(place[number] for number in factor.loops if number in place), weights, inside)
+    return Nest(
+        loops=tuple(nest.loops[number] for number in kept),
+        source=tuple(replace(axis, index=terms(axis)) for axis in nest.source),
+        target=nest.target,
+        written=tuple(tuple(place[number] for number in loops if number in place) for loops in nest.written),
+        factor=factor,
+    )

@@ -1,0 +1,70 @@
+"""Processors that kernels are made for."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from syno.base.errors import UnknownNameError, suggestion
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the generator and its cost model need to know of a processor.
+
+    Attributes:
+        name: in stores and messages.
+        lanes: floats of a vector.
+        registers: the number of vector registers.
+        flags: of the compiler, GCC or clang, for this kind of processor.
+        reads_factors_in_products: whether a product takes a factor from memory, for all of its lanes, at no cost.
+        first_cache, second_cache: bytes of a core's caches.
+    """
+
+    name: str
+    lanes: int
+    registers: int
+    flags: tuple[str, ...]
+    reads_factors_in_products: bool = False
+    first_cache: int = 32 << 10
+    second_cache: int = 512 << 10
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        # In narrower vectors than it has, GCC would else compute on processors that slow down for wide ones.
+        Target("avx512", 16, 32, ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"), True),
+        Target("avx2", 8, 16, ("-mavx2", "-mfma")),
+        Target("neon", 4, 32, ("-march=armv8-a",), True),
+        Target("generic", 4, 16, ()),
+    )
+}
+
+
+def target_named(name: str) -> Target:
+    """Return a target. Raises UnknownNameError if there is none of that name."""
+    if name not in TARGETS:
+        raise UnknownNameError(f'there is no target "{name}" of native kernels{suggestion(name, TARGETS)}')
+    return TARGETS[name]
+
+
+def own_target() -> Target:
+    """Return the target of this machine."""
+    if platform.machine() in ("aarch64", "arm64"):
+        return TARGETS["neon"]
+    flags = _processor_flags()
+    for name, needed in (("avx512", {"avx512f", "avx512vl", "avx512dq", "fma"}), ("avx2", {"avx2", "fma"})):
+        if needed <= flags:
+            return TARGETS[name]
+    return TARGETS["generic"]
+
+
+def _processor_flags() -> set[str]:
+    """Return the names of the instruction sets that Linux lists for this processor; none on other systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())

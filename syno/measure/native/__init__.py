@@ -1,0 +1,1 @@
+"""Native kernels: compiled, timed and stored on this machine, and used in networks."""

@@ -1,0 +1,77 @@
+"""The C++ compiler of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from syno.base.errors import MissingPackageError, SynoError
+from syno.base.files import checksum, replaced
+from syno.lower.native.target import Target
+
+# Sums may be taken with fused multiply-adds. Nothing else that changes results is allowed: no reordering, and NaN stays NaN.
+FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
+NO_COMPILER = "native kernels need a C++ compiler: install g++ or clang, or give one in the environment variable CXX"
+
+
+class BuildError(SynoError):
+    """The C++ compiler refused generated code."""
+
+
+def compiler() -> str:
+    """Return the path of the C++ compiler: that of the environment variable CXX, or g++, or clang++.
+
+    Raises MissingPackageError if there is none.
+    """
+    for name in (os.environ.get("CXX"), "g++", "clang++"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise MissingPackageError(NO_COMPILER)
+
+
+@functools.cache
+def compiler_version(path: str) -> str:
+    """Return the first line of what the compiler says of its version."""
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.partition("\n")[0]
+
+
+def library(source: str, target: Target, folder: Path, name: str, extra: tuple[str, ...] = ()) -> Path:
+    """Compile C++ into a shared library, unless the folder holds it already. Return its path.
+
+    Args:
+        source: the code.
+        target: the processor.
+        folder: where the library and its source are kept.
+        name: the beginning of their names; the rest is a checksum of the source and of how it is compiled.
+        extra: further arguments of the compiler.
+
+    Raises:
+        MissingPackageError: there is no compiler.
+        BuildError: it refuses the code.
+    """
+    path = compiler()
+    options = [*FLAGS, *target.flags, "-fopenmp", *extra]
+    key = checksum("\0".join([source, *options, path, compiler_version(path)]).encode())[:16]
+    made = folder / f"{name}_{key}.so"
+    if not made.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / f"{name}_{key}.cpp"
+        with replaced(written, durable=False) as file:
+            file.write_text(source)
+        with replaced(made, durable=False) as file:
+            said = subprocess.run([path, *options, "-o", str(file), str(written)], capture_output=True, text=True, check=False)
+            if said.returncode:
+                raise BuildError(f"{path} does not compile {written}: {said.stderr.strip()[:2000]}")
+    return made
+
+
+@functools.cache
+def loaded(path: Path) -> ctypes.CDLL:
+    """Return a library, loaded into this process."""
+    return ctypes.CDLL(str(path))

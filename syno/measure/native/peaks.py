@@ -1,0 +1,121 @@
+"""The most that one core computes and moves, by compiled loops that do nothing else: no code is faster.
+
+Each loop takes a fraction of a millisecond and is repeated many times, so that the fastest repeat is undisturbed where others
+use the machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syno.base.errors import MissingPackageError
+from syno.lower.native.target import Target, own_target
+from syno.measure.native.build import BuildError, library
+
+PRODUCTS_LAPS = 5000
+SIZES = tuple(
+    2**power for power in (14, 15, 17, 18, 20, 22, 24, 26)
+)  # bytes that are read, or read and written, again and again
+LEAST_BYTES = 2**20  # in one repeat, so that the clock's resolution and overhead do not matter
+SECONDS, LEAST_REPEATS = 0.02, 5
+UNROLLED = 8  # sums and copies of a loop
+
+
+def _source(target: Target) -> str:
+    products = [f"p{number}" for number in range(target.registers - 4)]  # many more than a product's latency takes
+    sums = [f"s{number}" for number in range(UNROLLED)]
+    lines = [
+        f"typedef float Vector __attribute__((vector_size({4 * target.lanes}), may_alias));",
+        'extern "C" float products(long laps, float start, float factor, float summand) {',
+        f"  Vector {', '.join(f'{name} = Vector{{}} + start' for name in products)};",
+        "  const Vector f = Vector{} + factor, s = Vector{} + summand;",
+        f"  for (long lap = 0; lap < laps; ++lap) {{ {' '.join(f'{name} = {name} * f + s;' for name in products)} }}",
+        f"  return ({' + '.join(products)})[0];",
+        "}",
+        'extern "C" float reads(const Vector* x, Vector*, long vectors, long laps) {',
+        f"  Vector {', '.join(f'{name} = {{}}' for name in sums)};",
+        "  for (long lap = 0; lap < laps; ++lap) {",
+        f"    for (long at = 0; at < vectors; at += {UNROLLED}) {{",
+        *(f"      {name} += x[at + {number}];" for number, name in enumerate(sums)),
+        "    }",
+        '    __asm__ volatile("" ::: "memory");',
+        "  }",
+        f"  return ({' + '.join(sums)})[0];",
+        "}",
+        'extern "C" float copies(const Vector* x, Vector* y, long vectors, long laps) {',
+        "  for (long lap = 0; lap < laps; ++lap) {",
+        f"    for (long at = 0; at < vectors; at += {UNROLLED}) {{",
+        *(f"      y[at + {number}] = x[at + {number}];" for number in range(UNROLLED)),
+        "    }",
+        '    __asm__ volatile("" ::: "memory");',
+        "  }",
+        "  return 0;",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@functools.cache
+def _library() -> Any:
+    """The compiled loops; None where there is no compiler, or it refuses them."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="syno-peaks-") as folder:
+            loops = ctypes.CDLL(str(library(_source(own_target()), own_target(), Path(folder), "peaks")))
+    except (MissingPackageError, BuildError, OSError):
+        return None
+    for name, types in {
+        "products": (ctypes.c_long, *[ctypes.c_float] * 3),
+        "reads": (*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2),
+        "copies": (*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2),
+    }.items():
+        getattr(loops, name).argtypes, getattr(loops, name).restype = types, ctypes.c_float
+    return loops
+
+
+def products_per_second() -> float | None:
+    """Return the multiply-adds of float32 that one core does in a second; None where nothing can be compiled."""
+    loops, target = _library(), own_target()
+    if loops is None:
+        return None
+    taken = _fastest_seconds(lambda: loops.products(PRODUCTS_LAPS, 1.0, 0.5, 1.0))
+    return PRODUCTS_LAPS * (target.registers - 4) * target.lanes / taken
+
+
+def bytes_per_second() -> tuple[tuple[int, float], ...]:
+    """Return how many bytes one core reads, or reads and writes, in a second, by how many it goes through again and again.
+
+    Empty where nothing can be compiled.
+    """
+    loops, target = _library(), own_target()
+    if loops is None:
+        return ()
+    memory = np.zeros(SIZES[-1] + 2**12, np.uint8)
+    start = memory.ctypes.data + -memory.ctypes.data % 2**12
+    found = []
+    for size in SIZES:
+        laps = -(-LEAST_BYTES // size)
+        vectors = size // (4 * target.lanes)
+        half = start + size // 2
+        reading = _fastest_seconds(lambda: loops.reads(start, None, vectors, laps))  # noqa: B023  # called at once
+        copying = _fastest_seconds(lambda: loops.copies(start, half, vectors // 2, laps))  # noqa: B023
+        found.append((size, size * laps / min(reading, copying)))
+    return tuple(found)
+
+
+def _fastest_seconds(work: Callable[[], object]) -> float:
+    work()
+    fastest, repeats, end = float("inf"), 0, time.perf_counter() + SECONDS
+    while repeats < LEAST_REPEATS or time.perf_counter() < end:
+        began = time.perf_counter()
+        work()
+        fastest = min(fastest, time.perf_counter() - began)
+        repeats += 1
+    return fastest

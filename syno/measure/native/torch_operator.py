@@ -1,0 +1,70 @@
+"""PyTorch's operator `syno::native`: a call of a native kernel.
+
+`torch.compile`, `torch.export` and AOTInductor take it as it is. It is C++, which is compiled once for a machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from syno.lower.interpreter import shapes
+from syno.lower.native.target import own_target
+from syno.measure.native.build import library, loaded
+from syno.measure.native.kernels import Kernel
+
+SOURCE = Path(__file__).with_name("operator.cpp")
+
+
+@functools.cache
+def torch_operator(store: Path) -> Any:
+    """Return the operator, compiled into the store unless it is there, and loaded into this process.
+
+    Raises MissingPackageError if there is no C++ compiler, BuildError if it does not compile PyTorch's headers.
+    """
+    if not hasattr(torch.ops.syno, "native"):
+        path = _library(store)
+        torch.ops.load_library(str(path))
+        torch.library.register_fake("syno::native", _fake)
+    return torch.ops.syno.native.default
+
+
+def _library(store: Path) -> Path:
+    place = Path(torch.__file__).parent
+    linked = (f"-I{place / 'include'}", f"-L{place / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu")
+    source = f"// PyTorch {torch.__version__}\n{SOURCE.read_text()}"
+    return library(source, own_target(), store, "operator", linked)
+
+
+def _fake(
+    x: torch.Tensor,
+    factors: torch.Tensor,
+    scale: torch.Tensor | None,
+    shift: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    kernel: str,
+    shape: list[int],
+    samples: int,
+) -> torch.Tensor:
+    return x.new_empty(shape)
+
+
+@functools.cache
+def _register(store: Path) -> Any:
+    torch_operator(store)
+    function = loaded(_library(store)).syno_register
+    function.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return function
+
+
+def make_callable(kernel: Kernel, store: Path) -> str:
+    """Let calls of the operator in this process find a kernel. Return its name there."""
+    into, _, _ = shapes(kernel.request.graph, kernel.request.graph.valuation(dict(kernel.request.values)))
+    name, function = kernel.program.name, ctypes.cast(kernel.function, ctypes.c_void_p)
+    _register(store)(name.encode(), function, kernel.program.scratch, prod(into))
+    return name

@@ -1,0 +1,170 @@
+"""Native kernels compute what the interpreter computes, in every form, and touch no memory but their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from native_kernels import TOLERANCE, compiled, difference, evaluated, lanes_of, program_of
+from small_values import random_tensors, small_values
+from strategies import pgraphs
+
+from syno.algebra import Valuation
+from syno.base.errors import LoweringError
+from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
+from syno.lower.interpreter import interpret
+from syno.lower.native.nests import nest_plan
+from syno.lower.native.program import Epilogue, Program, whole_file
+from syno.lower.native.target import TARGETS, Target
+from syno.lower.plan import candidates, fewest_flops
+from syno.measure.native.build import FLAGS
+
+QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+KINDS = ("samples", "flat", "plane")
+Case: TypeAlias = tuple[PGraph, Valuation]
+LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 6, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
+
+
+def library_operators(batch: int, **sizes: int) -> list[Case]:
+    """Return the operators of the library, each with its sizes."""
+    given = {**LAYER, "N": batch, **sizes}
+    graphs = [make() for make in map(OPERATORS.__getitem__, OPERATORS)]
+    return [(graph, graph.valuation({name: given[name] for name in graph.variables if name in given})) for graph in graphs]
+
+
+def programs_in(kinds: Sequence[str], cases: Sequence[Case]) -> list[tuple[PGraph, Valuation, Program]]:
+    """Return the program of each operator in each of these forms that it has."""
+    found = []
+    for number, (graph, values) in enumerate(cases):
+        for kind in kinds:
+            with suppress(LoweringError):  # no plane
+                found.append((graph, values, program_of(lanes_of(graph, values, kind), f"operator{number}_{kind}")))
+    return found
+
+
+@QUICK
+@given(pgraphs(max_weights=3))
+def test_tables_of_random_operators(graph: PGraph) -> None:
+    values = small_values(graph)
+    x, *weights = random_tensors(graph, values)
+    nests = nest_plan(fewest_flops(candidates(graph, values)), values)
+    into, out = [at for at, _, _ in nests.through], [at for _, at, _ in nests.through]
+    samples = x.transpose([*into, *nests.inputs])
+    results = []
+    for sample in samples.reshape(-1, *samples.shape[len(into) :]):
+        value = sample
+        for nest in nests.nests:
+            value = evaluated(nest, value, weights)
+        results.append(value)
+    exact = interpret(graph, values, x, *weights).transpose([*out, *nests.outputs])
+    np.testing.assert_allclose(np.stack(results).reshape(exact.shape), exact, atol=1e-9)
+
+
+def test_kernels_of_known_operators(tmp_path: Path) -> None:
+    """With 11 samples, which do not fill a vector, and with one, on two threads."""
+    cases = programs_in(["plane"], library_operators(11)) + programs_in(["samples"], library_operators(1, H=2))
+    binary = compiled([program for _, _, program in cases], tmp_path)
+    for graph, values, program in cases:
+        for threads in (1, 2):
+            assert difference(graph, values, program, binary, threads=threads) < TOLERANCE, (program.name, threads)
+
+
+def test_kernels_of_random_operators(tmp_path: Path) -> None:
+    drawn: list[Case] = []
+
+    @settings(QUICK, max_examples=20)
+    @given(pgraphs(max_weights=2))
+    def draw(graph: PGraph) -> None:
+        drawn.append((graph, small_values(graph)))
+
+    draw()
+    cases = programs_in(["flat"], drawn)
+    binary = compiled([program for _, _, program in cases], tmp_path)
+    for graph, values, program in cases:
+        assert difference(graph, values, program, binary) < TOLERANCE, f"{program.name}\n{graph}"
+
+
+@pytest.mark.parametrize("epilogue", [
+    Epilogue(channel=1, scale=True, shift=True),
+    Epilogue(channel=1, shift=True, activation="relu"),
+    Epilogue(channel=1, scale=True, shift=True, residual=True, activation="relu"),
+    Epilogue(residual=True),
+])  # fmt: skip
+def test_epilogues(epilogue: Epilogue, tmp_path: Path) -> None:
+    graph = OPERATORS["separable_conv2d"]()
+    values = graph.valuation({"N": 10, "C_in": 5, "C_out": 7, "H": 5})
+    programs = [program_of(lanes_of(graph, values, kind, epilogue=epilogue), kind) for kind in ("samples", "plane")]
+    binary = compiled(programs, tmp_path)
+    for program in programs:
+        assert difference(graph, values, program, binary, epilogue) < TOLERANCE
+
+
+def test_a_wrong_kernel_differs(tmp_path: Path) -> None:
+    """What the comparison would say of a kernel that reads beside the right place."""
+    graph = OPERATORS["conv2d"]()
+    values = graph.valuation({"N": 8, "C_in": 3, "C_out": 4, "H": 5})
+    program = program_of(lanes_of(graph, values, "plane"), "planted")
+    source = program.source.replace("load_unaligned(xr + 1)", "load_unaligned(xr + 2)")
+    assert source != program.source
+    binary = compiled([replace(program, source=source)], tmp_path)
+    assert difference(graph, values, program, binary) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_code_compiles_for_each_processor(target: Target, tmp_path: Path) -> None:
+    """It is compiled only: this machine may not run it."""
+    graph = OPERATORS["operator_1"]()
+    values = graph.valuation({"N": 8, "C_in": 32, "C_out": 64, "H": 6})
+    programs = [program_of(lanes_of(graph, values, kind, target=target), kind, target) for kind in ("samples", "plane")]
+    compiler = shutil.which("aarch64-linux-gnu-g++") if target.name == "neon" else shutil.which("g++")
+    if compiler is None:
+        pytest.skip(f"no compiler for {target.name}")
+    source = tmp_path / "kernels.cpp"
+    source.write_text(whole_file(programs, target.lanes))
+    arguments = [
+        compiler,
+        *FLAGS,
+        *target.flags,
+        "-fopenmp",
+        "-Wall",
+        "-Werror",
+        "-o",
+        str(tmp_path / "kernels.so"),
+        str(source),
+    ]
+    said = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+
+
+ASKED = "import sys; sys.path[:0] = {paths!r}; from test_native_kernels import run_all; run_all({folder!r})"
+
+
+@pytest.mark.slow
+def test_no_access_outside_of_buffers(tmp_path: Path) -> None:
+    """AddressSanitizer watches a process in which every operator of the library is computed."""
+    runtime = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    code = ASKED.format(paths=[str(Path(__file__).parent), *sys.path], folder=str(tmp_path))
+    environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert said.returncode == 0, said.stderr[-3000:]
+    assert "all computed" in said.stdout
+
+
+def run_all(folder: str) -> None:
+    """Compute every operator of the library in every form with code that AddressSanitizer watches."""
+    cases = programs_in(KINDS, library_operators(3) + library_operators(1, H=2))
+    binary = compiled([program for _, _, program in cases], Path(folder), "-fsanitize=address")
+    for graph, values, program in cases:
+        assert difference(graph, values, program, binary) < TOLERANCE, program.name
+    print("all computed")

@@ -1,0 +1,178 @@
+"""Networks with native kernels: what follows a layer is computed with it, and what is wrong, missing or slower shows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syno
+from syno.base.errors import LoweringError, MissingPackageError, SpecError, WrongOutputError
+from syno.lower.native import program
+from syno.measure.compilers import CPP, compiler_named
+from syno.measure.native import kernels, network
+from syno.measure.native.network import NativeNetwork, native_network
+from syno.measure.output_check import OutputCheck
+from syno.measure.reference import in_double, vary_constants
+from syno.measure.subjects import OperatorSubject
+from syno.measure.timing import LatencySettings
+from syno.measure.tuning import tune
+from syno.model.module import OperatorModule
+
+pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
+FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(autouse=True)
+def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let kernels be made quickly, and be chosen."""
+    monkeypatch.setattr(kernels, "TILES_TIMED", 1)
+    monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
+    monkeypatch.setattr(network, "hopeless", lambda layer, threads: "")
+    monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (1.0, 2.0))
+
+
+def operator(seed: int) -> OperatorModule:
+    return syno.build(syno.OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 4, "H": 3}, seed=seed)
+
+
+def of_each_channel() -> OperatorModule:
+    """Return an operator that has the same weight for each channel, so that channels could count as samples."""
+    build = syno.Builder("N, C, H; k=3", name="rows")
+    n, c, y, x = build.output("N, C, H, H")
+    (j,) = build.contract(inner=build.reduce("k"))
+    return syno.build(build.finish([n, c, y, build.unfold(x, j)]), {"C": 4, "H": 3}, seed=0)
+
+
+class Ends(nn.Module):
+    """Layers with everything that a kernel can compute after them, and a result that something else uses, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([of_each_channel(), *(operator(seed) for seed in range(3))])
+        self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(3))
+        self.bias = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norms[0](self.layers[0](x)).relu_()
+        x = (2 * self.layers[1](x) + self.bias.view(-1, 1, 1)).relu()
+        x = torch.relu(x + self.norms[1](self.layers[2](x)))
+        y = self.layers[3](x)
+        return self.norms[2](y) + y
+
+
+def prepared(module: nn.Module, shape: tuple[int, ...], store: Path) -> NativeNetwork:
+    """Return the network with kernels, after its outputs were compared with those of the module in double precision."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    vary_constants(module.eval(), x, 0)
+    found = native_network(module, (x,), store)
+    with torch.no_grad():
+        check = OutputCheck(in_double(module), [(x,)])
+        check.require(check.of(found.module))
+    return found
+
+
+def operations(found: NativeNetwork) -> list[str]:
+    graph: Any = found.module.graph
+    return [str(node.target).removeprefix("aten.") for node in graph.nodes if node.op in ("call_function", "call_module")]
+
+
+def test_what_follows_a_layer_is_computed_with_it(store: Path) -> None:
+    found = prepared(Ends(), (2, 4, 3, 3), store)
+    assert found.reason == "" and [layer.name for layer in found.layers] == [f"layers.{number}" for number in range(4)]
+    assert operations(found) == ["syno.native.default"] * 4 + ["batch_norm.default", "add.Tensor"]
+
+
+def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, (3, 1), padding=(1, 0), bias=False),
+        nn.BatchNorm2d(4),
+        nn.Conv2d(4, 8, 3, padding=1, groups=4),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(8, 4, 1),
+        nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
+    found = prepared(layers, (2, 3, 4, 4), store)
+    assert [layer.name for layer in found.layers] == ["0", "2", "4", "7"]
+    assert operations(found) == ["syno.native.default"] * 3 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
+
+
+@pytest.mark.parametrize("why", ["slower", "no kernel"])
+def test_an_operator_without_a_faster_kernel_stays_as_it_is(why: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: Any) -> Any:
+        raise LoweringError("no axis stays as it is")
+
+    if why == "slower":
+        monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (2.0, 1.0))
+        monkeypatch.setattr(network, "_compiled", lambda module, example: lambda: None)
+    else:
+        monkeypatch.setattr(network, "kernel_for", none)
+    module = nn.Sequential(syno.build(syno.OPERATORS["depthwise_conv2d"](), {"C": 4, "H": 3}, seed=0), nn.ReLU())
+    found = prepared(module, (2, 4, 3, 3), store)
+    assert operations(found) == ["synthesized", "relu.default"]
+    assert [(layer.is_native, layer.reason) for layer in found.layers] == [
+        (False, "" if why == "slower" else "no axis stays as it is")
+    ]
+
+
+def test_a_network_that_cannot_be_exported_has_kernels_for_its_operators(store: Path) -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = operator(0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) if x.sum() > -1e9 else x
+
+    found = prepared(Branches(), (2, 4, 3, 3), store)
+    assert found.reason.startswith("the network cannot be exported, so only operators are native")
+    assert [layer.is_native for layer in found.layers] == [True]
+    assert "NativeLayer" in repr(found.module)
+
+
+def test_a_stored_kernel_is_neither_made_nor_timed_again(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = prepared(operator(0), (2, 4, 3, 3), store)
+
+    def again(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(kernels, "_chosen", again)
+    monkeypatch.setattr(network, "fastest_in_turns", again)
+    assert prepared(operator(1), (2, 4, 3, 3), store).layers == before.layers
+
+
+def test_a_wrong_kernel_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(program.ACTIVATIONS, "relu", "value")
+    with pytest.raises(WrongOutputError, match="differs from the interpreter"):
+        prepared(nn.Sequential(operator(0), nn.ReLU()), (2, 4, 3, 3), tmp_path)
+
+
+def test_without_a_compiler_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"need a C\+\+ compiler: install g\+\+ or clang"):
+        tune(CONV2D, "native")
+
+
+def test_gpus_are_refused() -> None:
+    with pytest.raises(SpecError, match='for the device "cpu" only; it was given "cuda"'):
+        compiler_named("native").check_kind("cuda")
+
+
+@pytest.mark.slow
+def test_a_measurement_is_checked_and_records_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    record = tune(CONV2D, "native", settings=FAST, time_limit_s=550)
+    assert (record.status, record.reason) == ("ok", "") and record.checked
+    assert record.versions[CPP] and list((tmp_path / "syno" / "native").glob("kernel_*.so"))

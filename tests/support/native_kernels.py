@@ -1,0 +1,104 @@
+"""Native kernels of operators, called with random tensors and compared with the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno.algebra import Valuation
+from syno.ir.graph import PGraph
+from syno.lower.interpreter import interpret, shapes
+from syno.lower.native.nests import Nest, nest_plan
+from syno.lower.native.plane_lanes import plane_lanes
+from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
+from syno.lower.native.sample_lanes import sample_lanes
+from syno.lower.native.schedules import schedules
+from syno.lower.native.target import Target, own_target
+from syno.lower.plan import candidates, fewest_flops
+from syno.measure.native.build import library
+from syno.measure.native.kernels import aligned
+
+TOLERANCE = 1e-5
+
+
+def lanes_of(
+    graph: PGraph,
+    values: Valuation,
+    kind: str,
+    formats: tuple[Format, Format] = ("contiguous", "contiguous"),
+    epilogue: Epilogue = NO_EPILOGUE,
+    target: Target | None = None,
+) -> Lanes:
+    """Return the program of an operator in one of the forms: "samples", "flat" (all that can be are samples) or "plane"."""
+    plan = fewest_flops(candidates(graph, values))
+    through = [dim for dim in graph.output if dim in graph.input]
+    nests = nest_plan(plan, graph.valuation(values), () if kind == "flat" else through[1:])
+    into, _, out = shapes(graph, graph.valuation(values))
+    make = plane_lanes if kind == "plane" else sample_lanes
+    return make(nests, (into, out), (target or own_target()).lanes, formats, epilogue)
+
+
+def program_of(lanes: Lanes, name: str, target: Target | None = None) -> Program:
+    """Return the program with the schedules that the model ranks first."""
+    return lanes.program(name, [schedules(code, target or own_target(), 1)[0] for code in lanes.codes()])
+
+
+def compiled(programs: Sequence[Program], folder: Path, *extra: str) -> Any:
+    """Return a library of programs."""
+    return ctypes.CDLL(str(library(whole_file(programs, own_target().lanes), own_target(), folder, "kernels", extra)))
+
+
+def difference(
+    graph: PGraph,
+    values: Valuation,
+    program: Program,
+    binary: Any,
+    epilogue: Epilogue = NO_EPILOGUE,
+    threads: int = 1,
+) -> float:
+    """Return the largest difference of a program's output from the interpreter's, as a share of the largest value."""
+    into, weight_shapes, out = shapes(graph, graph.valuation(values))
+    random = np.random.default_rng(0)
+    x, residual = random.standard_normal(into, np.float32), random.standard_normal(out, np.float32)
+    weights = [random.standard_normal(shape, np.float32) for shape in weight_shapes]
+    scale, shift = random.standard_normal((2, 1 if epilogue.channel is None else out[epilogue.channel]), np.float32)
+    factors, y = program.factors(weights), np.full(out, np.nan, np.float32)
+    held = aligned(factors.size)
+    held[:] = factors
+    tensors = (np.ascontiguousarray(x), held, y, scale, shift, residual, aligned(program.scratch * threads))
+    pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
+    getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
+    exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
+    along = [-1 if axis == epilogue.channel else 1 for axis in range(len(out))]
+    exact = exact * scale.reshape(along) if epilogue.scale else exact
+    exact = exact + shift.reshape(along) if epilogue.shift else exact
+    exact = exact + residual if epilogue.residual else exact
+    exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
+    if not exact.size:
+        return 0.0
+    return float(np.abs(y - exact).max() / max(np.abs(exact).max(), 1e-30))
+
+
+def evaluated(nest: Nest, x: NDArray[Any], weights: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return what a nest computes for one sample, by its tables."""
+    padded = np.pad(x, [(axis.before, axis.after) for axis in nest.source]) if nest.source else x
+    extents = [loop.extent for loop in nest.loops]
+
+    def over_loops(loops: Sequence[int], table: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(table).reshape([extents[loop] if loop in loops else 1 for loop in range(len(extents))])
+
+    places = tuple(
+        sum((over_loops(t.loops, t.table) for t in axis.index), np.full([1] * len(extents), axis.before))
+        for axis in nest.source
+    )
+    read = padded[places] if places else padded.reshape([1] * len(extents))
+    if nest.factor is not None:
+        read = read * over_loops(nest.factor.loops, nest.factor.values(weights))
+    total = np.broadcast_to(read, extents).sum(axis=tuple(at for at, loop in enumerate(nest.loops) if loop.is_summed))
+    result: NDArray[Any] = total.reshape(nest.target)
+    return result
