@@ -461,7 +461,9 @@ def merged(axes: Iterable[CopyAxis]) -> list[CopyAxis]:
     return found
 
 
-def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str], list[str]], origin: int) -> None:
+def copy_loops(
+    out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str], list[str]], origin: int, outside_origin: int = 0
+) -> None:
     """Write loops over axes around the statements for a place outside and one in scratch. Threads share the outermost."""
     for number, axis in enumerate(axes):
         begin, end = (
@@ -470,7 +472,7 @@ def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str],
         out.open(f"for (long e{number} = {begin}; e{number} < {end}; ++e{number})")
     if not axes:
         out.open("if (!part)")
-    outside = " + ".join([f"{axis.outside} * e{number}" for number, axis in enumerate(axes)] or ["0"])
+    outside = " + ".join([f"{axis.outside} * e{number}" for number, axis in enumerate(axes)] + [str(outside_origin)])
     inside = " + ".join([str(origin), *(f"{axis.inside} * e{number}" for number, axis in enumerate(axes))])
     for line in body(outside, inside):
         out.line(line)
