@@ -34,7 +34,7 @@ from syno.measure.native.build import FLAGS
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 KINDS = ("samples", "flat", "plane")
 Case: TypeAlias = tuple[PGraph, Valuation]
-LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 6, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
+LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
 def library_operators(batch: int, **sizes: int) -> list[Case]:

@@ -202,12 +202,38 @@ class PlaneLanes(Lanes):
         """The vectors that hold these positions."""
         return -(-self.positions // self.lanes)
 
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether the first nest reads the caller's tensor."""
+        has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source)
+        return not has_halo and self._is_stored_so(self.input, 0)
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether the last nest writes the caller's tensor."""
+        return self._is_stored_so(self.output, -1)
+
+    def _is_stored_so(self, side: Side, end: int) -> bool:
+        """Return whether the caller's tensor has the plane as it would be in scratch, in whole vectors and without halos."""
+        if side.format == "lanes" or self.positions % self.lanes:
+            return False
+        return self.positions == prod(axis.extent for axis in self.plane) and all(
+            side.own[axis.sources[end]] == (axis.pitch, axis.extent) and not axis.rotations[end] for axis in self.plane
+        )
+
+    def place(self, side: Side) -> str:
+        """Return where sample `number` of the caller's tensor begins."""
+        return _place(side)
+
     def layouts(self) -> list[Layout]:
         """Return the layout of the input, of each intermediate result, and of the output."""
         nests = self.plan.nests
         found = []
         for at in range(len(nests) + 1):
             last = at == len(nests)
+            if (at == 0 and self.reads_in_place) or (last and self.writes_in_place):
+                found.append(Layout(tuple(stride for stride, _ in (self.output if last else self.input).own), 0, 0))
+                continue
             pitches = {axis.sources[at]: axis.pitch for axis in self.plane}
             halos = {} if last else {axis: (one.before, one.after) for axis, one in enumerate(nests[at].source)}
             ahead, behind = (sum(halos[axis][end] * pitch for axis, pitch in pitches.items()) if halos else 0 for end in (0, 1))
@@ -247,6 +273,7 @@ class PlaneLanes(Lanes):
                     factor_loops=None if nest.factor is None else nest.factor.loops,
                     channel=channel_steps(nest, self.channel) if last else {},
                     is_aligned=False,
+                    writes_aligned=not (last and self.writes_in_place),
                     masks=(loops[-1], self._masks()) if needed else None,
                 )
             )
