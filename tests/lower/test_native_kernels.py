@@ -21,6 +21,7 @@ from strategies import pgraphs
 
 from syno.algebra import Valuation
 from syno.base.errors import LoweringError
+from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
@@ -33,7 +34,7 @@ from syno.measure.native.build import FLAGS
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 KINDS = ("samples", "flat", "plane")
 Case: TypeAlias = tuple[PGraph, Valuation]
-LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 6, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
+LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
 def library_operators(batch: int, **sizes: int) -> list[Case]:
@@ -93,6 +94,30 @@ def test_kernels_of_random_operators(tmp_path: Path) -> None:
     binary = compiled([program for _, _, program in cases], tmp_path)
     for graph, values, program in cases:
         assert difference(graph, values, program, binary) < TOLERANCE, f"{program.name}\n{graph}"
+
+
+def rotated(before: int, between: int, after: int) -> PGraph:
+    """Return two convolutions along one axis, which is rotated ahead of them, between them and behind them."""
+    build = Builder("N, C, D, W; k=3", name=f"rotated_{before}_{between}_{after}".replace("-", "m"))
+    n, d, x = build.output("N, D, W")
+    x = build.shift(x, after) if after else x
+    c, j = build.contract(outer=[d], inner=build.reduce("C, k"))
+    x = build.unfold(x, j)
+    x = build.shift(x, between) if between else x
+    c, i = build.contract([c, *build.reduce("k")])
+    x = build.unfold(x, i)
+    x = build.shift(x, before) if before else x
+    return build.finish([n, c, x])
+
+
+def test_rotated_axes_are_planes(tmp_path: Path) -> None:
+    """What is rotated ahead of all windows, or behind them, is stored so; between two windows, the axis is no plane."""
+    graphs = [rotated(*amounts) for amounts in ((1, 0, 0), (0, 0, 1), (2, 0, -1), (0, 1, 0))]
+    cases = programs_in(["plane"], [(graph, graph.valuation({"N": 2, "C": 3, "D": 2, "W": 11})) for graph in graphs])
+    assert [graph.name for graph, _, _ in cases] == ["rotated_1_0_0", "rotated_0_0_1", "rotated_2_0_m1"]
+    binary = compiled([program for _, _, program in cases], tmp_path)
+    for graph, values, program in cases:
+        assert difference(graph, values, program, binary) < TOLERANCE, graph.name
 
 
 @pytest.mark.parametrize("epilogue", [

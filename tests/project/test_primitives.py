@@ -52,6 +52,10 @@ PLACES = {  # module: the primitives that it leaves out, and why
     "ir/support.py": ("Split Merge Shift Expand Stride Reduce Share", "only a window reads outside its axis"),
     "ir/text.py": ("", ""),
     "lower/cut.py": ("Split Merge Shift Unfold Stride Reduce", ABOVE_SHARES),
+    "lower/native/nests.py": (
+        "Split Merge Shift Stride Reduce Share",
+        "indices are evaluated; only what repeats or leaves out elements is not part of the stage before",
+    ),
     "lower/plan.py": ("Merge Unfold Stride Reduce", MOVED),
     "lower/pytorch/fused.py": ("Expand Stride Reduce", MOVED),
     "lower/pytorch/lowering.py": ("Reduce", "it is no view: stages sum"),

@@ -47,6 +47,10 @@ LOADS_LIBRARIES = {
     "base/fork_server.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
+    "measure/native/build.py": ["ctypes.CDLL"],  # this user's own store of kernels, below ~/.cache, as that of TorchInductor
+    "measure/native/kernels.py": ["ctypes.CDLL"],  # what it has just compiled
+    "measure/native/peaks.py": ["ctypes.CDLL"],  # the same
+    "measure/native/torch_operator.py": ["torch.ops.load_library"],  # this user's own store
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent
 }
 EXECUTES = {

@@ -222,7 +222,7 @@ class NestWriter:
             loop = code.masks[0]
             index = self._sum([f"i{loop}"] if loop in outer else [], place.get(loop, 0))
             out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
-        out.line(f"store({address}, {name});")
+        out.line(f"{'store' if code.writes_aligned else 'store_unaligned'}({address}, {name});")
 
     @staticmethod
     def _sum(terms: Sequence[str], constant: int) -> str:

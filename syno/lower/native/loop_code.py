@@ -32,6 +32,7 @@ class LoopCode:
         factor_loops: the loops that the factor depends on; None if there is none.
         channel: the step of each loop in the number of the output's channel.
         is_aligned: whether vectors are read at multiples of their length.
+        writes_aligned: whether they are written there.
         masks: the loop over the vectors of a plane, and for each of them which lanes hold positions; None if all do.
     """
 
@@ -42,4 +43,5 @@ class LoopCode:
     factor_loops: tuple[int, ...] | None
     channel: Mapping[int, int] = field(default_factory=dict)
     is_aligned: bool = True
+    writes_aligned: bool = True
     masks: tuple[int, Array] | None = None

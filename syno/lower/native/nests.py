@@ -303,18 +303,23 @@ def _factor(
 
 def _axis(index: Any, extent: int) -> Axis:
     """Return an axis whose position for each iteration is `index`, masked where a zero is read."""
-    rank = index.ndim
-    loops = tuple(number for number in range(rank) if index.shape[number] > 1)
+    loops = tuple(number for number in range(index.ndim) if index.shape[number] > 1)
     table = np.ma.getdata(index).reshape([index.shape[number] for number in loops])
-    masked = np.ma.getmaskarray(index).reshape(table.shape)
+    return axis_of(loops, table, np.ma.getmaskarray(index).reshape(table.shape), extent)
+
+
+def axis_of(loops: tuple[int, ...], table: Array, masked: Array, extent: int) -> Axis:
+    """Return an axis whose position is a table over these loops; where that is masked, a zero is read.
+
+    Raises LoweringError if the table is too large.
+    """
     if table.size > MOST_ENTRIES:
         raise LoweringError(f"an index over {table.size:,} iterations is too large for a table")
     if masked.all():
         return Axis(extent, 0, 1, (Term((), np.asarray(extent)),))
     separate = _separate(table, masked, extent)
     if separate is None:
-        found = [Term(loops, np.where(masked, extent, table))]
-        return Axis(extent, 0, int(masked.any()), tuple(found))
+        return Axis(extent, 0, int(masked.any()), (Term(loops, np.where(masked, extent, table)),))
     constant, tables = separate
     terms = [Term((loop,), entries) for loop, entries in zip(loops, tables, strict=True) if entries.any()]
     if constant:

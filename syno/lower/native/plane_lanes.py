@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -12,7 +13,7 @@ from syno.base.errors import LoweringError
 from syno.ir.coordinates import Array
 from syno.lower.native.kernel import Writer
 from syno.lower.native.loop_code import Address, LoopCode
-from syno.lower.native.nests import NestPlan
+from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of
 from syno.lower.native.program import (
     CACHE_LINE,
     NO_EPILOGUE,
@@ -65,54 +66,120 @@ class PlaneAxis:
         pitch: floats from one position to the next, in every tensor of the program.
         sources: which axis of each nest's source it is; after them, which of the output.
         loops: the loop of each nest over it.
+        rotations: of the input and of the output: what is stored at position p is their element at p + rotation, modulo the
+            extent.
     """
 
     extent: int
     pitch: int
     sources: tuple[int, ...]
     loops: tuple[int, ...]
+    rotations: tuple[int, int]
 
 
-def _follow(plan: NestPlan, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return which axis of each nest's source an axis of the output is, and the loops over it; None if it is not one axis."""
-    sources, loops = [axis], list[int]()
-    for nest in reversed(plan.nests):
-        written = nest.written[sources[0]]
-        if len(written) != 1:
-            return None
-        loop = written[0]
-        if nest.factor is not None and loop in nest.factor.loops:
-            return None
-        found = [(at, term) for at, one in enumerate(nest.source) for term in one.index if loop in term.loops]
-        if len(found) != 1:
-            return None
-        at, term = found[0]
-        if term.step != 1 or nest.source[at].extent != nest.loops[loop].extent:
-            return None
-        sources.insert(0, at)
-        loops.insert(0, loop)
-    return tuple(sources), tuple(loops)
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """How a nest reads an axis of a plane, where its loop and its source may be stored rotated.
 
-
-def _plane(plan: NestPlan, channel: int | None) -> tuple[PlaneAxis, ...]:
-    """Return the axes of the plane, from the outermost: the last ones of the output that every nest reads with an offset.
-
-    The axis of channels is none of them: what is multiplied and added for each channel is one number for all of a vector.
+    Attributes:
+        source: the axis of the source.
+        loop: the loop over the axis.
+        axis: the axis, with the positions that are stored.
+        rotation: how far what is read is rotated against the loop.
+        stored: rotations of what is written and of what is read, if only these are possible, as for a window.
     """
-    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-    for axis in reversed(range(len(plan.outputs))):
-        followed = None if plan.outputs[axis] == channel else _follow(plan, axis)
-        if followed is None or any(set(followed[0][:1]) & set(other[0][:1]) for other in found):
-            break
-        found.insert(0, followed)
+
+    source: int
+    loop: int
+    axis: Axis
+    rotation: int
+    stored: tuple[int, int] | None
+
+
+def _reading(nest: Nest, target: int) -> _Reading | None:
+    """Return how a nest reads what it writes at an axis of its target; None if not at its own position plus an offset."""
+    if len(nest.written[target]) != 1:
+        return None
+    (loop,) = nest.written[target]
+    found = [(at, term) for at, axis in enumerate(nest.source) for term in axis.index if loop in term.loops]
+    if len(found) != 1 or (nest.factor is not None and loop in nest.factor.loops):
+        return None
+    source, term = found[0]
+    axis, extent = nest.source[source], nest.loops[loop].extent
+    if axis.extent != extent:
+        return None
+    others = tuple(other for other in axis.index if other is not term and other.loops)
+    constant = sum(int(other.table) for other in axis.index if not other.loops)
+    positions = np.arange(extent)
+    if term.loops == (loop,):
+        constant += int(term.table.min())
+        rotation = int(term.table[0] - term.table.min())
+        if not np.array_equal(term.table - term.table.min(), (positions + rotation) % extent):
+            return None
+        is_window = bool(others or constant)
+        # A window is only right at positions that follow each other: what is written is stored rotated instead.
+        stored = ((-rotation) % extent, 0) if is_window else None
+        index = (*((Term((), np.asarray(constant)),) if constant else ()), Term((loop,), positions), *others)
+        return _Reading(source, loop, replace(axis, index=index), rotation, stored)
+    if others:
+        return None
+    masked = term.table == extent
+    for rotation in range(1, extent):  # a window of a rotated axis: the source is stored rotated
+        one = axis_of(term.loops, np.where(masked, extent, (term.table - rotation) % extent), masked, extent)
+        if any(part.loops == (loop,) and part.step == 1 for part in one.index) and all(
+            len(part.loops) <= 1 for part in one.index
+        ):
+            return _Reading(source, loop, one, rotation, (0, rotation))
+    return None
+
+
+def _rotations(readings: Sequence[_Reading], extent: int) -> list[int] | None:
+    """Return the rotations with which the input, each intermediate result and the output are stored; None if none fit."""
+    for first in range(extent):
+        found = [first]
+        for one in readings:
+            if one.stored is None:
+                found.append((found[-1] - one.rotation) % extent)
+            elif one.stored[1] == found[-1]:
+                found.append(one.stored[0])
+            else:
+                break
+        else:
+            return found
+    return None
+
+
+def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[PlaneAxis, ...]]:
+    """Return the plan as it is stored, and the axes of the plane, from the outermost.
+
+    These are the last ones of the output that every nest reads at their own position plus an offset. The axis of channels is
+    none of them: what is multiplied and added for each channel is one number for all of a vector.
+    """
+    nests = list(plan.nests)
     axes: list[PlaneAxis] = []
     pitch = 1
-    for sources, loops in reversed(found):
-        halos = [(nest.source[at].before, nest.source[at].after) for nest, at in zip(plan.nests, sources, strict=False)]
-        extent = plan.nests[-1].target[sources[-1]]
-        axes.insert(0, PlaneAxis(extent, pitch, sources, loops))
-        pitch *= extent + max(max(halo) for halo in halos)  # zeros behind a row are those ahead of the next one
-    return tuple(axes)
+    for last in reversed(range(len(plan.outputs))):
+        readings: list[_Reading] = []
+        target = last
+        for nest in reversed(nests):
+            one = None if plan.outputs[last] == channel else _reading(nest, target)
+            if one is None:
+                break
+            readings.insert(0, one)
+            target = one.source
+        extent = nests[-1].target[last]
+        rotations = _rotations(readings, extent) if len(readings) == len(nests) else None
+        if rotations is None or any(readings[0].source == axis.sources[0] for axis in axes):
+            break
+        for at, one in enumerate(readings):
+            source = [one.axis if number == one.source else axis for number, axis in enumerate(nests[at].source)]
+            nests[at] = replace(nests[at], source=tuple(source))
+        sources = (*(one.source for one in readings), last)
+        loops = tuple(one.loop for one in readings)
+        axes.insert(0, PlaneAxis(extent, pitch, sources, loops, (rotations[0], rotations[-1])))
+        # zeros behind a row are those ahead of the next one
+        pitch *= extent + max(max(one.axis.before, one.axis.after) for one in readings)
+    return replace(plan, nests=tuple(nests)), tuple(axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +202,38 @@ class PlaneLanes(Lanes):
         """The vectors that hold these positions."""
         return -(-self.positions // self.lanes)
 
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether the first nest reads the caller's tensor."""
+        has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source)
+        return not has_halo and self._is_stored_so(self.input, 0)
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether the last nest writes the caller's tensor."""
+        return self._is_stored_so(self.output, -1)
+
+    def _is_stored_so(self, side: Side, end: int) -> bool:
+        """Return whether the caller's tensor has the plane as it would be in scratch, in whole vectors and without halos."""
+        if side.format == "lanes" or self.positions % self.lanes:
+            return False
+        return self.positions == prod(axis.extent for axis in self.plane) and all(
+            side.own[axis.sources[end]] == (axis.pitch, axis.extent) and not axis.rotations[end] for axis in self.plane
+        )
+
+    def place(self, side: Side) -> str:
+        """Return where sample `number` of the caller's tensor begins."""
+        return _place(side)
+
     def layouts(self) -> list[Layout]:
         """Return the layout of the input, of each intermediate result, and of the output."""
         nests = self.plan.nests
         found = []
         for at in range(len(nests) + 1):
             last = at == len(nests)
+            if (at == 0 and self.reads_in_place) or (last and self.writes_in_place):
+                found.append(Layout(tuple(stride for stride, _ in (self.output if last else self.input).own), 0, 0))
+                continue
             pitches = {axis.sources[at]: axis.pitch for axis in self.plane}
             halos = {} if last else {axis: (one.before, one.after) for axis, one in enumerate(nests[at].source)}
             ahead, behind = (sum(halos[axis][end] * pitch for axis, pitch in pitches.items()) if halos else 0 for end in (0, 1))
@@ -180,6 +273,7 @@ class PlaneLanes(Lanes):
                     factor_loops=None if nest.factor is None else nest.factor.loops,
                     channel=channel_steps(nest, self.channel) if last else {},
                     is_aligned=False,
+                    writes_aligned=not (last and self.writes_in_place),
                     masks=(loops[-1], self._masks()) if needed else None,
                 )
             )
@@ -197,12 +291,18 @@ class PlaneLanes(Lanes):
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
         """Return the function that brings a sample of the input into scratch, and the statements that call it."""
         out = Writer()
-        axes = merged(CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.input.own, layout.strides, strict=True))
-        if _has_rows(axes):
-            run = axes.pop().extent
-            copy_loops(out, axes, lambda outside, inside: [f"copy_row<{run}>(x + {outside}, to + {inside});"], layout.origin)
-        else:
-            copy_loops(out, axes, lambda outside, inside: [f"to[{inside}] = x[{outside}];"], layout.origin)
+        for axes, outside_origin, inside_origin in self._pieces(self.input, layout, 0):
+            if _has_rows(axes):
+                run = axes.pop().extent
+
+                def body(outside: str, inside: str, run: int = run) -> list[str]:
+                    return [f"copy_row<{run}>(x + {outside}, to + {inside});"]
+            else:
+
+                def body(outside: str, inside: str, run: int = 1) -> list[str]:
+                    return [f"to[{inside}] = x[{outside}];"]
+
+            copy_loops(out, axes, body, inside_origin, outside_origin)
         head = f"static void {name}_pack(const float* x, float* to, int part, int parts) {{"
         call = [f"{name}_pack(x + {_place(self.input)}, scratch, part, parts);"]
         return "\n".join([COPY_ROW, head, *out.lines, "}"]), call
@@ -210,33 +310,44 @@ class PlaneLanes(Lanes):
     def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
         """Return the same for the output, which begins at `place` in scratch."""
         out = Writer()
-        axes = merged(
-            CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.output.own, layout.strides, strict=True)
-        )
+        for axes, outside_origin, inside_origin in self._pieces(self.output, layout, -1):
+            if _has_rows(axes):
+                run = axes.pop().extent
+
+                def body(outside: str, inside: str, run: int = run) -> list[str]:
+                    return [f"finish_row<{run}>(from + {inside}, y + {outside}, residual + {outside});"]
+            else:
+
+                def body(outside: str, inside: str, run: int = 1) -> list[str]:
+                    return [
+                        f"Vector value = {{from[{inside}]}};",
+                        *statements_after(self.epilogue, f"Vector{{residual[{outside}]}}"),
+                        f"y[{outside}] = value[0];",
+                    ]
+
+            copy_loops(out, axes, body, inside_origin, outside_origin)
         end = [f"  {line}" for line in statements_after(self.epilogue, "load_first<WIDTH>(residual)")]
-        if _has_rows(axes):
-            run = axes.pop().extent
-            copy_loops(
-                out,
-                axes,
-                lambda outside, inside: [f"finish_row<{run}>(from + {inside}, y + {outside}, residual + {outside});"],
-                layout.origin,
-            )
-        else:
-            copy_loops(
-                out,
-                axes,
-                lambda outside, inside: [
-                    f"Vector value = {{from[{inside}]}};",
-                    *statements_after(self.epilogue, f"Vector{{residual[{outside}]}}"),
-                    f"y[{outside}] = value[0];",
-                ],
-                layout.origin,
-            )
         head = f"static void {name}_unpack(const float* from, float* y, const float* residual, int part, int parts) {{"
         where = _place(self.output)
         call = [f"{name}_unpack(scratch + {place}, y + {where}, residual + {where}, part, parts);"]
         return "\n".join([FINISH_ROW.replace("@END@", "\n".join(end)), head, *out.lines, "}"]), call
+
+    def _pieces(self, side: Side, layout: Layout, end: int) -> Iterator[tuple[list[CopyAxis], int, int]]:
+        """Yield the pieces in which a tensor is copied, with where each begins outside and in scratch.
+
+        A rotated axis is copied in two pieces.
+        """
+        rotations = {axis.sources[end]: axis.rotations[end] for axis in self.plane}
+        choices = []
+        for number, ((outside, extent), inside) in enumerate(zip(side.own, layout.strides, strict=True)):
+            ahead = extent - rotations.get(number, 0)  # positions before the one at which the first element is stored
+            pieces = [(CopyAxis(ahead, outside, inside), (extent - ahead) * outside, 0)]
+            if ahead < extent:
+                pieces.append((CopyAxis(extent - ahead, outside, inside), 0, ahead * inside))
+            choices.append(pieces)
+        for choice in product(*choices):
+            axes = merged(axis for axis, _, _ in choice)
+            yield axes, sum(outside for _, outside, _ in choice), layout.origin + sum(inside for _, _, inside in choice)
 
 
 def plane_lanes(
@@ -250,10 +361,10 @@ def plane_lanes(
 
     Raises LoweringError if the nests do not read the last axes at their own positions plus offsets.
     """
-    plane = _plane(plan, epilogue.channel)
+    stored, plane = _with_plane(plan, epilogue.channel)
     if not plane:
         raise LoweringError("the last axes are not read at their own positions plus offsets")
-    return PlaneLanes(plan, lanes, *sides(plan, shapes, formats), epilogue, plane)
+    return PlaneLanes(stored, lanes, *sides(plan, shapes, formats), epilogue, plane)
 
 
 def _has_rows(axes: Sequence[CopyAxis]) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -321,6 +320,10 @@ class Lanes:
         """Which axis of the last nest's target is numbered by channels."""
         return None if self.epilogue.channel is None else self.plan.outputs.index(self.epilogue.channel)
 
+    def place(self, side: Side) -> str:
+        """Return where block `number` of a tensor that is used in place begins."""
+        raise NotImplementedError
+
     @property
     def reads_in_place(self) -> bool:
         """Whether the first nest reads the caller's tensor."""
@@ -354,12 +357,13 @@ class Lanes:
         pack, to_scratch = ("", []) if self.reads_in_place else self.pack(name, layouts[0])
         unpack, from_scratch = ("", []) if self.writes_in_place else self.unpack(name, layouts[-1], places[-1])
         functions = [_finish(self.epilogue, self.writes_in_place), pack, unpack]
-        elements, results = (f"number * {prod(extent for _, extent in side.own)} * LANES" for side in (self.input, self.output))
         lines = [
             "START",
-            f"const float* block = x + {elements};" if self.input.format == "lanes" else "",
-            f"float* result = y + {results};" if self.writes_in_place else "",
-            f"const float* added = {f'residual + {results}' if self.writes_in_place else 'nullptr'};",
+            f"const float* block = x + {self.place(self.input)};"
+            if self.reads_in_place or self.input.format == "lanes"
+            else "",
+            f"float* result = y + {self.place(self.output)};" if self.writes_in_place else "",
+            f"const float* added = {f'residual + {self.place(self.output)}' if self.writes_in_place else 'nullptr'};",
             *to_scratch,
             f"LAP({name}, 0)",
         ]
@@ -422,7 +426,7 @@ def _finish(epilogue: Epilogue, in_place: bool) -> str:
     if epilogue.shift:
         lines.append("  value = value + shift[channel];")
     if epilogue.residual and in_place:
-        lines.append("  value += load(added + where);")
+        lines.append("  value += load_unaligned(added + where);")
     if not epilogue.residual or in_place:
         lines.append(f"  value = {ACTIVATIONS[epilogue.activation]};")
     return "\n".join([*lines, "  return value;", "}"])
@@ -461,7 +465,9 @@ def merged(axes: Iterable[CopyAxis]) -> list[CopyAxis]:
     return found
 
 
-def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str], list[str]], origin: int) -> None:
+def copy_loops(
+    out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str], list[str]], origin: int, outside_origin: int = 0
+) -> None:
     """Write loops over axes around the statements for a place outside and one in scratch. Threads share the outermost."""
     for number, axis in enumerate(axes):
         begin, end = (
@@ -470,7 +476,7 @@ def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str],
         out.open(f"for (long e{number} = {begin}; e{number} < {end}; ++e{number})")
     if not axes:
         out.open("if (!part)")
-    outside = " + ".join([f"{axis.outside} * e{number}" for number, axis in enumerate(axes)] or ["0"])
+    outside = " + ".join([f"{axis.outside} * e{number}" for number, axis in enumerate(axes)] + [str(outside_origin)])
     inside = " + ".join([str(origin), *(f"{axis.inside} * e{number}" for number, axis in enumerate(axes))])
     for line in body(outside, inside):
         out.line(line)

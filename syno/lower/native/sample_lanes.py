@@ -77,6 +77,10 @@ class SampleLanes(Lanes):
         """Whether the last nest writes the caller's tensor."""
         return self.output.format == "lanes"
 
+    def place(self, side: Side) -> str:
+        """Return where block `number` of a tensor in the format "lanes" begins."""
+        return f"number * {prod(extent for _, extent in side.own)} * LANES"
+
     def layouts(self) -> list[Layout]:
         """Return the layout of the input, of each intermediate result, and of the output."""
         nests = self.plan.nests

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, write_whole
+from syno.base.sources import sources_checksum
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
@@ -33,7 +34,6 @@ from syno.lower.native.target import Target, own_target
 from syno.lower.plan import Plan, candidates
 from syno.measure.native.build import compiler, compiler_version, library, loaded
 
-GENERATOR = 2  # the number of its version: kernels that another one made are not taken from the store
 TILES_TIMED = 3  # of each nest, in each form, in two orders of the loops
 FORMS_TIMED = 3
 SECONDS_TIMED = 0.25
@@ -174,7 +174,8 @@ def kernel_for(request: Request, store: Path, *, target: Target | None = None, t
 def _key(request: Request, target: Target, timed: bool) -> str:
     path = compiler()
     asked = [request.operator, request.values, request.formats, asdict(request.epilogue), request.threads, target.name, timed]
-    return checksum(repr([*asked, GENERATOR, path, compiler_version(path), _processor()]).encode())[:20]
+    generator = sources_checksum("syno.lower")  # plans, too: a stored kernel names its plan by number
+    return checksum(repr([*asked, generator, path, compiler_version(path), _processor()]).encode())[:20]
 
 
 def _processor() -> str:

@@ -172,7 +172,7 @@ def test_an_interruption_ends_the_connection(says: Any, tmp_path: Path) -> None:
 
 
 def test_the_state_of_a_machine_is_that_of_the_same_syno(says: Any) -> None:
-    found = {"device": "a board", "python": "3.11.2", "torch": "2.13.0", "tvm": "", "free_mib": 2048}
+    found = {"device": "a board", "python": "3.11.2", "torch": "2.13.0", "tvm": "", "free_mib": 2048, "cpp": "g++ 12"}
     other = json.dumps({"syno": "0.0.9", "fields": ""})
     says(prints(HELLO, line("about", found)), prints(f"syno:hello {other}\n", line("about", found)))
     assert about("board", BOARD).model_dump() == found
