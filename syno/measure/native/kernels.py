@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -260,14 +261,23 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
         [candidate.code.program(f"trial_{form}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
         for form, found in enumerate(likely)
     ]
-    source = whole_file([program for row in programs for program in row], target.lanes)
-    path = library(source, target, store / "trials", "trials", ("-DSYNO_LAPS",))
-    binary = ctypes.CDLL(str(path))
-    for file in (path, path.with_suffix(".cpp")):
-        file.unlink(missing_ok=True)
+
+    def built(row: Sequence[Program]) -> Any:
+        path = library(whole_file(row, target.lanes), target, store / "trials", "trials", ("-DSYNO_LAPS",))
+        binary = ctypes.CDLL(str(path))
+        for file in (path, path.with_suffix(".cpp")):
+            file.unlink(missing_ok=True)
+        return binary
+
+    with ThreadPoolExecutor() as pool:  # a compiler uses one core
+        binaries = list(pool.map(built, programs))
     tensors = Tensors(request)
     factors = _random(max(program.factor_count for row in programs for program in row), 0)
-    calls = [tensors.call(getattr(binary, program.name), program, factors) for row in programs for program in row]
+    calls = [
+        tensors.call(getattr(binary, program.name), program, factors)
+        for binary, row in zip(binaries, programs, strict=True)
+        for program in row
+    ]
     end = time.monotonic() + SECONDS_TIMED
     for turn in itertools.count():
         for call in calls:
@@ -275,7 +285,7 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
         if turn and time.monotonic() > end:
             break
     best = []
-    for found, row in zip(likely, programs, strict=True):
+    for found, row, binary in zip(likely, programs, binaries, strict=True):
         laps = np.array(
             [list((ctypes.c_longlong * (len(one.codes) + 2)).in_dll(binary, f"{one.name}_laps")) for one in row], np.float64
         )  # of one block, in ns: its input, each nest, its output
