@@ -179,7 +179,7 @@ def _fitting(source: str, operator: cases.Operator, count: int, seed: int) -> li
 
 
 def _keeps(graph: PGraph, values: Mapping[str, int], shape: Sequence[int]) -> bool:
-    """Return whether the operator, of these sizes, takes a tensor of this shape and returns one."""
+    """Return whether input and output of the operator both have this shape, at these sizes."""
     try:
         valuation = graph.valuation(values)
         sizes = {dim: valuation.integer(dim.size) for dim in graph.labels}
@@ -336,7 +336,7 @@ def _time_process(work: Callable[[], object]) -> float:
 
 
 def _facts(kernel: Kernel) -> dict[str, Any]:
-    """Return what of a kernel's form may limit it.
+    """Return properties of a kernel's code that explain its speed.
 
     - lanes: where its vectors lie.
     - vector_use: the share of the lanes' products that are the operator's.
@@ -439,7 +439,7 @@ def _method(options: argparse.Namespace, rows: Sequence[Row], most: Peak) -> lis
 
 
 def best_ms(row: Row) -> float:
-    """Of what there was before: eager and Inductor."""
+    """Return the latency of the operator's module, by the faster of eager and Inductor."""
     return float(min(row["ms"][name] for name in (EAGER, INDUCTOR) if name in row["ms"]))
 
 
@@ -454,7 +454,7 @@ def rates(row: Row) -> tuple[float, float]:
 
 
 def convolution_ms(row: Row) -> float:
-    """Of the layer's convolution, by its best compiler."""
+    """Return the latency of the layer's convolution, by the faster of eager and Inductor."""
     return float(min(row["ms"][name] for name in CONVOLUTIONS if name in row["ms"]))
 
 

@@ -236,7 +236,7 @@ class NestWriter:
 
 
 def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
-    """Return how far apart in memory the factors of neighbouring iterations are; of a tiled loop, those of neighbouring tiles.
+    """Return the stride of each loop in the array of factors, in floats; of a loop with a tile, that from tile to tile.
 
     The factors of one tile lie side by side, then those of the sums in their order, then those of the outer loops.
     """
@@ -254,7 +254,7 @@ def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
 
 
 def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
-    """Return how many factors a nest reads, with those of tiles that are not full."""
+    """Return the length of the array of factors of a nest, in which every tile is padded to its full size."""
     if code.factor_loops is None:
         return 0
     tile = dict(schedule.tile)

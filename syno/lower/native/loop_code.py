@@ -17,7 +17,7 @@ class Address:
     tables: tuple[tuple[tuple[int, ...], Array], ...] = ()
 
     def depends_on(self, loop: int) -> bool:
-        """Return whether the address is another one for another iteration of the loop."""
+        """Return whether the address changes along the loop."""
         return bool(self.steps.get(loop)) or any(loop in loops for loops, _ in self.tables)
 
 

@@ -97,7 +97,7 @@ class _Reading:
 
 
 def _reading(nest: Nest, target: int) -> _Reading | None:
-    """Return how a nest reads what it writes at an axis of its target; None if not at its own position plus an offset."""
+    """Return the reading that corresponds to an axis of the target; None if it is not at the same position plus an offset."""
     if len(nest.written[target]) != 1:
         return None
     (loop,) = nest.written[target]
@@ -214,7 +214,7 @@ class PlaneLanes(Lanes):
         return self._is_stored_so(self.output, -1)
 
     def _is_stored_so(self, side: Side, end: int) -> bool:
-        """Return whether the caller's tensor has the plane as it would be in scratch, in whole vectors and without halos."""
+        """Return whether kernels can use the caller's tensor itself: its planes are contiguous and consist of whole vectors."""
         if side.format == "lanes" or self.positions % self.lanes:
             return False
         return self.positions == prod(axis.extent for axis in self.plane) and all(
@@ -250,7 +250,7 @@ class PlaneLanes(Lanes):
         return found
 
     def codes(self) -> list[LoopCode]:
-        """Return what is written of each nest. The loop over the innermost axis becomes that over vectors; the others go."""
+        """Return the nests with their addresses. One loop over the vectors of a plane replaces the loops over its axes."""
         nests, layouts = self.plan.nests, self.layouts()
         codes = []
         for at, nest in enumerate(nests):
@@ -368,7 +368,7 @@ def plane_lanes(
 
 
 def _has_rows(axes: Sequence[CopyAxis]) -> bool:
-    """Return whether neighbours along the innermost axis are neighbours in both memories."""
+    """Return whether the innermost axis is contiguous both in the caller's tensor and in scratch."""
     return bool(axes) and (axes[-1].outside, axes[-1].inside) == (1, 1)
 
 

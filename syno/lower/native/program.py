@@ -304,7 +304,7 @@ class Lanes:
         raise NotImplementedError
 
     def codes(self) -> list[LoopCode]:
-        """Return what is written of each nest."""
+        """Return the nests with their addresses."""
         raise NotImplementedError
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:

@@ -89,7 +89,7 @@ class SampleLanes(Lanes):
         return [*(_with_halo(nest.source, self.lanes) for nest in nests), last]
 
     def codes(self) -> list[LoopCode]:
-        """Return what is written of each nest."""
+        """Return the nests with their addresses."""
         nests, layouts = self.plan.nests, self.layouts()
         return [
             LoopCode(
