@@ -6,8 +6,6 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from syno.base.errors import UnknownNameError, suggestion
-
 
 @dataclass(frozen=True)
 class Target:
@@ -41,13 +39,6 @@ TARGETS = {
         Target("generic", 4, 16, ()),
     )
 }
-
-
-def target_named(name: str) -> Target:
-    """Return a target. Raises UnknownNameError if there is none of that name."""
-    if name not in TARGETS:
-        raise UnknownNameError(f'there is no target "{name}" of native kernels{suggestion(name, TARGETS)}')
-    return TARGETS[name]
 
 
 def own_target() -> Target:
