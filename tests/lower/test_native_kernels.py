@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,13 +27,15 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
 from syno.lower.native.nests import nest_plan
-from syno.lower.native.program import Epilogue, Program, whole_file
+from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import FLAGS
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Case: TypeAlias = tuple[PGraph, Valuation]
+FORMATS: tuple[Format, ...] = ("contiguous", "channels_last")
+RESIDUAL = Epilogue(channel=1, scale=True, shift=True, residual=True, activation="relu")
 LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
@@ -73,7 +76,7 @@ def test_tables_of_random_operators(graph: PGraph) -> None:
 
 def test_kernels_of_known_operators(tmp_path: Path) -> None:
     """With 11 samples, which do not fill a vector, and with one, on two threads."""
-    cases = programs_in(["plane"], library_operators(11)) + programs_in(["samples"], library_operators(1, H=2))
+    cases = programs_in(["plane", "bands"], library_operators(11)) + programs_in(["samples"], library_operators(1, H=2))
     binary = compiled([program for _, _, program in cases], tmp_path)
     for graph, values, program in cases:
         for threads in (1, 2):
@@ -119,16 +122,40 @@ def test_rotated_axes_are_planes(tmp_path: Path) -> None:
         assert difference(graph, values, program, binary) < TOLERANCE, graph.name
 
 
+def exchanged() -> PGraph:
+    """Return two convolutions one after another, which read rows as columns."""
+    build = Builder("N, C, O, H, W; k=3", name="exchanged")
+    n, o, y, x = build.output("N, O, H, W")
+    c, j, column = build.contract(outer=[o], inner=build.reduce("C, k, k"))
+    y, x = build.unfold(y, j), build.unfold(x, column)
+    c, i = build.contract([c, *build.reduce("k")])
+    return build.finish([n, c, x, build.unfold(y, i)])
+
+
+def test_exchanged_axes_and_channels_last(tmp_path: Path) -> None:
+    """What is contiguous outside is not in scratch, so blocks of vectors are transposed on the way."""
+    graph = exchanged()
+    cases: list[tuple[Valuation, Format, Program]] = []
+    for height, width in ((11, 9), (5, 6), (2, 3), (16, 24)):
+        values = graph.valuation({"N": 2, "C": 3, "O": 9, "H": height, "W": width})
+        for kind, form in product(("plane", "bands"), FORMATS):
+            lanes = lanes_of(graph, values, kind, (form, form), RESIDUAL)
+            cases.append((values, form, program_of(lanes, f"{kind}_{form}_{height}")))
+    binary = compiled([program for _, _, program in cases], tmp_path)
+    for values, form, program in cases:
+        assert difference(graph, values, program, binary, RESIDUAL, format=form) < TOLERANCE, program.name
+
+
 @pytest.mark.parametrize("epilogue", [
     Epilogue(channel=1, scale=True, shift=True),
     Epilogue(channel=1, shift=True, activation="relu"),
-    Epilogue(channel=1, scale=True, shift=True, residual=True, activation="relu"),
+    RESIDUAL,
     Epilogue(residual=True),
 ])  # fmt: skip
 def test_epilogues(epilogue: Epilogue, tmp_path: Path) -> None:
     graph = OPERATORS["separable_conv2d"]()
     values = graph.valuation({"N": 10, "C_in": 5, "C_out": 7, "H": 5})
-    programs = [program_of(lanes_of(graph, values, kind, epilogue=epilogue), kind) for kind in ("samples", "plane")]
+    programs = [program_of(lanes_of(graph, values, kind, epilogue=epilogue), kind) for kind in ("samples", "plane", "bands")]
     binary = compiled(programs, tmp_path)
     for program in programs:
         assert difference(graph, values, program, binary, epilogue) < TOLERANCE
@@ -187,7 +214,7 @@ def test_no_access_outside_of_buffers(tmp_path: Path) -> None:
 
 def run_all(folder: str) -> None:
     """Compute the operators of the library, with planes and across samples, with code that AddressSanitizer watches."""
-    cases = programs_in(["plane"], library_operators(3, H=6)) + programs_in(["samples"], library_operators(1, H=2))
+    cases = programs_in(["plane", "bands"], library_operators(3, H=7)) + programs_in(["samples"], library_operators(1, H=2))
     binary = compiled([program for _, _, program in cases], Path(folder), "-fsanitize=address", "-O1")
     for graph, values, program in cases:
         assert difference(graph, values, program, binary) < TOLERANCE, program.name

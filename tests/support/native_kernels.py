@@ -34,13 +34,15 @@ def lanes_of(
     epilogue: Epilogue = NO_EPILOGUE,
     target: Target | None = None,
 ) -> Lanes:
-    """Return the program of an operator in one of the forms: "samples", "flat" (all that can be are samples) or "plane"."""
+    """Return the program of an operator in a form: "samples", "flat" (all that can be are samples), "plane", "bands" (3 rows)."""
     plan = fewest_flops(candidates(graph, values))
     through = [dim for dim in graph.output if dim in graph.input]
     nests = nest_plan(plan, graph.valuation(values), () if kind == "flat" else through[1:])
     into, _, out = shapes(graph, graph.valuation(values))
-    make = plane_lanes if kind == "plane" else sample_lanes
-    return make(nests, (into, out), (target or own_target()).lanes, formats, epilogue)
+    lanes = (target or own_target()).lanes
+    if kind in ("plane", "bands"):
+        return plane_lanes(nests, (into, out), lanes, formats, epilogue, 3 if kind == "bands" else None)
+    return sample_lanes(nests, (into, out), lanes, formats, epilogue)
 
 
 def program_of(lanes: Lanes, name: str, target: Target | None = None) -> Program:
@@ -60,6 +62,7 @@ def difference(
     binary: Any,
     epilogue: Epilogue = NO_EPILOGUE,
     threads: int = 1,
+    format: Format = "contiguous",  # noqa: A002  # the word of PyTorch
 ) -> float:
     """Return the largest difference of a program's output from the interpreter's, as a share of the largest value."""
     into, weight_shapes, out = shapes(graph, graph.valuation(values))
@@ -70,9 +73,11 @@ def difference(
     factors, y = program.factors(weights), np.full(out, np.nan, np.float32)
     held = aligned(factors.size)
     held[:] = factors
-    tensors = (np.ascontiguousarray(x), held, y, scale, shift, residual, aligned(program.scratch * threads))
+    given, added, filled = (_in_format(tensor, format) for tensor in (x, residual, y))
+    tensors = (given, held, filled, scale, shift, added, aligned(program.scratch * threads))
     pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
     getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
+    y = np.moveaxis(filled, -1, 1) if format == "channels_last" else filled
     exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     along = [-1 if axis == epilogue.channel else 1 for axis in range(len(out))]
     exact = exact * scale.reshape(along) if epilogue.scale else exact
@@ -82,6 +87,10 @@ def difference(
     if not exact.size:
         return 0.0
     return float(np.abs(y - exact).max() / max(np.abs(exact).max(), 1e-30))
+
+
+def _in_format(tensor: NDArray[Any], format: Format) -> NDArray[Any]:  # noqa: A002
+    return np.ascontiguousarray(np.moveaxis(tensor, 1, -1) if format == "channels_last" else tensor)
 
 
 def evaluated(nest: Nest, x: NDArray[Any], weights: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -35,25 +35,76 @@ from syno.lower.native.program import (
     writing,
 )  # fmt: skip
 
-COPY_ROW = """\
+# The last vector of a row reaches beyond it. It may where a following row is copied over it; in scratch, it brings the zeros
+# between rows. `whole` rows of `rows` are such.
+COPY_ROWS = """\
 template <long LENGTH>
-static inline void copy_row(const float* x, float* to) {
-  long first = 0;
-  for (; first + LANES <= LENGTH; first += LANES) store_unaligned(to + first, load_unaligned(x + first));
-  if (LENGTH % LANES) store_first<LENGTH % LANES>(to + first, load_first<LENGTH % LANES>(x + first));
+static inline void copy_rows(const float* x, float* to, long rows, long whole, long outside, long inside) {
+  constexpr long LAST = LENGTH / LANES * LANES, REST = LENGTH - LAST;
+  for (long row = 0; row < rows; ++row, x += outside, to += inside) {
+    for (long first = 0; first < LAST; first += LANES) store_unaligned(to + first, load_unaligned(x + first));
+    if (!REST) continue;
+    if (row < whole) store_unaligned(to + LAST, first_lanes<REST>(load_unaligned(x + LAST)));
+    else store_first<REST>(to + LAST, load_first<REST>(x + LAST));
+  }
 }"""
-FINISH_ROW = """\
+# Neighbours outside are rows in scratch: blocks of vectors are transposed. The last block overlaps the one before.
+COPY_EXCHANGED = """\
+template <long ROWS, long LENGTH>
+static inline void copy_exchanged(const float* x, float* to, long rows, long outside, long inside) {
+  constexpr long HEIGHT = ROWS < LANES ? ROWS : LANES, WIDTH = LENGTH < LANES ? LENGTH : LANES;
+  if (rows < HEIGHT) {
+    for (long row = 0; row < rows; ++row)
+      for (long at = 0; at < LENGTH; ++at) to[row * inside + at] = x[at * outside + row];
+    return;
+  }
+  for (long place = 0; place < rows; place += HEIGHT)
+    for (long at = 0; at < LENGTH; at += WIDTH) {
+      const long row = place < rows - HEIGHT ? place : rows - HEIGHT, first = at < LENGTH - WIDTH ? at : LENGTH - WIDTH;
+      Vector block[LANES];
+      for (long lane = 0; lane < LANES; ++lane)
+        block[lane] = lane < WIDTH ? load_first<HEIGHT>(x + (first + lane) * outside + row) : Vector{};
+      transpose(block);
+      for (long lane = 0; lane < HEIGHT; ++lane) store_first<WIDTH>(to + (row + lane) * inside + first, block[lane]);
+    }
+}"""
+FINISH = """\
 template <long WIDTH>
-static inline void finish_part(const float* from, float* y, const float* residual) {
-  Vector value = load_first<WIDTH>(from);
+static inline void finish_value(Vector value, float* y, const float* residual) {
 @END@
   store_first<WIDTH>(y, value);
 }
+template <long WIDTH>
+static inline void finish_part(const float* from, float* y, const float* residual) {
+  finish_value<WIDTH>(load_first<WIDTH>(from), y, residual);
+}
 template <long LENGTH>
-static inline void finish_row(const float* from, float* y, const float* residual) {
-  long first = 0;
-  for (; first + LANES <= LENGTH; first += LANES) finish_part<LANES>(from + first, y + first, residual + first);
-  if (LENGTH % LANES) finish_part<LENGTH % LANES>(from + first, y + first, residual + first);
+static inline void finish_rows(
+    const float* from, float* y, const float* residual, long rows, long whole, long outside, long inside) {
+  constexpr long LAST = LENGTH / LANES * LANES, REST = LENGTH - LAST;
+  for (long row = 0; row < rows; ++row, from += inside, y += outside, residual += outside) {
+    for (long first = 0; first < LAST; first += LANES) finish_part<LANES>(from + first, y + first, residual + first);
+    if (!REST) continue;
+    if (row < whole) finish_part<LANES>(from + LAST, y + LAST, residual + LAST);
+    else finish_part<REST>(from + LAST, y + LAST, residual + LAST);
+  }
+}
+template <long ROWS, long LENGTH>
+static inline void finish_exchanged(
+    const float* from, float* y, const float* residual, long rows, long outside, long inside) {
+  constexpr long HEIGHT = ROWS < LANES ? ROWS : LANES, WIDTH = LENGTH < LANES ? LENGTH : LANES;
+  for (long place = 0; place < rows; place += HEIGHT)
+    for (long at = 0; at < LENGTH; at += WIDTH) {
+      const long row = place < rows - HEIGHT ? place : rows - HEIGHT, first = at < LENGTH - WIDTH ? at : LENGTH - WIDTH;
+      Vector block[LANES];
+      for (long lane = 0; lane < LANES; ++lane)
+        block[lane] = lane < HEIGHT ? load_first<WIDTH>(from + (row + lane) * inside + first) : Vector{};
+      transpose(block);
+      for (long lane = 0; lane < WIDTH; ++lane) {
+        const long here = (first + lane) * outside + row;
+        finish_value<HEIGHT>(block[lane], y + here, residual + here);
+      }
+    }
 }"""
 
 
@@ -188,24 +239,53 @@ class PlaneLanes(Lanes):
 
     Attributes:
         plane: its axes, from the outermost.
+        rows: how many positions of the outermost axis are computed together: all of them, or a band. A nest computes what the
+            following ones read beyond the band, too, so bands are independent of each other.
     """
 
     plane: tuple[PlaneAxis, ...]
+    rows: int
+
+    def with_rows(self, rows: int) -> PlaneLanes:
+        """Return the program that computes so many rows together. Raises LoweringError if there is none."""
+        extent = self.plane[0].extent
+        if rows < extent and (len(self.plane) == 1 or any(self.plane[0].rotations)):
+            raise LoweringError("a plane of one axis, or one with rows that are rotated, is not cut into bands")
+        return replace(self, rows=min(rows, extent))
 
     @property
-    def positions(self) -> int:
-        """From the first position of the plane to behind the last one, with the halos between rows."""
-        return sum((axis.extent - 1) * axis.pitch for axis in self.plane) + 1
+    def bands(self) -> int:
+        """How many bands a plane has. If they do not divide it, the last one begins within the one before."""
+        return -(-self.plane[0].extent // self.rows)
 
-    @property
-    def vectors(self) -> int:
-        """The vectors that hold these positions."""
-        return -(-self.positions // self.lanes)
+    def _halo(self, at: int) -> tuple[int, int]:
+        """Return how far nest `at` reads beyond its own position along the outermost axis, before it and after it."""
+        if at == len(self.plan.nests):
+            return 0, 0
+        axis = self.plan.nests[at].source[self.plane[0].sources[at]]
+        return axis.before, axis.after
+
+    def margin(self, at: int) -> tuple[int, int]:
+        """Return how many rows of tensor `at` are computed, or brought in, before the band and after it.
+
+        Tensor 0 is the input, the last one the output. Without bands these are none: what is read there is zero.
+        """
+        halos = [self._halo(later) for later in range(at, len(self.plan.nests))] if self.bands > 1 else []
+        return sum(before for before, _ in halos), sum(after for _, after in halos)
+
+    def positions(self, at: int) -> int:
+        """Return the places of tensor `at` from its first position to behind the last one, with those between rows."""
+        rows = self.rows + sum(self.margin(at))
+        return (rows - 1) * self.plane[0].pitch + sum((axis.extent - 1) * axis.pitch for axis in self.plane[1:]) + 1
+
+    def vectors(self, at: int) -> int:
+        """Return the number of vectors that hold these positions."""
+        return -(-self.positions(at) // self.lanes)
 
     @property
     def reads_in_place(self) -> bool:
         """Whether the first nest reads the caller's tensor."""
-        has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source)
+        has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source) or any(self.margin(0))
         return not has_halo and self._is_stored_so(self.input, 0)
 
     @property
@@ -215,15 +295,19 @@ class PlaneLanes(Lanes):
 
     def _is_stored_so(self, side: Side, end: int) -> bool:
         """Return whether kernels can use the caller's tensor itself: its planes are contiguous and consist of whole vectors."""
-        if side.format == "lanes" or self.positions % self.lanes:
+        if side.format == "lanes" or self.positions(len(self.plan.nests)) % self.lanes:
             return False
-        return self.positions == prod(axis.extent for axis in self.plane) and all(
+        extents = [self.rows, *(axis.extent for axis in self.plane[1:])]
+        return self.positions(len(self.plan.nests)) == prod(extents) and all(
             side.own[axis.sources[end]] == (axis.pitch, axis.extent) and not axis.rotations[end] for axis in self.plane
         )
 
     def place(self, side: Side) -> str:
         """Return where sample `number` of the caller's tensor begins."""
-        return _place(side)
+        end = 0 if side is self.input else -1
+        if self.bands == 1:
+            return _place(side, "number")
+        return f"{_place(side, 'sample')} + {side.own[self.plane[0].sources[end]][0]} * row"
 
     def layouts(self) -> list[Layout]:
         """Return the layout of the input, of each intermediate result, and of the output."""
@@ -237,8 +321,12 @@ class PlaneLanes(Lanes):
             pitches = {axis.sources[at]: axis.pitch for axis in self.plane}
             halos = {} if last else {axis: (one.before, one.after) for axis, one in enumerate(nests[at].source)}
             ahead, behind = (sum(halos[axis][end] * pitch for axis, pitch in pitches.items()) if halos else 0 for end in (0, 1))
-            ahead = -(-ahead // self.lanes) * self.lanes
-            size = in_lines(ahead + self.vectors * self.lanes + behind)
+            # what is written begins at a whole vector
+            ahead += -(ahead - self._rows_ahead(at) * self.plane[0].pitch) % self.lanes
+            size = ahead + self.vectors(min(at + 1, len(nests))) * self.lanes + behind
+            if at:
+                size = max(size, ahead - self._rows_ahead(at) * self.plane[0].pitch + self.vectors(at) * self.lanes)
+            size = in_lines(size)
             if size % 1024 == 0:
                 size += CACHE_LINE  # planes a multiple of 4 KiB apart would share the same lines of the cache
             extents = nests[-1].target if last else [axis.stored for axis in nests[at].source]
@@ -249,6 +337,10 @@ class PlaneLanes(Lanes):
             found.append(Layout(tuple(strides[axis] for axis in range(len(extents))), origin, total))
         return found
 
+    def _rows_ahead(self, at: int) -> int:
+        """Return how many rows of tensor `at` are written ahead of the position at which the next nest begins to read."""
+        return self._halo(at)[0] if self.bands > 1 else 0
+
     def codes(self) -> list[LoopCode]:
         """Return the nests with their addresses. One loop over the vectors of a plane replaces the loops over its axes."""
         nests, layouts = self.plan.nests, self.layouts()
@@ -256,7 +348,7 @@ class PlaneLanes(Lanes):
         for at, nest in enumerate(nests):
             loops = [axis.loops[at] for axis in self.plane]
             extents = [1 if number in loops else loop.extent for number, loop in enumerate(nest.loops)]
-            extents[loops[-1]] = self.vectors
+            extents[loops[-1]] = self.vectors(at + 1)
             read, write = reading(nest, layouts[at]), writing(nest, layouts[at + 1])
             steps = [{**address.steps, **dict.fromkeys(loops, 0), loops[-1]: self.lanes} for address in (read, write)]
             last = at == len(nests) - 1
@@ -269,77 +361,106 @@ class PlaneLanes(Lanes):
                     extents=tuple(extents),
                     summed=tuple(number for number, loop in enumerate(nest.loops) if loop.is_summed),
                     read=Address(read.constant, steps[0], read.tables),
-                    write=Address(write.constant, steps[1]),
+                    write=Address(write.constant - self._rows_ahead(at + 1) * self.plane[0].pitch, steps[1]),
                     factor_loops=None if nest.factor is None else nest.factor.loops,
                     channel=channel_steps(nest, self.channel) if last else {},
                     is_aligned=False,
                     writes_aligned=not (last and self.writes_in_place),
-                    masks=(loops[-1], self._masks()) if needed else None,
+                    masks=(loops[-1], self._masks(at + 1)) if needed else None,
                 )
             )
         return codes
 
-    def _masks(self) -> Array:
-        """Return, for each vector and lane, all bits set where the lane holds a position, and none in a halo."""
+    def _masks(self, at: int) -> Array:
+        """Return, for each vector and lane of tensor `at`, all bits set where the lane holds a position, and none in a halo."""
         places = np.zeros(1, np.int64)
         for axis in self.plane:
-            places = (places[:, None] + axis.pitch * np.arange(axis.extent)).reshape(-1)
-        held = np.zeros(self.vectors * self.lanes, np.int32)
+            extent = self.rows + sum(self.margin(at)) if axis is self.plane[0] else axis.extent
+            places = (places[:, None] + axis.pitch * np.arange(extent)).reshape(-1)
+        held = np.zeros(self.vectors(at) * self.lanes, np.int32)
         held[places] = -1
-        return held.reshape(self.vectors, self.lanes)
+        return held.reshape(self.vectors(at), self.lanes)
+
+    def begin(self) -> list[str]:
+        """Return the statements that say which sample a block computes, and from which row on."""
+        if self.bands == 1:
+            return []
+        row = f"number % {self.bands} * {self.rows}"
+        if self.plane[0].extent % self.rows:
+            last = self.plane[0].extent - self.rows
+            row = f"{row} < {last} ? {row} : {last}"
+        return [f"const long sample = number / {self.bands}, row = {row};"]
+
+    def after(self, at: int, layout: Layout, place: int) -> list[str]:
+        """Return the statements that make those rows of tensor `at` zero that lie outside of the plane."""
+        before, after = self.margin(at)
+        if not any(self._halo(at)) or self.bands == 1:
+            return []
+        pitch, rows = self.plane[0].pitch, self.rows + before + after
+        first = layout.origin - self._rows_ahead(at) * pitch
+        inside = {axis.sources[at] for axis in self.plane}
+        others = [axis for axis in range(len(layout.strides)) if axis not in inside]
+        extents = [self.plan.nests[at].source[axis].extent for axis in others]
+        out = Writer()
+        out.line(f"const long early = {before} - row, late = row + {self.rows + after} - {self.plane[0].extent};")
+        out.open("if (early > 0 || late > 0)")
+        copy_loops(
+            out,
+            [CopyAxis(extent, 0, layout.strides[axis]) for axis, extent in zip(others, extents, strict=True)],
+            lambda _, inside: [
+                f"if (early > 0) std::memset(scratch + {place} + {inside}, 0, 4 * {pitch} * early);",
+                f"if (late > 0) std::memset(scratch + {place} + {inside} + {pitch} * ({rows} - late), 0, 4 * {pitch} * late);",
+            ],
+            first,
+        )
+        out.close()
+        return ["BARRIER", "{", *out.lines, "}"]
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
-        """Return the function that brings a sample of the input into scratch, and the statements that call it."""
+        """Return the function that brings a block of the input into scratch, and the statements that call it."""
         out = Writer()
         for axes, outside_origin, inside_origin in self._pieces(self.input, layout, 0):
-            if _has_rows(axes):
-                run = axes.pop().extent
-
-                def body(outside: str, inside: str, run: int = run) -> list[str]:
-                    return [f"copy_row<{run}>(x + {outside}, to + {inside});"]
-            else:
-
-                def body(outside: str, inside: str, run: int = 1) -> list[str]:
-                    return [f"to[{inside}] = x[{outside}];"]
-
-            copy_loops(out, axes, body, inside_origin, outside_origin)
-        head = f"static void {name}_pack(const float* x, float* to, int part, int parts) {{"
-        call = [f"{name}_pack(x + {_place(self.input)}, scratch, part, parts);"]
-        return "\n".join([COPY_ROW, head, *out.lines, "}"]), call
+            self._copy(out, axes, "copy", ["x", "to"], outside_origin, inside_origin)
+        head = f"static void {name}_pack(const float* x, float* to, long rows, int part, int parts) {{"
+        before, after = self.margin(0)
+        if self.bands == 1:
+            return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), [
+                f"{name}_pack(x + {self.place(self.input)}, scratch, 0, part, parts);"
+            ]
+        outside, extent = self.input.own[self.plane[0].sources[0]][0], self.plane[0].extent
+        call = [
+            f"const long from = row < {before} ? 0 : row - {before};",
+            f"const long until = row + {self.rows + after} < {extent} ? row + {self.rows + after} : {extent};",
+            f"const float* first = x + {_place(self.input, 'sample')} + {outside} * from;",
+            f"{name}_pack(first, scratch + {self.plane[0].pitch} * (from - row + {before}), until - from, part, parts);",
+        ]
+        return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), ["{", *call, "}", *self.after(0, layout, 0)]
 
     def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
         """Return the same for the output, which begins at `place` in scratch."""
         out = Writer()
         for axes, outside_origin, inside_origin in self._pieces(self.output, layout, -1):
-            if _has_rows(axes):
-                run = axes.pop().extent
-
-                def body(outside: str, inside: str, run: int = run) -> list[str]:
-                    return [f"finish_row<{run}>(from + {inside}, y + {outside}, residual + {outside});"]
-            else:
-
-                def body(outside: str, inside: str, run: int = 1) -> list[str]:
-                    return [
-                        f"Vector value = {{from[{inside}]}};",
-                        *statements_after(self.epilogue, f"Vector{{residual[{outside}]}}"),
-                        f"y[{outside}] = value[0];",
-                    ]
-
-            copy_loops(out, axes, body, inside_origin, outside_origin)
+            self._copy(out, axes, "finish", ["from", "y", "residual"], outside_origin, inside_origin)
         end = [f"  {line}" for line in statements_after(self.epilogue, "load_first<WIDTH>(residual)")]
         head = f"static void {name}_unpack(const float* from, float* y, const float* residual, int part, int parts) {{"
-        where = _place(self.output)
+        where = self.place(self.output)
         call = [f"{name}_unpack(scratch + {place}, y + {where}, residual + {where}, part, parts);"]
-        return "\n".join([FINISH_ROW.replace("@END@", "\n".join(end)), head, *out.lines, "}"]), call
+        return "\n".join([FINISH.replace("@END@", "\n".join(end)), head, *out.lines, "}"]), call
 
     def _pieces(self, side: Side, layout: Layout, end: int) -> Iterator[tuple[list[CopyAxis], int, int]]:
         """Yield the pieces in which a tensor is copied, with where each begins outside and in scratch.
 
         A rotated axis is copied in two pieces.
         """
+        at = 0 if end == 0 else len(self.plan.nests)
         rotations = {axis.sources[end]: axis.rotations[end] for axis in self.plane}
         choices = []
         for number, ((outside, extent), inside) in enumerate(zip(side.own, layout.strides, strict=True)):
+            if self.bands > 1 and number == self.plane[0].sources[end]:
+                most = self.rows + sum(self.margin(at))
+                rows = CopyAxis(most, outside, inside, bound="" if end else "rows")
+                choices.append([(rows, 0, -self._rows_ahead(at) * inside)])
+                continue
             ahead = extent - rotations.get(number, 0)  # positions before the one at which the first element is stored
             pieces = [(CopyAxis(ahead, outside, inside), (extent - ahead) * outside, 0)]
             if ahead < extent:
@@ -349,6 +470,39 @@ class PlaneLanes(Lanes):
             axes = merged(axis for axis, _, _ in choice)
             yield axes, sum(outside for _, outside, _ in choice), layout.origin + sum(inside for _, _, inside in choice)
 
+    def _copy(
+        self, out: Writer, axes: Sequence[CopyAxis], verb: str, pointers: Sequence[str], outside: int, inside: int
+    ) -> None:
+        """Write loops that copy rows with functions of these pointers, of which `to` and `from` point into scratch."""
+        neighbours = next((axis for axis in axes if axis.inside == 1), CopyAxis(1, 1, 1))
+        outer = [axis for axis in axes if axis is not neighbours]
+        if neighbours.outside != 1 and outer and outer[-1].outside == 1:
+            rows = outer.pop()
+            function = f"{verb}_exchanged<{rows.extent}, {neighbours.extent}>"
+            counts = [rows.count, neighbours.outside, rows.inside]
+        else:
+            if neighbours.outside != 1:  # element by element
+                outer, neighbours = list(axes), CopyAxis(1, 1, 1)
+            rows = outer.pop() if outer else CopyAxis(1, 0, 0)
+            function = f"{verb}_rows<{neighbours.extent}>"
+            exact = rows.extent - self._reaching(rows, neighbours, verb)
+            counts = [rows.count, f"{rows.count} - {exact}", rows.outside, rows.inside]
+
+        def body(outside: str, inside: str) -> list[str]:
+            places = [f"{name} + {inside if name in ('to', 'from') else outside}" for name in pointers]
+            return [f"{function}({', '.join(map(str, [*places, *counts]))});"]
+
+        copy_loops(out, outer, body, inside, outside)
+
+    def _reaching(self, rows: CopyAxis, row: CopyAxis, verb: str) -> int:
+        """Return of how many rows the last vector may reach into the next ones."""
+        follow_each_other = len(self.plane) > 1 and rows.inside == self.plane[-2].pitch and row.extent == self.plane[-1].extent
+        if not follow_each_other or (verb == "finish" and rows.outside != row.extent):
+            return 0
+        length = -(-row.extent // self.lanes) * self.lanes
+        strides = (rows.outside, rows.inside)
+        return max(0, min(((rows.extent - 1) * stride + row.extent - length) // stride + 1 for stride in strides))
+
 
 def plane_lanes(
     plan: NestPlan,
@@ -356,28 +510,29 @@ def plane_lanes(
     lanes: int,
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
     epilogue: Epilogue = NO_EPILOGUE,
+    rows: int | None = None,
 ) -> PlaneLanes:
-    """Return the program of a plan with vectors across a plane. The arguments are those of `sample_lanes`.
+    """Return the program of a plan with vectors across a plane. The other arguments are those of `sample_lanes`.
 
-    Raises LoweringError if the nests do not read the last axes at their own positions plus offsets.
+    Args:
+        rows: of the plane that are computed together; by default all.
+
+    Raises LoweringError if the nests do not read the last axes at their own positions plus offsets, or if the plane cannot be
+    cut into bands of so many rows.
     """
     stored, plane = _with_plane(plan, epilogue.channel)
     if not plane:
         raise LoweringError("the last axes are not read at their own positions plus offsets")
-    return PlaneLanes(stored, lanes, *sides(plan, shapes, formats), epilogue, plane)
+    found = PlaneLanes(stored, lanes, *sides(plan, shapes, formats), epilogue, plane, plane[0].extent)
+    return found if rows is None else found.with_rows(rows)
 
 
-def _has_rows(axes: Sequence[CopyAxis]) -> bool:
-    """Return whether the innermost axis is contiguous both in the caller's tensor and in scratch."""
-    return bool(axes) and (axes[-1].outside, axes[-1].inside) == (1, 1)
-
-
-def _place(side: Side) -> str:
-    """Return where sample `number` begins."""
+def _place(side: Side, sample: str) -> str:
+    """Return where a sample begins."""
     terms, divisor = [], 1
     for stride, extent in reversed(side.through[1:]):
-        terms.append(f"number / {divisor} % {extent} * {stride}")
+        terms.append(f"{sample} / {divisor} % {extent} * {stride}")
         divisor *= extent
     if side.through:
-        terms.append(f"number / {divisor} * {side.through[0][0]}")
+        terms.append(f"{sample} / {divisor} * {side.through[0][0]}")
     return " + ".join(terms) or "0"

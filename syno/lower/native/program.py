@@ -147,7 +147,7 @@ _PREAMBLE = """\
 #include <time.h>
 static inline long long nanoseconds() {
   timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);  // of this thread alone, whatever else runs
+  clock_gettime(CLOCK_MONOTONIC, &now);  // the clock of this thread alone takes 30 times as long to read
   return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 #define LAPS(name, count) extern "C" { long long name##_laps[count]; }
@@ -189,6 +189,12 @@ inline Vector load_first(const float* at) {
   Vector value = {};
   std::memcpy(&value, at, 4 * COUNT);
   return value;
+}
+template <long COUNT>
+inline Vector first_lanes(Vector value) {
+  Mask kept = {};
+  for (long lane = 0; lane < COUNT; ++lane) kept[lane] = -1;
+  return (Vector)((Mask)value & kept);
 }
 template <long COUNT>
 inline void store_first(float* at, Vector value) { std::memcpy(at, &value, 4 * COUNT); }
@@ -315,6 +321,14 @@ class Lanes:
         """Return the same for the output, which begins at `place` in scratch."""
         raise NotImplementedError
 
+    def begin(self) -> list[str]:
+        """Return the statements with which a block begins."""
+        return []
+
+    def after(self, at: int, layout: Layout, place: int) -> list[str]:
+        """Return the statements that follow when tensor `at`, which begins at `place` in scratch, is written."""
+        return []
+
     @property
     def channel(self) -> int | None:
         """Which axis of the last nest's target is numbered by channels."""
@@ -340,9 +354,14 @@ class Lanes:
         return 1
 
     @property
+    def bands(self) -> int:
+        """How many blocks the samples of a block are cut into."""
+        return 1
+
+    @property
     def blocks(self) -> int:
-        """How many blocks of samples there are."""
-        return -(-self.plan.samples // self.samples_of_block)
+        """How many blocks there are, which are computed one after another or by several threads."""
+        return -(-self.plan.samples // self.samples_of_block) * self.bands
 
     def program(self, name: str, schedules: Sequence[NestSchedule]) -> Program:
         """Return the program."""
@@ -359,6 +378,7 @@ class Lanes:
         functions = [_finish(self.epilogue, self.writes_in_place), pack, unpack]
         lines = [
             "START",
+            *self.begin(),
             f"const float* block = x + {self.place(self.input)};"
             if self.reads_in_place or self.input.format == "lanes"
             else "",
@@ -376,6 +396,8 @@ class Lanes:
             extra = ", scale, shift, added" if last else ""
             lines += ["BARRIER"] if at or to_scratch else []
             lines.append(f"{name}_nest{at}({source}, w + {offset}, {target}{extra}, part, parts);")
+            if not last:
+                lines += self.after(at + 1, layouts[at + 1], places[at + 1])
             lines.append(f"LAP({name}, {at + 1})")
             offset += in_lines(factor_count(code, schedule))
         lines += [*(["BARRIER"] if from_scratch else []), *from_scratch, f"LAP({name}, {len(codes) + 1})"]
@@ -387,7 +409,8 @@ class Lanes:
             *(f"  {line}" for line in lines if line),
             "}",
             f'extern "C" void {name}({arguments}, float* memory, long samples, int threads) {{',
-            f"  const long blocks = (samples + {self.samples_of_block - 1}) / {self.samples_of_block}, size = {sum(sizes)};",
+            f"  const long blocks = (samples + {self.samples_of_block - 1}) / {self.samples_of_block} * {self.bands};",
+            f"  const long size = {sum(sizes)};",
             "  std::memset(memory, 0, 4 * size * threads);  // halos stay zero",
             "  if (threads == 1) {",
             f"    for (long number = 0; number < blocks; ++number) {name}_block({names}, memory, number, samples, 0, 1);",
@@ -446,19 +469,27 @@ class CopyAxis:
     Attributes:
         extent: its length.
         outside, inside: floats between neighbours in the caller's memory, and in scratch.
+        bound: the expression of the length, where it is known only when the code runs; `extent` is then the most.
     """
 
     extent: int
     outside: int
     inside: int
+    bound: str = ""
+
+    @property
+    def count(self) -> str:
+        """The length, as an expression."""
+        return self.bound or str(self.extent)
 
 
 def merged(axes: Iterable[CopyAxis]) -> list[CopyAxis]:
     """Return axes from the outermost outside, those that are neighbours in both memories made one."""
     found: list[CopyAxis] = []
-    for axis in sorted((axis for axis in axes if axis.extent > 1), key=lambda axis: -axis.outside):
+    for axis in sorted((axis for axis in axes if axis.extent > 1 or axis.bound), key=lambda axis: -axis.outside):
         before = found[-1] if found else None
-        if before and before.outside == axis.extent * axis.outside and before.inside == axis.extent * axis.inside:
+        steps = (axis.extent * axis.outside, axis.extent * axis.inside)
+        if before and not before.bound and not axis.bound and (before.outside, before.inside) == steps:
             found[-1] = CopyAxis(before.extent * axis.extent, axis.outside, axis.inside)
         else:
             found.append(axis)
@@ -470,9 +501,7 @@ def copy_loops(
 ) -> None:
     """Write loops over axes around the statements for a place outside and one in scratch. Threads share the outermost."""
     for number, axis in enumerate(axes):
-        begin, end = (
-            ("0", str(axis.extent)) if number else (f"{axis.extent} * part / parts", f"{axis.extent} * (part + 1) / parts")
-        )
+        begin, end = ("0", axis.count) if number else (f"{axis.count} * part / parts", f"{axis.count} * (part + 1) / parts")
         out.open(f"for (long e{number} = {begin}; e{number} < {end}; ++e{number})")
     if not axes:
         out.open("if (!part)")

@@ -109,7 +109,8 @@ class SampleLanes(Lanes):
         if self.input.format == "lanes":
             own = row_major([extent for _, extent in self.input.own], self.lanes)
             axes = merged(
-                CopyAxis(axis[1], *strides) for axis, *strides in zip(self.input.own, own, layout.strides, strict=True)
+                CopyAxis(extent, outside, to)
+                for (_, extent), outside, to in zip(self.input.own, own, layout.strides, strict=True)
             )
             copy_loops(out, axes, lambda outside, inside: [f"store(to + {inside}, load(x + {outside}));"], layout.origin)
             function = [f"static void {name}_pack(const float* x, float* to, int part, int parts) {{", *out.lines, "}"]

@@ -27,7 +27,7 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, interpret_at, shapes
 from syno.lower.native.nests import nest_plan
-from syno.lower.native.plane_lanes import plane_lanes
+from syno.lower.native.plane_lanes import PlaneLanes, plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
 from syno.lower.native.sample_lanes import sample_lanes
 from syno.lower.native.schedules import NestSchedule, cost, schedules
@@ -41,6 +41,7 @@ SECONDS_TIMED = 0.25
 MOST_PLAN_FLOPS = 1.3  # times the fewest: plans with more are not tried
 MOST_CYCLES = 2.5  # times the fewest by the model: forms with more are not timed
 COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats that come in or go out; samples are transposed
+LEAST_ROWS = 7  # of a band: shorter ones compute too many rows twice
 TOLERANCE = 1e-4  # of the largest element: rounding errors of long sums are below 1e-5, wrong elements far above
 CHECKED_ELEMENTS = 96
 
@@ -81,11 +82,13 @@ class FormName(BaseModel):
         plan: the number of the plan in `Request.plans`.
         lanes: what vectors lie across.
         flat: whether all axes that stay as they are from the input to the output count as samples; else the first one alone.
+        rows: of a plane that are computed together; None if all.
     """
 
     plan: int
     lanes: Literal["samples", "plane"]
     flat: bool
+    rows: int | None = None
 
 
 class Choice(BaseModel):
@@ -217,8 +220,9 @@ def _form(request: Request, target: Target, form: FormName) -> Lanes:
     nests = nest_plan(request.plans[form.plan], valuation, () if form.flat else through[1:])
     if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
         raise LoweringError("the channels count as samples, of which each has one channel only")
-    make = plane_lanes if form.lanes == "plane" else sample_lanes
-    return make(nests, (into, out), target.lanes, request.formats, request.epilogue)
+    if form.lanes == "plane":
+        return plane_lanes(nests, (into, out), target.lanes, request.formats, request.epilogue, form.rows)
+    return sample_lanes(nests, (into, out), target.lanes, request.formats, request.epilogue)
 
 
 def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]:
@@ -233,9 +237,32 @@ def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]
                 forms.append(FormName(plan=number, lanes="samples", flat=False))
             for form in forms:
                 try:
-                    yield form, _form(request, target, form)
+                    code = _form(request, target, form)
                 except LoweringError:  # it does not have this form
                     continue
+                rows = _rows(code, request, target) if isinstance(code, PlaneLanes) else None
+                if rows is not None:
+                    form = form.model_copy(update={"rows": rows})
+                    code = _form(request, target, form)
+                yield form, code
+
+
+def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
+    """Return how many rows of a plane are computed together; None if all.
+
+    Those of a band stay in the second cache, unless hardly any do; and each thread has a band where it has no sample.
+    """
+    extent = code.plane[0].extent
+    for bands in itertools.count(1 if code.plan.samples >= request.threads else request.threads):
+        rows = -(-extent // bands)
+        try:
+            scratch = 4 * sum(layout.size for layout in code.with_rows(rows).layouts())
+        except LoweringError:
+            return None
+        enough = 1.5 if rows == extent else 1.0
+        if rows <= LEAST_ROWS or scratch <= enough * target.second_cache:
+            return None if rows == extent else rows
+    raise AssertionError
 
 
 def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
