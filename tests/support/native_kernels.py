@@ -34,7 +34,7 @@ def lanes_of(
     epilogue: Epilogue = NO_EPILOGUE,
     target: Target | None = None,
 ) -> Lanes:
-    """Return the program of an operator in a form: "samples", "flat" (all that can be are samples), "plane", "bands" (3 rows)."""
+    """Return an operator in a form: "samples", "flat" (all that can be are samples), "plane", or "bands" (of 3 rows)."""
     plan = fewest_flops(candidates(graph, values))
     through = [dim for dim in graph.output if dim in graph.input]
     nests = nest_plan(plan, graph.valuation(values), () if kind == "flat" else through[1:])

@@ -153,26 +153,45 @@ class NestWriter:
     ) -> None:
         """Write the products of one iteration of the unrolled sums."""
         code = self.code
-        out.open("")
-        read: dict[tuple[int, ...], str] = {}
         seen = [loop for loop in places[0] if code.read.depends_on(loop)]
+        reads: dict[tuple[int, ...], str] = {}  # the vector that is read for some places of the tile
+        loads: dict[str, str] = {}
+        factors: dict[int, str] = {}
+        products: list[tuple[str, str, str]] = []  # a result, and what is multiplied
         for place in places:
             key = tuple(place[loop] for loop in seen)
-            if key not in read:
-                read[key] = f"d{len(read)}"
-                constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
-                address = self._sum(["xr", *self._lookups(fixed, place)], constant)
-                out.line(f"Vector {read[key]} = {'load' if code.is_aligned else 'load_unaligned'}({address});")
-                if code.factor_loops is not None and len(places) > 1:
-                    out.line(f"HOLD({read[key]});")
-            name = names[tuple(place.values())]
+            constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
+            name = reads.setdefault(key, f"d{len(reads)}")
+            if name not in loads:
+                loads[name] = self._sum(["xr", *self._lookups(fixed, place)], constant)
             if code.factor_loops is None:
-                out.line(f"{name} += {read[key]};")
+                products.append((names[tuple(place.values())], name, ""))
                 continue
             at = sum(self.factor_strides[loop] * value for loop, value in fixed.items() if loop in code.factor_loops)
             at += self._place_in_factors(place)
-            out.line(f"{name} += {read[key]} * wr[{at}];")
+            products.append((names[tuple(place.values())], name, factors.setdefault(at, f"w{len(factors)}")))
+        load = "load" if code.is_aligned else "load_unaligned"
+        vectors = {name: f"{load}({address})" for name, address in loads.items()}
+        scalars = {name: f"broadcast(wr[{at}])" for at, name in factors.items()}
+        out.open("")
+        # The fewer ones, vectors or factors, stay in registers for the step; the others pass through one register.
+        kept, passing = (vectors, scalars) if len(vectors) <= len(scalars) else (scalars, vectors)
+        if len(products) > 1:
+            out.line("READ_AGAIN;")
+        for name, value in kept.items():
+            self._hold(out, name, value, len(products))
+        for name, value in passing.items():
+            self._hold(out, name, value, len(products))
+            for result, read, factor in products:
+                if name in (read, factor):
+                    out.line(f"{result} += {read} * {factor};" if factor else f"{result} += {read};")
         out.close()
+
+    def _hold(self, out: Writer, name: str, value: str, products: int) -> None:
+        """Write a vector that stays in a register as long as the step lasts."""
+        out.line(f"Vector {name} = {value};")
+        if products > 1 and self.code.factor_loops is not None:
+            out.line(f"HOLD({name});")
 
     def _place_in_factors(self, place: Mapping[int, int]) -> int:
         """Return where the factor of a place in the tile lies among the tile's factors."""

@@ -327,8 +327,8 @@ class PlaneLanes(Lanes):
             if at:
                 size = max(size, ahead - self._rows_ahead(at) * self.plane[0].pitch + self.vectors(at) * self.lanes)
             size = in_lines(size)
-            if size % 1024 == 0:
-                size += CACHE_LINE  # planes a multiple of 4 KiB apart would share the same lines of the cache
+            if size % (2 * CACHE_LINE) == 0:
+                size += CACHE_LINE  # planes an odd number of lines apart are spread over all of the cache
             extents = nests[-1].target if last else [axis.stored for axis in nests[at].source]
             others = [axis for axis in range(len(extents)) if axis not in pitches]
             strides = dict(zip(others, row_major([extents[axis] for axis in others], size), strict=True)) | pitches

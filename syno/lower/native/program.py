@@ -126,7 +126,16 @@ def preamble(lanes: int) -> str:
                     f"{b} = __builtin_shufflevector(a, b, {', '.join(map(str, high))}); }}"
                 )
         half //= 2
-    return _PREAMBLE.replace("@LANES@", str(lanes)).replace("@EXCHANGES@", "\n".join(exchanges))
+    texts = {
+        "LANES": str(lanes),
+        "VALUES": ", ".join(["value"] * lanes),
+        "BITS": ", ".join(["-1"] * lanes + ["0"] * lanes),
+        "EXCHANGES": "\n".join(exchanges),
+    }
+    code = _PREAMBLE
+    for name, text in texts.items():
+        code = code.replace(f"@{name}@", text)
+    return code
 
 
 _PREAMBLE = """\
@@ -163,6 +172,7 @@ static inline long long nanoseconds() {
 namespace {
 
 constexpr long LANES = @LANES@;
+#define LANES_ARE_@LANES@
 typedef float Vector __attribute__((vector_size(4 * LANES), may_alias));
 typedef int Mask __attribute__((vector_size(4 * LANES), may_alias));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -178,24 +188,42 @@ typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_a
 #define HOLD(value)
 #endif
 
+// What the step before has read is read again: compilers would keep it in registers that the results need.
+#define READ_AGAIN __asm__ volatile("" ::: "memory")
+
 inline Vector load(const float* at) { return *(const Vector*)at; }
 inline Vector load_unaligned(const float* at) { return *(const Unaligned*)at; }
+inline Vector broadcast(float value) { return Vector{@VALUES@}; }
 inline void store(float* at, Vector value) { *(Vector*)at = value; }
 inline void store_unaligned(float* at, Vector value) { *(Unaligned*)at = value; }
+
+// All bits of the first lanes.
+template <long COUNT>
+inline Mask all_bits() {
+  constexpr int each[] = {@BITS@};
+  Mask bits;
+  std::memcpy(&bits, each + LANES - COUNT, sizeof bits);
+  return bits;
+}
 
 // The first lanes; nothing behind them is read or written.
 template <long COUNT>
 inline Vector load_first(const float* at) {
-  Vector value = {};
+  if constexpr (COUNT == LANES) return load_unaligned(at);
+#if defined(__AVX512F__) && defined(LANES_ARE_16) && defined(__clang__)
+  return __builtin_ia32_loadups512_mask((const Vector*)at, Vector{}, (1 << COUNT) - 1);
+#elif defined(__AVX512F__) && defined(LANES_ARE_16)
+  return __builtin_ia32_loadups512_mask(at, Vector{}, (1 << COUNT) - 1);
+#elif defined(__AVX2__) && defined(LANES_ARE_8)
+  return __builtin_ia32_maskloadps256((const Vector*)at, all_bits<COUNT>());
+#else
+  Vector value = {};  // a copy of a few bytes, which then have to be put together in memory
   std::memcpy(&value, at, 4 * COUNT);
   return value;
+#endif
 }
 template <long COUNT>
-inline Vector first_lanes(Vector value) {
-  Mask kept = {};
-  for (long lane = 0; lane < COUNT; ++lane) kept[lane] = -1;
-  return (Vector)((Mask)value & kept);
-}
+inline Vector first_lanes(Vector value) { return (Vector)((Mask)value & all_bits<COUNT>()); }
 template <long COUNT>
 inline void store_first(float* at, Vector value) { std::memcpy(at, &value, 4 * COUNT); }
 

@@ -13,6 +13,7 @@ from syno.lower.native.kernel import Writer
 from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.nests import Axis, NestPlan
 from syno.lower.native.program import (
+    CACHE_LINE,
     NO_EPILOGUE,
     CopyAxis,
     Epilogue,
@@ -32,6 +33,7 @@ from syno.lower.native.program import (
 )  # fmt: skip
 
 MOST_NEIGHBOURS = 4096  # that one table places in scratch
+MANY_LINES = 8  # of the cache
 
 # Neighbours of each sample become vectors, one for each of the neighbours; and back.
 PACK = """\
@@ -86,7 +88,8 @@ class SampleLanes(Lanes):
         nests = self.plan.nests
         extents = nests[-1].target
         last = Layout(row_major(extents, self.lanes), 0, self.lanes * prod(extents))
-        return [*(_with_halo(nest.source, self.lanes) for nest in nests), last]
+        is_compact = [self.reads_in_place, *(False for _ in nests[1:])]
+        return [*(_with_halo(nest.source, self.lanes, one) for nest, one in zip(nests, is_compact, strict=True)), last]
 
     def codes(self) -> list[LoopCode]:
         """Return the nests with their addresses."""
@@ -212,11 +215,21 @@ def sample_lanes(
     return SampleLanes(plan, lanes, *sides(plan, shapes, formats), epilogue)
 
 
-def _with_halo(axes: Sequence[Axis], lanes: int) -> Layout:
-    """Return the layout of a tensor with the halos of these axes, a vector for each position."""
-    strides = row_major([axis.stored for axis in axes], lanes)
-    origin = sum(stride * axis.before for stride, axis in zip(strides, axes, strict=True))
-    return Layout(strides, origin, lanes * prod(axis.stored for axis in axes))
+def _with_halo(axes: Sequence[Axis], lanes: int, is_compact: bool) -> Layout:
+    """Return the layout of a tensor with the halos of these axes, a vector for each position.
+
+    Unless it is compact, what lies many lines of the cache apart along an axis lies one more apart: else the positions of the
+    axis would share few of the cache's sets.
+    """
+    strides: list[int] = []
+    stride = lanes
+    for axis in reversed(axes):
+        strides.insert(0, stride)
+        stride *= axis.stored
+        if not is_compact and stride % (MANY_LINES * CACHE_LINE) == 0:
+            stride += CACHE_LINE
+    origin = sum(step * axis.before for step, axis in zip(strides, axes, strict=True))
+    return Layout(tuple(strides), origin, stride)
 
 
 def _neighbours(axes: Sequence[CopyAxis], lanes: int) -> tuple[list[CopyAxis], int, Array | None]:

@@ -1,8 +1,12 @@
 """Schedules of nests, and the cost model that ranks them.
 
 A schedule says which results are kept in registers together (the tile), in which order the loops go, and how many of the
-innermost sums are written out. The model counts, for all of a nest, the cycles in which the processor multiplies, reads data
-and factors, and waits for what lies beyond its first cache.
+innermost sums are written out. The model counts, for all of a nest, the cycles in which the processor computes, and those in
+which data come from beyond its first cache and go there; most of the fewer ones are hidden behind the others.
+
+Its constants are fitted to the times of 700 schedules of 49 nests of random operators on a processor with AVX2: the model's
+first choice took 1.06 times as long as the best of 14 schedules of a nest, in the geometric mean, and the best of its first
+three 1.03 times.
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ from math import ceil, prod
 from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.target import Target
 
-MOST_WRITTEN_OUT = (
-    160  # products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache
-)
+# Products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache.
+MOST_WRITTEN_OUT = 160
 LATENCY = 4  # cycles from a product to the next one that adds to it
 PRODUCTS_A_CYCLE, READS_A_CYCLE = 2, 2
-SECOND_CACHE_BYTES, MEMORY_BYTES = 24, 8  # a cycle
+LINE = 64  # bytes of the caches
+READ_BYTES = 48, 16  # a cycle, from the second cache, and from beyond
+WRITE_CYCLES = 4, 14  # a line, where the lines of a plane follow each other, and where they do not
+SHARE_OF_CACHE = 0.8  # what is read again is still in the first cache if all that is read in between is at most this share
+SEEN = 0.2  # of the fewer cycles, which are not hidden
 
 
 @dataclass(frozen=True)
@@ -40,17 +47,8 @@ class NestSchedule:
     unrolled: int
 
 
-def schedules(code: LoopCode, target: Target, tiles: int, orders: int = 2) -> list[NestSchedule]:
-    """Return the schedules with the least cost by the model, the best one first.
-
-    The model is sure of the tile, and less so of the order of the loops, which decides what stays in caches.
-
-    Args:
-        code: the nest.
-        target: the processor.
-        tiles: how many tiles.
-        orders: of the loops for each of them.
-    """
+def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
+    """Return so many schedules with the least cost by the model, the best one first; fewer if there are not as many."""
     results = [loop for loop in range(len(code.extents)) if loop not in code.summed and code.extents[loop] > 1]
     factors = code.factor_loops or ()
     shared = [loop for loop in results if not code.read.depends_on(loop)]  # what is read is the same along these
@@ -58,23 +56,20 @@ def schedules(code: LoopCode, target: Target, tiles: int, orders: int = 2) -> li
     both = [loop for loop in results if loop not in shared and loop not in positions]
     irregular = [loop for loop in code.summed if any(loop in loops for loops, _ in code.read.tables)]
     sums = (*irregular, *(loop for loop in code.summed if loop not in irregular))
-    possible_orders = dict.fromkeys(
+    orders = dict.fromkeys(
         [
             (*both, *shared, *positions),  # factors stay in the first cache
             (*positions[:-1], *both, *shared, *positions[-1:]),  # a row of what is read does
             (*positions, *both, *shared),
         ]
     )
-    found: list[tuple[float, int, list[NestSchedule]]] = []
-    for number, tile in enumerate(_tiles(code, shared, positions, both, target)):
+    found: list[tuple[float, int, NestSchedule]] = []
+    for tile in _tiles(code, shared, positions, both, target):
         unrolled = _unrolled(code, sums, prod(tile.values()))
-        ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in possible_orders]
+        ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in orders]
         computing = _computing(code, ways[0], target)
-        ways.sort(key=lambda way: _waiting(code, way, target))
-        found.append((computing + _waiting(code, ways[0], target), number, ways[:orders]))
-    found.sort(key=lambda row: row[:2])
-    best = found[:tiles]
-    return [ways[rank] for rank in range(orders) for _, _, ways in best if rank < len(ways)]
+        found += [(_together(computing, _moving(code, way, target)), len(found) + at, way) for at, way in enumerate(ways)]
+    return [way for _, _, way in sorted(found, key=lambda row: row[:2])[:count]]
 
 
 def _tiles(
@@ -88,7 +83,8 @@ def _tiles(
     for sizes in product(*(sizes for _, sizes in (*first, *second, *third))):
         tile = {loop: size for loop, size in zip(names, sizes, strict=True) if size > 1}
         results = prod(tile.values())
-        if results + _reads(code.read, tile) + (0 if target.reads_factors_in_products else 1) <= target.registers:
+        factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
+        if results + min(_reads(code.read, tile), factors) + 1 <= target.registers:
             yield tile
 
 
@@ -112,7 +108,11 @@ def _unrolled(code: LoopCode, sums: Sequence[int], results: int) -> int:
 
 def cost(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
     """Return the cycles that the model expects of a nest."""
-    return _computing(code, schedule, target) + _waiting(code, schedule, target)
+    return _together(_computing(code, schedule, target), _moving(code, schedule, target))
+
+
+def _together(computing: float, moving: float) -> float:
+    return max(computing, moving) + SEEN * min(computing, moving)
 
 
 def _computing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
@@ -128,7 +128,7 @@ def _computing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
         factors = 0
         if code.factor_loops is not None:
             factors = prod(size for loop, size in sizes.items() if loop in code.factor_loops)
-        loads = reads * (1 if code.is_aligned else 1.3) + factors * (0.5 if target.reads_factors_in_products else 1)
+        loads = reads * (1 if code.is_aligned else 1.3) + factors
         lookups = reads * len(code.read.tables)
         step = max(results / PRODUCTS_A_CYCLE, (loads + lookups) / READS_A_CYCLE, (results + loads + 2 * lookups) / 4)
         step = max(step, LATENCY if code.factor_loops is not None else LATENCY / 2)  # each result is a chain of sums
@@ -142,30 +142,56 @@ def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
     return [*found, *([(extent % tile, 1)] if extent % tile else [])]
 
 
-def _waiting(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which what is read comes from beyond the first cache.
+def _moving(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
+    """Return the cycles in which data come from beyond the first cache, or results leave it."""
+    return _reading(code, schedule, target) + _writing(code, schedule, target)
 
-    Of each tensor, the loops inside of the innermost loop on which it depends read the same again. What lies inside of a loop
-    along which a tensor stays the same is read again at each of its iterations, from the first cache if it fits there.
+
+def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
+    """Return the cycles in which data and factors come from beyond the first cache.
+
+    A loop along which a tensor stays the same reads it again at each of its iterations: from the first cache if what its
+    iteration reads of both fits there.
     """
-    tile = dict(schedule.tile)
+    tile, steps, factor_loops = dict(schedule.tile), code.read.steps, code.factor_loops or ()
     vector = 4 * target.lanes
-    total = 0.0
-    for elements, depends in (
-        (vector, code.read.depends_on),
-        (4, lambda loop: code.factor_loops is not None and loop in code.factor_loops),
-    ):
-        if elements == 4 and code.factor_loops is None:
-            continue
-        inside = elements * prod(code.extents[loop] for loop in code.summed if depends(loop))
-        inside *= prod(tile.get(loop, 1) for loop in schedule.order if depends(loop))
-        read = inside
-        for loop in reversed(schedule.order):
-            count = ceil(code.extents[loop] / tile.get(loop, 1))
-            if depends(loop):
-                inside *= count
-                read *= count
-            elif inside > target.first_cache * 0.6:
-                read *= count
-        total += read / (SECOND_CACHE_BYTES if inside <= target.second_cache * 0.8 else MEMORY_BYTES)
-    return total
+    along = next((loop for loop in schedule.order if steps.get(loop) == target.lanes), None)  # vectors lie side by side
+    regular = [loop for loop in code.summed if not any(loop in loops for loops, _ in code.read.tables)]
+    taps = [loop for loop in regular if 0 < abs(steps.get(loop, 0)) <= 2 * target.lanes]  # of a window: they overlap
+    run = vector * (1 if along is None else tile.get(along, 1)) + sum(
+        4 * (code.extents[tap] - 1) * abs(steps[tap]) for tap in taps
+    )
+    if not schedule.order or schedule.order[-1] != along:  # whole lines come, and the next run shares none with it
+        run = ceil(run / LINE) * LINE + (0 if code.is_aligned and run % LINE == 0 else LINE // 2)
+    data = run * prod(code.extents[loop] for loop in code.summed if code.read.depends_on(loop) and loop not in taps)
+    data *= prod(tile.get(loop, 1) for loop in schedule.order if code.read.depends_on(loop) and loop != along)
+    factors = 0
+    if code.factor_loops is not None:
+        factors = 4 * prod(code.extents[loop] for loop in code.summed if loop in factor_loops)
+        factors *= prod(tile.get(loop, 1) for loop in schedule.order if loop in factor_loops)
+    inside, read = [data, factors], [data, factors]  # bytes of each, all of them and as often as they are read
+    for loop in reversed(schedule.order):
+        count = ceil(code.extents[loop] / tile.get(loop, 1))
+        stays = sum(inside) <= SHARE_OF_CACHE * target.first_cache
+        for tensor, depends in enumerate((code.read.depends_on(loop), loop in factor_loops)):
+            inside[tensor] *= count if depends else 1
+            read[tensor] *= count if depends or not stays else 1
+    fits = [size <= SHARE_OF_CACHE * target.second_cache for size in inside]
+    return sum(size / READ_BYTES[0 if near else 1] for size, near in zip(read, fits, strict=True))
+
+
+def _writing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
+    """Return the cycles in which results leave the first cache, unless it holds them all."""
+    tile, order = dict(schedule.tile), schedule.order
+    vector = 4 * target.lanes
+    size = vector * prod(code.extents[loop] for loop in order)
+    if size <= target.first_cache / 2:
+        return 0
+    along = next((loop for loop in order if code.write.steps.get(loop) == target.lanes), None)
+    if along is not None and order[-1] == along:
+        return size / LINE * WRITE_CYCLES[0]
+    run = vector * (1 if along is None else tile.get(along, 1))
+    between = 0 if along is None else prod(code.extents[loop] for loop in order[order.index(along) + 1 :]) * (LINE + run)
+    if between <= target.first_cache / 2:  # a line is whole before it leaves
+        return size / LINE * sum(WRITE_CYCLES) / 2
+    return size / run * (run / LINE + (1 if run % LINE else 0)) * WRITE_CYCLES[1]

@@ -16,7 +16,6 @@ class Target:
         lanes: floats of a vector.
         registers: the number of vector registers.
         flags: of the compiler, GCC or clang, for this kind of processor.
-        reads_factors_in_products: whether a product takes a factor from memory, for all of its lanes, at no cost.
         first_cache, second_cache: bytes of a core's caches.
     """
 
@@ -24,7 +23,6 @@ class Target:
     lanes: int
     registers: int
     flags: tuple[str, ...]
-    reads_factors_in_products: bool = False
     first_cache: int = 32 << 10
     second_cache: int = 512 << 10
 
@@ -33,9 +31,9 @@ TARGETS = {
     target.name: target
     for target in (
         # In narrower vectors than it has, GCC would else compute on processors that slow down for wide ones.
-        Target("avx512", 16, 32, ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"), True),
+        Target("avx512", 16, 32, ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma", "-mprefer-vector-width=512")),
         Target("avx2", 8, 16, ("-mavx2", "-mfma")),
-        Target("neon", 4, 32, ("-march=armv8-a",), True),
+        Target("neon", 4, 32, ("-march=armv8-a",)),
         Target("generic", 4, 16, ()),
     )
 }

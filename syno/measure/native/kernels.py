@@ -35,11 +35,12 @@ from syno.lower.native.target import Target, own_target
 from syno.lower.plan import Plan, candidates
 from syno.measure.native.build import compiler, compiler_version, library, loaded
 
-TILES_TIMED = 3  # of each nest, in each form, in two orders of the loops
+SCHEDULES_TIMED = 3  # of each nest, in each form
 FORMS_TIMED = 3
-SECONDS_TIMED = 0.25
+MOST_TIMES = 1.15  # of the fastest form's time: further schedules of slower forms are not timed
+SECONDS_TIMED = 0.15
 MOST_PLAN_FLOPS = 1.3  # times the fewest: plans with more are not tried
-MOST_CYCLES = 2.5  # times the fewest by the model: forms with more are not timed
+MOST_CYCLES = 1.6  # times the fewest by the model: forms with more are not timed
 COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats that come in or go out; samples are transposed
 LEAST_ROWS = 7  # of a band: shorter ones compute too many rows twice
 TOLERANCE = 1e-4  # of the largest element: rounding errors of long sums are below 1e-5, wrong elements far above
@@ -266,10 +267,13 @@ def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
 
 
 def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
-    """Return the fastest candidate: by timing, with a folder for code; else by the model."""
+    """Return the fastest candidate: by timing, with a folder for code; else by the model.
+
+    The first schedules of the likely forms are timed, then further schedules of the forms that are not slower by far.
+    """
     ranked: list[tuple[float, list[Candidate]]] = []
     for form, code in _forms(request, target):
-        ways = [schedules(one, target, TILES_TIMED) for one in code.codes()]
+        ways = [schedules(one, target, SCHEDULES_TIMED) for one in code.codes()]
         turns = range(max(map(len, ways)))
         found = [Candidate(form, code, tuple(way[min(turn, len(way) - 1)] for way in ways)) for turn in turns]
         ranked.append((found[0].cycles(target), found))
@@ -279,14 +283,31 @@ def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
     if store is None:
         return ranked[0][1][0]
     likely = [found for cycles, found in ranked if cycles <= MOST_CYCLES * ranked[0][0]][:FORMS_TIMED]
-    return _fastest(request, target, store, likely)
+    laps = _laps(request, target, store, [found[:1] for found in likely])
+    latencies = [_mixed(request, *row).latency_ms or 0.0 for row in zip(likely, laps, strict=True)]
+    kept = [at for at, latency_ms in enumerate(latencies) if latency_ms <= MOST_TIMES * min(latencies)]
+    more = _laps(request, target, store, [likely[at][1:] for at in kept])
+    best = [_mixed(request, likely[at], np.vstack([laps[at], rows])) for at, rows in zip(kept, more, strict=True)]
+    return min(best, key=lambda candidate: candidate.latency_ms or 0.0)
 
 
-def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> Candidate:
-    """Return the fastest of these candidates, after timing them in turns; those of one form exchange their nests' schedules."""
+def _mixed(request: Request, found: Sequence[Candidate], laps: Array) -> Candidate:
+    """Return the candidate with the fastest schedule of each nest, from the laps of some candidates of one form."""
+    form, code = found[0].form, found[0].code
+    turns = laps.argmin(axis=0)[1:-1]
+    at_once = min(request.threads, code.blocks)
+    latency_ms = float(laps.min(axis=0).sum()) * -(-code.blocks // at_once) / 1e6
+    return Candidate(form, code, tuple(found[turn].schedules[nest] for nest, turn in enumerate(turns)), latency_ms)
+
+
+def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequence[Candidate]]) -> list[Array]:
+    """Return, for each group, a row of laps of each candidate: its input, each nest, its output, of one block, in ns.
+
+    The candidates of a group have the same form; all are timed in turns.
+    """
     programs = [
-        [candidate.code.program(f"trial_{form}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
-        for form, found in enumerate(likely)
+        [candidate.code.program(f"trial_{group}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
+        for group, found in enumerate(groups)
     ]
 
     def built(row: Sequence[Program]) -> Any:
@@ -299,7 +320,7 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
     with ThreadPoolExecutor() as pool:  # a compiler uses one core
         binaries = list(pool.map(built, programs))
     tensors = Tensors(request)
-    factors = _random(max(program.factor_count for row in programs for program in row), 0)
+    factors = _random(max((program.factor_count for row in programs for program in row), default=0), 0)
     calls = [
         tensors.call(getattr(binary, program.name), program, factors)
         for binary, row in zip(binaries, programs, strict=True)
@@ -311,18 +332,12 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
             call()
         if turn and time.monotonic() > end:
             break
-    best = []
-    for found, row, binary in zip(likely, programs, binaries, strict=True):
-        laps = np.array(
+    return [
+        np.array(
             [list((ctypes.c_longlong * (len(one.codes) + 2)).in_dll(binary, f"{one.name}_laps")) for one in row], np.float64
-        )  # of one block, in ns: its input, each nest, its output
-        code = found[0].code
-        turns = laps.argmin(axis=0)[1:-1]
-        at_once = min(request.threads, code.blocks)
-        latency_ms = float(laps.min(axis=0).sum()) * -(-code.blocks // at_once) / 1e6
-        mixed = tuple(found[turn].schedules[nest] for nest, turn in enumerate(turns))
-        best.append(Candidate(found[0].form, code, mixed, latency_ms))
-    return min(best, key=lambda candidate: candidate.latency_ms or 0.0)
+        ).reshape(len(row), len(found[0].code.codes()) + 2 if found else 0)
+        for found, row, binary in zip(groups, programs, binaries, strict=True)
+    ]
 
 
 # ---- calls with random tensors ---------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels be made quickly, and be chosen."""
-    monkeypatch.setattr(kernels, "TILES_TIMED", 1)
+    monkeypatch.setattr(kernels, "SCHEDULES_TIMED", 1)
     monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
     monkeypatch.setattr(network, "hopeless", lambda layer, threads: "")
     monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (1.0, 2.0))
