@@ -26,13 +26,14 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
 from syno.lower.native.nests import nest_plan
-from syno.lower.native.program import Epilogue, Program, whole_file
+from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import FLAGS
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Case: TypeAlias = tuple[PGraph, Valuation]
+FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
 LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
@@ -128,10 +129,16 @@ def test_rotated_axes_are_planes(tmp_path: Path) -> None:
 def test_epilogues(epilogue: Epilogue, tmp_path: Path) -> None:
     graph = OPERATORS["separable_conv2d"]()
     values = graph.valuation({"N": 10, "C_in": 5, "C_out": 7, "H": 5})
-    programs = [program_of(lanes_of(graph, values, kind, epilogue=epilogue), kind) for kind in ("samples", "plane")]
+    cases: list[tuple[str, tuple[Format, Format]]] = [("plane", ("contiguous", "contiguous"))]
+    cases += [("samples", (into, out)) for into in FORMATS for out in FORMATS]
+    programs = [
+        program_of(lanes_of(graph, values, kind, formats, epilogue), f"{kind}_{number}")
+        for number, (kind, formats) in enumerate(cases)
+    ]
     binary = compiled(programs, tmp_path)
-    for program in programs:
-        assert difference(graph, values, program, binary, epilogue) < TOLERANCE
+    for program, (_, formats) in zip(programs, cases, strict=True):
+        for threads in (1, 2):
+            assert difference(graph, values, program, binary, epilogue, threads, formats) < TOLERANCE, formats
 
 
 def test_a_wrong_kernel_differs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from syno.lower.native.schedules import schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import library
-from syno.measure.native.kernels import aligned
+from syno.measure.native.kernels import aligned, from_lanes
 
 TOLERANCE = 1e-5
 
@@ -60,17 +60,21 @@ def difference(
     binary: Any,
     epilogue: Epilogue = NO_EPILOGUE,
     threads: int = 1,
+    formats: tuple[Format, Format] = ("contiguous", "contiguous"),
 ) -> float:
-    """Return the largest difference of a program's output from the interpreter's, as a share of the largest value."""
+    """Return the largest difference of a program's output from the interpreter's, as a share of the largest value.
+
+    Lanes that hold no sample hold NaN.
+    """
     into, weight_shapes, out = shapes(graph, graph.valuation(values))
     random = np.random.default_rng(0)
     x, residual = random.standard_normal(into, np.float32), random.standard_normal(out, np.float32)
     weights = [random.standard_normal(shape, np.float32) for shape in weight_shapes]
     scale, shift = random.standard_normal((2, 1 if epilogue.channel is None else out[epilogue.channel]), np.float32)
-    factors, y = program.factors(weights), np.full(out, np.nan, np.float32)
-    held = aligned(factors.size)
-    held[:] = factors
-    tensors = (np.ascontiguousarray(x), held, y, scale, shift, residual, aligned(program.scratch * threads))
+    y = stored(np.full(out, np.nan, np.float32), formats[1])
+    factors = stored(program.factors(weights), "contiguous")
+    memory = aligned(program.scratch * threads)
+    tensors = (stored(x, formats[0]), factors, y, scale, shift, stored(residual, formats[1]), memory)
     pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
     getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
     exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
@@ -81,7 +85,18 @@ def difference(
     exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
     if not exact.size:
         return 0.0
-    return float(np.abs(y - exact).max() / max(np.abs(exact).max(), 1e-30))
+    return float(np.abs(from_lanes(y, out) - exact).max() / max(np.abs(exact).max(), 1e-30))
+
+
+def stored(tensor: NDArray[Any], form: Format) -> NDArray[Any]:
+    """Return a tensor in a format, at an address that vectors are loaded from."""
+    if form == "lanes":
+        lanes = own_target().lanes
+        padded = np.pad(tensor, [(0, -len(tensor) % lanes), *[(0, 0)] * (tensor.ndim - 1)], constant_values=np.nan)
+        tensor = np.moveaxis(padded.reshape(-1, lanes, *tensor.shape[1:]), 1, -1)
+    found = aligned(tensor.size).reshape(tensor.shape)
+    found[...] = tensor
+    return found
 
 
 def evaluated(nest: Nest, x: NDArray[Any], weights: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -370,7 +370,8 @@ class Lanes:
         offset = 0
         for at, (code, schedule) in enumerate(zip(codes, schedules, strict=True)):
             last = at == len(codes) - 1
-            functions.append(NestWriter(f"{name}_nest{at}", code, schedule, self.lanes, last).function())
+            adds = last and self.writes_in_place and self.epilogue.residual
+            functions.append(NestWriter(f"{name}_nest{at}", code, schedule, self.lanes, last, adds).function())
             source = "block" if at == 0 and self.reads_in_place else f"scratch + {places[at]}"
             target = "result" if last and self.writes_in_place else f"scratch + {places[at + 1]}"
             extra = ", scale, shift, added" if last else ""

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -73,8 +73,23 @@ class Request:
         """The plans for these values, with weights that are constant."""
         return candidates(self.graph, self.graph.valuation(dict(self.values)), inference=True)
 
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the input and of the output, as the operator has them."""
+        into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
+        return into, out
 
-class FormName(BaseModel):
+    def stored_shapes(self, lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of the input and of the output in their formats."""
+
+        def stored(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
+            return (-(-shape[0] // lanes), *shape[1:], lanes) if form == "lanes" else shape
+
+        into, out = map(stored, self.formats, self.shapes)
+        return into, out
+
+
+class FormName(BaseModel, frozen=True):
     """Which of the forms of a request a kernel has.
 
     Attributes:
@@ -88,19 +103,36 @@ class FormName(BaseModel):
     flat: bool
 
 
-class Choice(BaseModel):
-    """A kernel, as the store has it.
+class Trial(BaseModel):
+    """A form with the schedules that are the fastest, as they were timed for tensors in usual formats and without an epilogue.
+
+    Schedules depend on neither: requests that differ only in these share trials.
 
     Attributes:
-        form: its form.
+        form: the form.
         schedules: of each nest.
-        latency_ms: of one call, as schedules were timed; None if they were not.
-        library: the name of the library's file.
+        bringing_in_ms, computing_ms, bringing_out_ms: the parts of a call.
     """
 
     form: FormName
     schedules: list[NestSchedule]
-    latency_ms: float | None
+    bringing_in_ms: float
+    computing_ms: float
+    bringing_out_ms: float
+
+    def latency_ms(self, formats: tuple[Format, Format]) -> float:
+        """Return what a call takes; in the format "lanes", nothing is transposed."""
+        into, out = (0.0 if form == "lanes" else 1.0 for form in formats)
+        return into * self.bringing_in_ms + self.computing_ms + out * self.bringing_out_ms
+
+
+class Choice(Trial):
+    """A kernel, as the store has it.
+
+    Attributes:
+        library: the name of the library's file.
+    """
+
     library: str
 
 
@@ -159,22 +191,27 @@ def kernel_for(request: Request, store: Path, *, target: Target | None = None, t
         if (store / choice.library).is_file():
             program = _form(request, target, choice.form).program(f"syno_{key}", choice.schedules)
             return Kernel(request, choice, program, store / choice.library)
-    candidate = _chosen(request, target, store if timed else None)
-    program = candidate.code.program(f"syno_{key}", candidate.schedules)
+    trial = _chosen(request, target, store if timed else None)
+    program = _form(request, target, trial.form).program(f"syno_{key}", trial.schedules)
     path = library(whole_file([program], target.lanes), target, store, "kernel")
-    choice = Choice(
-        form=candidate.form, schedules=list(candidate.schedules), latency_ms=candidate.latency_ms, library=path.name
-    )
-    kernel = Kernel(request, choice, program, path)
+    kernel = Kernel(request, Choice(**dict(trial), library=path.name), program, path)
     if target == own_target():
         check(kernel)
-    write_whole(entry, choice.model_dump_json(), durable=False)
+    write_whole(entry, kernel.choice.model_dump_json(), durable=False)
     return kernel
 
 
-def _key(request: Request, target: Target, timed: bool) -> str:
+def _key(request: Request, target: Target, *details: object) -> str:
     path = compiler()
-    asked = [request.operator, request.values, request.formats, asdict(request.epilogue), request.threads, target.name, timed]
+    asked = [
+        request.operator,
+        request.values,
+        request.formats,
+        asdict(request.epilogue),
+        request.threads,
+        target.name,
+        *details,
+    ]
     generator = sources_checksum("syno.lower")  # plans, too: a stored kernel names its plan by number
     return checksum(repr([*asked, generator, path, compiler_version(path), _processor()]).encode())[:20]
 
@@ -193,12 +230,11 @@ def _processor() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A form with a schedule for each nest, and what a call of it takes, if it was timed."""
+    """A form with a schedule for each nest."""
 
     form: FormName
     code: Lanes
     schedules: tuple[NestSchedule, ...]
-    latency_ms: float | None = None
 
     def cycles(self, target: Target) -> float:
         """Return what the cost model expects of a call."""
@@ -215,6 +251,8 @@ def _form(request: Request, target: Target, form: FormName) -> Lanes:
     into, _, out = shapes(graph, valuation)
     through = [dim for dim in graph.output if dim in graph.input]
     nests = nest_plan(request.plans[form.plan], valuation, () if form.flat else through[1:])
+    if "lanes" in request.formats and (form.lanes != "samples" or [axes[:2] for axes in nests.through] != [(0, 0)]):
+        raise LoweringError('in the format "lanes", vectors lie across the batch')
     if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
         raise LoweringError("the channels count as samples, of which each has one channel only")
     make = plane_lanes if form.lanes == "plane" else sample_lanes
@@ -238,8 +276,8 @@ def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]
                     continue
 
 
-def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
-    """Return the fastest candidate: by timing, with a folder for code; else by the model."""
+def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
+    """Return the fastest form with its schedules: by timing, with a folder for trials; else by the model."""
     ranked: list[tuple[float, list[Candidate]]] = []
     for form, code in _forms(request, target):
         ways = [schedules(one, target, TILES_TIMED) for one in code.codes()]
@@ -250,13 +288,60 @@ def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
         raise LoweringError(f"{request.graph!r} cannot be written as a native kernel: its indices are too irregular")
     ranked.sort(key=lambda row: row[0])
     if store is None:
-        return ranked[0][1][0]
+        return _trial(ranked[0][1][0], (0.0, 0.0, 0.0))
     likely = [found for cycles, found in ranked if cycles <= MOST_CYCLES * ranked[0][0]][:FORMS_TIMED]
-    return _fastest(request, target, store, likely)
+    fastest = min(_trials(request, target, store, likely), key=lambda trial: trial.latency_ms(request.formats))
+    return _in_lanes(fastest, request, target, store) if request.formats[1] == "lanes" else fastest
 
 
-def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> Candidate:
-    """Return the fastest of these candidates, after timing them in turns; those of one form exchange their nests' schedules."""
+def _trial(candidate: Candidate, times_ms: Sequence[float]) -> Trial:
+    into, computing, out = times_ms
+    return Trial(
+        form=candidate.form,
+        schedules=list(candidate.schedules),
+        bringing_in_ms=into,
+        computing_ms=computing,
+        bringing_out_ms=out,
+    )
+
+
+def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
+    """Return the trial of each form, from the store or made now, with the plain request: other formats and no epilogue."""
+    plain = replace(request, formats=("contiguous", "contiguous"), epilogue=NO_EPILOGUE)
+    places = {found[0].form: store / f"trial_{_key(plain, target, found[0].form)}.json" for found in likely}
+    missing = [
+        [replace(candidate, code=_form(plain, target, candidate.form)) for candidate in found]
+        for found in likely
+        if not places[found[0].form].is_file()
+    ]
+    for trial in _timed(plain, target, store, missing) if missing else ():
+        write_whole(places[trial.form], trial.model_dump_json(), durable=False)
+    return [Trial.model_validate_json(place.read_text()) for place in places.values()]
+
+
+def _in_lanes(trial: Trial, request: Request, target: Target, store: Path) -> Trial:
+    """Return a trial with the order of loops that is the fastest where the last nest writes in place.
+
+    There, results and residuals are not in a near cache: it may be faster to write them one after another.
+    """
+    plain = replace(request, formats=("lanes", "lanes"), epilogue=Epilogue(residual=True))
+    *before, last = trial.schedules
+    code = _form(plain, target, trial.form)
+    steps = code.codes()[-1].write.steps
+    order = tuple(sorted(last.order, key=lambda loop: -steps.get(loop, 0)))
+    if order == last.order:
+        return trial
+    place = store / f"trial_{_key(plain, target, trial.form)}.json"
+    if not place.is_file():
+        ways = [Candidate(trial.form, code, (*before, way)) for way in (last, replace(last, order=order))]
+        (found,) = _timed(plain, target, store, [ways])
+        write_whole(place, found.model_dump_json(), durable=False)
+    found = Trial.model_validate_json(place.read_text())
+    return trial.model_copy(update={"schedules": found.schedules, "computing_ms": found.computing_ms})
+
+
+def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
+    """Return the fastest of each form's candidates, after timing all in turns; those of a form exchange their schedules."""
     programs = [
         [candidate.code.program(f"trial_{form}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
         for form, found in enumerate(likely)
@@ -271,7 +356,7 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
 
     with ThreadPoolExecutor() as pool:  # a compiler uses one core
         binaries = list(pool.map(built, programs))
-    tensors = Tensors(request)
+    tensors = Tensors(request, target)
     factors = _random(max(program.factor_count for row in programs for program in row), 0)
     calls = [
         tensors.call(getattr(binary, program.name), program, factors)
@@ -290,12 +375,11 @@ def _fastest(request: Request, target: Target, store: Path, likely: Sequence[Seq
             [list((ctypes.c_longlong * (len(one.codes) + 2)).in_dll(binary, f"{one.name}_laps")) for one in row], np.float64
         )  # of one block, in ns: its input, each nest, its output
         code = found[0].code
-        turns = laps.argmin(axis=0)[1:-1]
-        at_once = min(request.threads, code.blocks)
-        latency_ms = float(laps.min(axis=0).sum()) * -(-code.blocks // at_once) / 1e6
-        mixed = tuple(found[turn].schedules[nest] for nest, turn in enumerate(turns))
-        best.append(Candidate(found[0].form, code, mixed, latency_ms))
-    return min(best, key=lambda candidate: candidate.latency_ms or 0.0)
+        mixed = tuple(found[turn].schedules[nest] for nest, turn in enumerate(laps.argmin(axis=0)[1:-1]))
+        rounds = -(-code.blocks // min(request.threads, code.blocks))
+        into, *computing, out = laps.min(axis=0) * rounds / 1e6
+        best.append(_trial(replace(found[0], schedules=mixed), (into, sum(computing), out)))
+    return best
 
 
 # ---- calls with random tensors ---------------------------------------------------------------------------------------
@@ -317,19 +401,19 @@ class Tensors:
     """Random tensors for calls of a request's programs.
 
     Attributes:
-        input, residual, output: of the operator's shapes.
+        input, residual, output: in the request's formats.
         scale, shift: of each channel.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, target: Target | None = None) -> None:
         self.request = request
-        into, _, out = shapes(request.graph, request.graph.valuation(dict(request.values)))
-        channels = 1 if request.epilogue.channel is None else out[request.epilogue.channel]
-        self.input, self.residual = (
-            _random(int(np.prod(shape)), seed).reshape(shape) for seed, shape in enumerate((into, out))
-        )
+        into, out = request.stored_shapes((target or own_target()).lanes)
+        channels = 1 if request.epilogue.channel is None else request.shapes[1][request.epilogue.channel]
+        self.input, self.residual, self.output = (aligned(int(np.prod(shape))).reshape(shape) for shape in (into, out, out))
+        for seed, tensor in enumerate((self.input, self.residual)):
+            tensor[...] = _random(tensor.size, seed).reshape(tensor.shape)
         self.scale, self.shift = _random(channels, 2), _random(channels, 3)
-        self.output = np.full(out, np.nan, np.float32)
+        self.output.fill(np.nan)
 
     def call(self, function: Any, program: Program, factors: Array) -> Callable[[], None]:
         """Return a call of a program's function."""
@@ -345,6 +429,13 @@ class Tensors:
         return call
 
 
+def from_lanes(tensor: Array, shape: Sequence[int]) -> Array:
+    """Return a tensor that is stored in lanes as one of its own shape; any other one as it is."""
+    if tensor.shape == tuple(shape):
+        return tensor
+    return np.moveaxis(tensor, -1, 1).reshape(-1, *shape[1:])[: shape[0]]
+
+
 def check(kernel: Kernel) -> None:
     """Compare elements of a kernel's output, those at borders among them, with the interpreter in double precision.
 
@@ -352,27 +443,29 @@ def check(kernel: Kernel) -> None:
     """
     request, graph = kernel.request, kernel.request.graph
     values, epilogue = dict(request.values), request.epilogue
-    _, weight_shapes, out = shapes(graph, graph.valuation(values))
+    into, weight_shapes, out = shapes(graph, graph.valuation(values))
     weights = [_random(int(np.prod(shape)), 10 + at).reshape(shape) for at, shape in enumerate(weight_shapes)]
     tensors = Tensors(request)
     tensors.call(kernel.function, kernel.program, kernel.factors(weights))()
     if not all(out):
         return
+    given, residual, output = (
+        from_lanes(tensor, shape)
+        for tensor, shape in zip((tensors.input, tensors.residual, tensors.output), (into, out, out), strict=True)
+    )
     random = np.random.default_rng(1)
     positions = random.integers(0, out, (CHECKED_ELEMENTS, len(out)))
     for axis, extent in enumerate(out):  # the first and the last position of each axis
         positions[axis * 8 : axis * 8 + 4, axis] = 0
         positions[axis * 8 + 4 : axis * 8 + 8, axis] = extent - 1
-    exact = interpret_at(
-        graph, values, positions, tensors.input.astype(np.float64), *(weight.astype(np.float64) for weight in weights)
-    )
+    exact = interpret_at(graph, values, positions, given.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     channel = 0 if epilogue.channel is None else positions[:, epilogue.channel]
     exact = exact * tensors.scale[channel] if epilogue.scale else exact
     exact = exact + tensors.shift[channel] if epilogue.shift else exact
     place = tuple(positions.T)
-    exact = exact + tensors.residual[place] if epilogue.residual else exact
+    exact = exact + residual[place] if epilogue.residual else exact
     exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
-    difference = float(np.abs(tensors.output[place] - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
+    difference = float(np.abs(output[place] - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
     if not difference <= TOLERANCE:
         raise WrongOutputError(
             f"the native kernel of {graph!r} differs from the interpreter by {difference:.1e} of the largest element"
