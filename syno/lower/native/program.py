@@ -344,8 +344,15 @@ class Lanes:
         """How many blocks of samples there are."""
         return -(-self.plan.samples // self.samples_of_block)
 
-    def program(self, name: str, schedules: Sequence[NestSchedule]) -> Program:
-        """Return the program."""
+    def program(self, name: str, schedules: Sequence[NestSchedule], copies: str = "") -> Program:
+        """Return the program.
+
+        Args:
+            name: of its function.
+            schedules: of its nests.
+            copies: the name of another program in the same file, with other schedules, that brings tensors in and out; its code
+                is used here, too.
+        """
         codes, layouts = self.codes(), self.layouts()
         sizes = [layout.size for layout in layouts]
         if self.reads_in_place:
@@ -354,9 +361,10 @@ class Lanes:
             sizes[-1] = 0
         sizes = [in_lines(size) for size in sizes]
         places = [sum(sizes[:at]) for at in range(len(sizes))]
-        pack, to_scratch = ("", []) if self.reads_in_place else self.pack(name, layouts[0])
-        unpack, from_scratch = ("", []) if self.writes_in_place else self.unpack(name, layouts[-1], places[-1])
-        functions = [_finish(self.epilogue, self.writes_in_place), pack, unpack]
+        copying = f"{copies}_code::{copies}" if copies else name
+        pack, to_scratch = ("", []) if self.reads_in_place else self.pack(copying, layouts[0])
+        unpack, from_scratch = ("", []) if self.writes_in_place else self.unpack(copying, layouts[-1], places[-1])
+        functions = [_finish(self.epilogue, self.writes_in_place), *([] if copies else [pack, unpack])]
         lines = [
             "START",
             f"const float* block = x + {self.place(self.input)};"

@@ -343,7 +343,10 @@ def _in_lanes(trial: Trial, request: Request, target: Target, store: Path) -> Tr
 def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
     """Return the fastest of each form's candidates, after timing all in turns; those of a form exchange their schedules."""
     programs = [
-        [candidate.code.program(f"trial_{form}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
+        [
+            candidate.code.program(f"trial_{form}_{turn}", candidate.schedules, f"trial_{form}_0" if turn else "")
+            for turn, candidate in enumerate(found)
+        ]
         for form, found in enumerate(likely)
     ]
 
