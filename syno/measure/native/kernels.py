@@ -26,7 +26,7 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, interpret_at, shapes
-from syno.lower.native.nests import nest_plan
+from syno.lower.native.nests import every, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
 from syno.lower.native.sample_lanes import sample_lanes
@@ -55,6 +55,7 @@ class Request:
         formats: of the input and of the output.
         epilogue: what is computed with the results.
         threads: how many it runs on.
+        steps: along each axis of the output, every so many-th position is computed, from the first; empty if all are.
     """
 
     operator: str
@@ -62,6 +63,7 @@ class Request:
     formats: tuple[Format, Format] = ("contiguous", "contiguous")
     epilogue: Epilogue = NO_EPILOGUE
     threads: int = 1
+    steps: tuple[int, ...] = ()
 
     @cached_property
     def graph(self) -> PGraph:
@@ -77,7 +79,7 @@ class Request:
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the input and of the output, as the operator has them."""
         into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
-        return into, out
+        return into, tuple(-(-extent // step) for extent, step in zip(out, self.steps or [1] * len(out), strict=True))
 
     def stored_shapes(self, lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the shapes of the input and of the output in their formats."""
@@ -213,7 +215,7 @@ def _key(request: Request, target: Target, *details: object) -> str:
         *details,
     ]
     generator = sources_checksum("syno.lower")  # plans, too: a stored kernel names its plan by number
-    return checksum(repr([*asked, generator, path, compiler_version(path), _processor()]).encode())[:20]
+    return checksum(repr([*asked, target.name, *details, generator, path, compiler_version(path), _processor()]).encode())[:20]
 
 
 def _processor() -> str:
@@ -248,15 +250,16 @@ class Candidate:
 def _form(request: Request, target: Target, form: FormName) -> Lanes:
     """Return a request in one of its forms. Raises LoweringError if it does not have it."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
-    into, _, out = shapes(graph, valuation)
     through = [dim for dim in graph.output if dim in graph.input]
-    nests = nest_plan(request.plans[form.plan], valuation, () if form.flat else through[1:])
+    inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]
+    nests = nest_plan(request.plans[form.plan], valuation, inside)
+    nests = every(nests, request.steps) if request.steps else nests
     if "lanes" in request.formats and (form.lanes != "samples" or [axes[:2] for axes in nests.through] != [(0, 0)]):
         raise LoweringError('in the format "lanes", vectors lie across the batch')
     if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
         raise LoweringError("the channels count as samples, of which each has one channel only")
     make = plane_lanes if form.lanes == "plane" else sample_lanes
-    return make(nests, (into, out), target.lanes, request.formats, request.epilogue)
+    return make(nests, request.shapes, target.lanes, request.formats, request.epilogue)
 
 
 def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]:
@@ -446,7 +449,7 @@ def check(kernel: Kernel) -> None:
     """
     request, graph = kernel.request, kernel.request.graph
     values, epilogue = dict(request.values), request.epilogue
-    into, weight_shapes, out = shapes(graph, graph.valuation(values))
+    (into, out), weight_shapes = request.shapes, shapes(graph, graph.valuation(values))[1]
     weights = [_random(int(np.prod(shape)), 10 + at).reshape(shape) for at, shape in enumerate(weight_shapes)]
     tensors = Tensors(request)
     tensors.call(kernel.function, kernel.program, kernel.factors(weights))()
@@ -461,7 +464,8 @@ def check(kernel: Kernel) -> None:
     for axis, extent in enumerate(out):  # the first and the last position of each axis
         positions[axis * 8 : axis * 8 + 4, axis] = 0
         positions[axis * 8 + 4 : axis * 8 + 8, axis] = extent - 1
-    exact = interpret_at(graph, values, positions, given.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
+    read = positions * np.array(request.steps or [1] * len(out))
+    exact = interpret_at(graph, values, read, given.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     channel = 0 if epilogue.channel is None else positions[:, epilogue.channel]
     exact = exact * tensors.scale[channel] if epilogue.scale else exact
     exact = exact + tensors.shift[channel] if epilogue.shift else exact

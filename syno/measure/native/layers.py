@@ -50,6 +50,7 @@ class Layer:
         compiled: returns the same when it is compiled, if that may be faster.
         products: the multiply-adds of PyTorch's code, if that is a library's.
         mean_of: the number of summands of a mean, else 1: operators only sum.
+        steps: along each axis of the output, every so many-th position is computed; empty if all are.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Layer:
     compiled: Callable[[], Callable[[], object]] | None = None
     products: int | None = None
     mean_of: int = 1
+    steps: tuple[int, ...] = ()
 
     @property
     def is_alone(self) -> bool:
@@ -72,7 +74,7 @@ class Layer:
     @property
     def request(self) -> Request:
         """The kernel without an epilogue, in usual formats, on one thread."""
-        return Request(str(self.graph), tuple(sorted(self.values.items())))
+        return Request(str(self.graph), tuple(sorted(self.values.items())), steps=self.steps)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -220,14 +222,14 @@ def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
 
 
 def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
-    """Return a convolution with as many output positions as input positions, if a kernel can compute it."""
+    """Return a convolution that is padded by half of its window, if a kernel can compute it."""
     arguments: Any = (*node.args, *(None, 1, 0, 1, 1)[len(node.args) - 2 :])
     x, weight, bias, stride, padding, dilation, groups = arguments
     factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
     if factors is None or (bias is not None and offsets is None) or not _is_float(x) or x.meta["val"].dim() != 4:
         return None
     kernel = factors.shape[2:]
-    if _pair(stride) != (1, 1) or _pair(dilation) != (1, 1) or any(length % 2 == 0 for length in kernel):
+    if _pair(dilation) != (1, 1) or any(length % 2 == 0 for length in kernel):
         return None
     if _pair(padding) != tuple(length // 2 for length in kernel):
         return None
@@ -246,8 +248,9 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         None if offsets is None else offsets.double().numpy(),
         1,
         "convolution",
-        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups),
+        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, _pair(stride)),
         products=math.prod(node.meta["val"].shape) * factors[0].numel(),
+        steps=(1, 1, *_pair(stride)) if max(_pair(stride)) > 1 else (),
     )
 
 
@@ -265,15 +268,17 @@ def convolution(is_pointwise: bool) -> PGraph:
     return build.finish([n, build.split(group, c), *read])
 
 
-def _convolution_of_pytorch(shape: tuple[int, ...], weight: torch.Tensor, groups: int) -> Callable[[], object]:
+def _convolution_of_pytorch(
+    shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...]
+) -> Callable[[], object]:
     """Return a convolution as Inductor calls it: with a weight that is laid out for it, and data in channels-last format."""
     x = torch.randn(shape).contiguous(memory_format=torch.channels_last)
     padding = [length // 2 for length in weight.shape[2:]]
     if not torch.backends.mkldnn.is_available():
-        return partial(functional.conv2d, x, weight, None, 1, padding, 1, groups)
-    layout = torch.ops.mkldnn._reorder_convolution_weight(weight, padding, [1, 1], [1, 1], groups, list(shape))
+        return partial(functional.conv2d, x, weight, None, stride, padding, 1, groups)
+    layout = torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, [1, 1], groups, list(shape))
     call = torch.ops.mkldnn._convolution_pointwise.default
-    return partial(call, x, layout, None, padding, [1, 1], [1, 1], groups, "none", [], "")
+    return partial(call, x, layout, None, padding, stride, [1, 1], groups, "none", [], "")
 
 
 def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:

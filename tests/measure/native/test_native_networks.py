@@ -111,22 +111,24 @@ def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None
         nn.ReLU(inplace=True),
         nn.Conv2d(8, 4, 1),
         nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.Conv2d(4, 6, 1, stride=(1, 2)),
+        nn.Conv2d(6, 6, 3, padding=2, dilation=2),
         nn.Flatten(),
-        nn.Linear(16, 3),
+        nn.Linear(18, 3),
     )
-    found = prepared(layers, (2, 3, 4, 4), store)
-    assert [layer.name for layer in found.layers] == ["0", "2", "4", "7"]
-    assert operations(found) == ["syno.native.default"] * 3 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
+    found = prepared(layers, (2, 3, 5, 4), store)
+    assert [layer.name for layer in found.layers] == ["0", "2", "4", "5", "6", "9"]
+    assert operations(found) == ["syno.native.default"] * 5 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
 
 
 class Residuals(nn.Module):
-    """Convolutions, an operator, sums of two branches, and averages; one tensor is used by something else, too."""
+    """Convolutions with strides, an operator, sums of two branches, averages; something else uses one tensor, too."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 4, 3, padding=1)
-        self.layers = nn.ModuleList([operator(0, 6), nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Conv2d(4, 6, 3, padding=1)])
-        self.shortcut = nn.Conv2d(4, 6, 1)
+        self.layers = nn.ModuleList([operator(0, 6), nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Conv2d(4, 6, 3, 2, padding=1)])
+        self.shortcut = nn.Conv2d(4, 6, 1, 2)
         self.last = nn.Conv2d(6, 6, 1)
         self.head = nn.Linear(6, 5)
 
