@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
-from native_kernels import TOLERANCE, compiled, difference, evaluated, lanes_of, program_of
+from native_kernels import TOLERANCE, compiled, difference, evaluated, lanes_of, outputs, program_of
 from small_values import random_tensors, small_values
 from strategies import pgraphs
 
@@ -25,6 +26,7 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
+from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.nests import nest_plan
 from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
@@ -139,6 +141,28 @@ def test_epilogues(epilogue: Epilogue, tmp_path: Path) -> None:
     for program, (_, formats) in zip(programs, cases, strict=True):
         for threads in (1, 2):
             assert difference(graph, values, program, binary, epilogue, threads, formats) < TOLERANCE, formats
+
+
+def test_activations_are_exact_to_float_precision(tmp_path: Path) -> None:
+    graph = OPERATORS["conv1x1"]()
+    values = graph.valuation({"N": 64, "C_in": 1, "C_out": 1, "H": 16})
+    programs = {
+        name: program_of(lanes_of(graph, values, "flat", epilogue=Epilogue(activation=name)), f"activation_{name}")
+        for name in ACTIVATIONS
+    }
+    binary = compiled(list(programs.values()), tmp_path)
+    magnitudes = np.geomspace(1e-8, 200, 64 * 16 * 16 // 2, dtype=np.float32)
+    x = np.concatenate([magnitudes, -magnitudes])
+    for name, program in programs.items():
+        y = outputs(graph, values, program, binary, x.reshape(64, 1, 16, 16), [np.ones((1, 1), np.float32)]).reshape(-1)
+        exact = getattr(torch.nn.functional, name.removesuffix("_tanh"), lambda value: value)
+        told = {"approximate": "tanh"} if name == "gelu_tanh" else {}
+        expected = exact(torch.from_numpy(x).double(), **told).numpy()
+        allowed = 4e-7 * np.abs(x) if name.startswith("gelu") else 1e-6 * np.abs(expected)
+        assert (np.abs(y - expected) <= allowed + 1e-35).all(), name
+    assert np.isnan(
+        outputs(graph, values, programs["silu"], binary, np.full_like(x, np.nan), [np.ones((1, 1), np.float32)])
+    ).all()
 
 
 def test_a_wrong_kernel_differs(tmp_path: Path) -> None:

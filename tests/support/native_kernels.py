@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
+from syno.lower.native.activations import EXACT
 from syno.lower.native.nests import Nest, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
@@ -71,21 +72,38 @@ def difference(
     x, residual = random.standard_normal(into, np.float32), random.standard_normal(out, np.float32)
     weights = [random.standard_normal(shape, np.float32) for shape in weight_shapes]
     scale, shift = random.standard_normal((2, 1 if epilogue.channel is None else out[epilogue.channel]), np.float32)
-    y = stored(np.full(out, np.nan, np.float32), formats[1])
-    factors = stored(program.factors(weights), "contiguous")
-    memory = aligned(program.scratch * threads)
-    tensors = (stored(x, formats[0]), factors, y, scale, shift, stored(residual, formats[1]), memory)
-    pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
-    getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
+    vectors = (scale, shift, stored(residual, formats[1]))
+    y = outputs(graph, values, program, binary, stored(x, formats[0]), weights, vectors, threads, formats[1])
     exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     along = [-1 if axis == epilogue.channel else 1 for axis in range(len(out))]
     exact = exact * scale.reshape(along) if epilogue.scale else exact
     exact = exact + shift.reshape(along) if epilogue.shift else exact
     exact = exact + residual if epilogue.residual else exact
-    exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
+    exact = EXACT[epilogue.activation](exact)
     if not exact.size:
         return 0.0
     return float(np.abs(from_lanes(y, out) - exact).max() / max(np.abs(exact).max(), 1e-30))
+
+
+def outputs(
+    graph: PGraph,
+    values: Valuation,
+    program: Program,
+    binary: Any,
+    x: NDArray[Any],
+    weights: Sequence[NDArray[Any]],
+    vectors: Sequence[NDArray[Any]] = (),
+    threads: int = 1,
+    form: Format = "contiguous",
+) -> NDArray[Any]:
+    """Return what a program computes, in a format. `vectors` are the scale, the shift and the residual."""
+    y = stored(np.full(shapes(graph, graph.valuation(values))[2], np.nan, np.float32), form)
+    memory = aligned(program.scratch * threads)
+    unused = [np.zeros(1, np.float32)] * (3 - len(vectors))
+    tensors = (x, stored(program.factors(weights), "contiguous"), y, *vectors, *unused, memory)
+    pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
+    getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
+    return y
 
 
 def stored(tensor: NDArray[Any], form: Format) -> NDArray[Any]:

@@ -273,7 +273,8 @@ def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
 
 def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
     """Return the factors of a nest in the order in which its code reads them, with zeros where a tile is not full."""
-    assert code.factor_loops is not None
+    if not code.factor_loops:  # one factor for everything
+        return values.reshape(-1)
     tile = {loop: size for loop, size in schedule.tile if loop in code.factor_loops}
     tiled = list(tile)
     values = np.pad(values, [(0, -code.extents[loop] % tile.get(loop, 1)) for loop in code.factor_loops])

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from syno.ir.coordinates import Array
+from syno.lower.native.activations import ACTIVATIONS, FUNCTIONS
 from syno.lower.native.kernel import NestWriter, Writer, factor_count, laid_out
 from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.nests import Nest, NestPlan
@@ -27,7 +28,6 @@ from syno.lower.native.schedules import NestSchedule
 CACHE_LINE = 16  # floats
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]  # of the input and of the output
 Format: TypeAlias = Literal["contiguous", "channels_last", "lanes"]
-ACTIVATIONS = {"identity": "value", "relu": "value > 0 ? value : Vector{}"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Epilogue:
         channel: the axis of the output that is numbered by channels; None if no factor or summand of a channel follows.
         scale, shift: whether results are multiplied with a number of their channel, then added to one.
         residual: whether a tensor of the output's shape, in its format, is added then.
-        activation: the function of the sum: a name in `ACTIVATIONS`.
+        activation: the function of the sum: a name in `syno.lower.native.activations.ACTIVATIONS`.
     """
 
     channel: int | None = None
@@ -126,7 +126,8 @@ def preamble(lanes: int) -> str:
                     f"{b} = __builtin_shufflevector(a, b, {', '.join(map(str, high))}); }}"
                 )
         half //= 2
-    return _PREAMBLE.replace("@LANES@", str(lanes)).replace("@EXCHANGES@", "\n".join(exchanges))
+    code = _PREAMBLE.replace("@LANES@", str(lanes)).replace("@EXCHANGES@", "\n".join(exchanges))
+    return f"{code}\n{FUNCTIONS}"
 
 
 _PREAMBLE = """\

@@ -26,6 +26,7 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, interpret_at, shapes
+from syno.lower.native.activations import EXACT
 from syno.lower.native.nests import every, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
@@ -471,7 +472,7 @@ def check(kernel: Kernel) -> None:
     exact = exact + tensors.shift[channel] if epilogue.shift else exact
     place = tuple(positions.T)
     exact = exact + residual[place] if epilogue.residual else exact
-    exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
+    exact = EXACT[epilogue.activation](exact)
     difference = float(np.abs(output[place] - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
     if not difference <= TOLERANCE:
         raise WrongOutputError(

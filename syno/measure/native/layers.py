@@ -89,7 +89,7 @@ class End:
     Attributes:
         scale, shift: of each channel, in double precision.
         residual: the node of the tensor that is added.
-        activation: a name in `syno.lower.native.program.ACTIVATIONS`.
+        activation: a name in `syno.lower.native.activations.ACTIVATIONS`.
         nodes: those that the kernel computes, from the layer's to the last.
     """
 
@@ -405,7 +405,21 @@ def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
 
 
 VIEWS = {aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten._unsafe_view.default}
-ACTIVATIONS = {aten.relu.default: "relu"}
+ACTIVATIONS = {  # by operation and its other arguments
+    (aten.relu.default,): "relu",
+    (aten.relu6.default,): "relu6",
+    (aten.hardtanh.default, 0, 6): "relu6",
+    (aten.leaky_relu.default,): "leaky_relu",
+    (aten.leaky_relu.default, 0.01): "leaky_relu",
+    (aten.hardsigmoid.default,): "hardsigmoid",
+    (aten.hardswish.default,): "hardswish",
+    (aten.sigmoid.default,): "sigmoid",
+    (aten.silu.default,): "silu",
+    (aten.tanh.default,): "tanh",
+    (aten.gelu.default,): "gelu",
+    (aten.gelu.default, "none"): "gelu",
+    (aten.gelu.default, "tanh"): "gelu_tanh",
+}
 
 
 def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Array | None:
@@ -455,8 +469,9 @@ def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int]
     """Return an end with what one more node computes; None if a kernel cannot."""
     if user.op != "call_function" or end.activation != "identity":
         return None
-    if user.target in ACTIVATIONS:
-        return replace(end, activation=ACTIVATIONS[user.target])
+    if any(user.target is target for target, *_ in ACTIVATIONS):
+        activation = ACTIVATIONS.get((user.target, *user.args[1:], *user.kwargs.values()))
+        return None if activation is None else replace(end, activation=activation)
     if end.residual is not None:
         return None
     if user.target is aten.batch_norm.default and channel == 1 and user.args[0] is end.nodes[-1]:

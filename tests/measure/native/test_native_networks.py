@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError, WrongOutputError
-from syno.lower.native import program
+from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.program import Format
 from syno.lower.native.target import own_target
 from syno.measure.compilers import CPP, compiler_named
@@ -108,16 +108,18 @@ def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None
         nn.Conv2d(3, 4, (3, 1), padding=(1, 0), bias=False),
         nn.BatchNorm2d(4),
         nn.Conv2d(4, 8, 3, padding=1, groups=4),
-        nn.ReLU(inplace=True),
+        nn.ReLU6(inplace=True),
         nn.Conv2d(8, 4, 1),
+        nn.SiLU(),
         nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.GELU(approximate="tanh"),
         nn.Conv2d(4, 6, 1, stride=(1, 2)),
         nn.Conv2d(6, 6, 3, padding=2, dilation=2),
         nn.Flatten(),
         nn.Linear(18, 3),
     )
     found = prepared(layers, (2, 3, 5, 4), store)
-    assert [layer.name for layer in found.layers] == ["0", "2", "4", "5", "6", "9"]
+    assert [layer.name for layer in found.layers] == ["0", "2", "4", "6", "8", "11"]
     assert operations(found) == ["syno.native.default"] * 5 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
 
 
@@ -231,7 +233,7 @@ def test_a_stored_kernel_is_neither_made_nor_timed_again(store: Path, monkeypatc
 
 
 def test_a_wrong_kernel_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(program.ACTIVATIONS, "relu", "value")
+    monkeypatch.setitem(ACTIVATIONS, "relu", "value")
     with pytest.raises(WrongOutputError, match="differs from the interpreter"):
         prepared(nn.Sequential(operator(0), nn.ReLU()), (2, 4, 3, 3), tmp_path)
 
