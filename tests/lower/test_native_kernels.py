@@ -15,8 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
-from native_kernels import TOLERANCE, compiled, difference, evaluated, lanes_of, program_of
+from native_kernels import TOLERANCE, compiled, difference, evaluated, lanes_of, outputs, program_of
 from small_values import random_tensors, small_values
 from strategies import pgraphs
 
@@ -26,6 +27,7 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
+from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.nests import nest_plan
 from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
@@ -34,8 +36,8 @@ from syno.measure.native.build import FLAGS
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Case: TypeAlias = tuple[PGraph, Valuation]
-FORMATS: tuple[Format, ...] = ("contiguous", "channels_last")
 RESIDUAL = Epilogue(channel=1, scale=True, shift=True, residual=True, activation="relu")
+FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
 LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
@@ -135,15 +137,16 @@ def exchanged() -> PGraph:
 def test_exchanged_axes_and_channels_last(tmp_path: Path) -> None:
     """What is contiguous outside is not in scratch, so blocks of vectors are transposed on the way."""
     graph = exchanged()
-    cases: list[tuple[Valuation, Format, Program]] = []
+    cases: list[tuple[Valuation, tuple[Format, Format], Program]] = []
     for height, width in ((11, 9), (5, 6), (2, 3), (16, 24)):
         values = graph.valuation({"N": 2, "C": 3, "O": 9, "H": height, "W": width})
-        for kind, form in product(("plane", "bands"), FORMATS):
-            lanes = lanes_of(graph, values, kind, (form, form), RESIDUAL)
-            cases.append((values, form, program_of(lanes, f"{kind}_{form}_{height}")))
+        for kind, form in product(("plane", "bands"), ("contiguous", "channels_last")):
+            formats: tuple[Format, Format] = (form, form)
+            lanes = lanes_of(graph, values, kind, formats, RESIDUAL)
+            cases.append((values, formats, program_of(lanes, f"{kind}_{form}_{height}")))
     binary = compiled([program for _, _, program in cases], tmp_path)
-    for values, form, program in cases:
-        assert difference(graph, values, program, binary, RESIDUAL, format=form) < TOLERANCE, program.name
+    for values, formats, program in cases:
+        assert difference(graph, values, program, binary, RESIDUAL, formats=formats) < TOLERANCE, program.name
 
 
 @pytest.mark.parametrize("epilogue", [
@@ -155,10 +158,38 @@ def test_exchanged_axes_and_channels_last(tmp_path: Path) -> None:
 def test_epilogues(epilogue: Epilogue, tmp_path: Path) -> None:
     graph = OPERATORS["separable_conv2d"]()
     values = graph.valuation({"N": 10, "C_in": 5, "C_out": 7, "H": 5})
-    programs = [program_of(lanes_of(graph, values, kind, epilogue=epilogue), kind) for kind in ("samples", "plane", "bands")]
+    cases: list[tuple[str, tuple[Format, Format]]] = [(kind, ("contiguous", "contiguous")) for kind in ("plane", "bands")]
+    cases += [("samples", (into, out)) for into in FORMATS for out in FORMATS]
+    programs = [
+        program_of(lanes_of(graph, values, kind, formats, epilogue), f"{kind}_{number}")
+        for number, (kind, formats) in enumerate(cases)
+    ]
     binary = compiled(programs, tmp_path)
-    for program in programs:
-        assert difference(graph, values, program, binary, epilogue) < TOLERANCE
+    for program, (_, formats) in zip(programs, cases, strict=True):
+        for threads in (1, 2):
+            assert difference(graph, values, program, binary, epilogue, threads, formats) < TOLERANCE, formats
+
+
+def test_activations_are_exact_to_float_precision(tmp_path: Path) -> None:
+    graph = OPERATORS["conv1x1"]()
+    values = graph.valuation({"N": 64, "C_in": 1, "C_out": 1, "H": 16})
+    programs = {
+        name: program_of(lanes_of(graph, values, "flat", epilogue=Epilogue(activation=name)), f"activation_{name}")
+        for name in ACTIVATIONS
+    }
+    binary = compiled(list(programs.values()), tmp_path)
+    magnitudes = np.geomspace(1e-8, 200, 64 * 16 * 16 // 2, dtype=np.float32)
+    x = np.concatenate([magnitudes, -magnitudes])
+    for name, program in programs.items():
+        y = outputs(graph, values, program, binary, x.reshape(64, 1, 16, 16), [np.ones((1, 1), np.float32)]).reshape(-1)
+        exact = getattr(torch.nn.functional, name.removesuffix("_tanh"), lambda value: value)
+        told = {"approximate": "tanh"} if name == "gelu_tanh" else {}
+        expected = exact(torch.from_numpy(x).double(), **told).numpy()
+        allowed = 4e-7 * np.abs(x) if name.startswith("gelu") else 1e-6 * np.abs(expected)
+        assert (np.abs(y - expected) <= allowed + 1e-35).all(), name
+    assert np.isnan(
+        outputs(graph, values, programs["silu"], binary, np.full_like(x, np.nan), [np.ones((1, 1), np.float32)])
+    ).all()
 
 
 def test_a_wrong_kernel_differs(tmp_path: Path) -> None:

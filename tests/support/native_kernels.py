@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
+from syno.lower.native.activations import EXACT
 from syno.lower.native.nests import Nest, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
@@ -21,7 +22,7 @@ from syno.lower.native.schedules import schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import library
-from syno.measure.native.kernels import aligned
+from syno.measure.native.kernels import aligned, from_lanes
 
 TOLERANCE = 1e-5
 
@@ -62,35 +63,63 @@ def difference(
     binary: Any,
     epilogue: Epilogue = NO_EPILOGUE,
     threads: int = 1,
-    format: Format = "contiguous",  # noqa: A002  # the word of PyTorch
+    formats: tuple[Format, Format] = ("contiguous", "contiguous"),
 ) -> float:
-    """Return the largest difference of a program's output from the interpreter's, as a share of the largest value."""
+    """Return the largest difference of a program's output from the interpreter's, as a share of the largest value.
+
+    Lanes that hold no sample hold NaN.
+    """
     into, weight_shapes, out = shapes(graph, graph.valuation(values))
     random = np.random.default_rng(0)
     x, residual = random.standard_normal(into, np.float32), random.standard_normal(out, np.float32)
     weights = [random.standard_normal(shape, np.float32) for shape in weight_shapes]
     scale, shift = random.standard_normal((2, 1 if epilogue.channel is None else out[epilogue.channel]), np.float32)
-    factors, y = program.factors(weights), np.full(out, np.nan, np.float32)
-    held = aligned(factors.size)
-    held[:] = factors
-    given, added, filled = (_in_format(tensor, format) for tensor in (x, residual, y))
-    tensors = (given, held, filled, scale, shift, added, aligned(program.scratch * threads))
-    pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
-    getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
-    y = np.moveaxis(filled, -1, 1) if format == "channels_last" else filled
+    vectors = (scale, shift, stored(residual, formats[1]))
+    y = outputs(graph, values, program, binary, stored(x, formats[0]), weights, vectors, threads, formats[1])
+    y = np.moveaxis(y, -1, 1) if formats[1] == "channels_last" else y
     exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     along = [-1 if axis == epilogue.channel else 1 for axis in range(len(out))]
     exact = exact * scale.reshape(along) if epilogue.scale else exact
     exact = exact + shift.reshape(along) if epilogue.shift else exact
     exact = exact + residual if epilogue.residual else exact
-    exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
+    exact = EXACT[epilogue.activation](exact)
     if not exact.size:
         return 0.0
-    return float(np.abs(y - exact).max() / max(np.abs(exact).max(), 1e-30))
+    return float(np.abs(from_lanes(y, out) - exact).max() / max(np.abs(exact).max(), 1e-30))
 
 
-def _in_format(tensor: NDArray[Any], format: Format) -> NDArray[Any]:  # noqa: A002
-    return np.ascontiguousarray(np.moveaxis(tensor, 1, -1) if format == "channels_last" else tensor)
+def outputs(
+    graph: PGraph,
+    values: Valuation,
+    program: Program,
+    binary: Any,
+    x: NDArray[Any],
+    weights: Sequence[NDArray[Any]],
+    vectors: Sequence[NDArray[Any]] = (),
+    threads: int = 1,
+    form: Format = "contiguous",
+) -> NDArray[Any]:
+    """Return what a program computes, in a format. `vectors` are the scale, the shift and the residual."""
+    y = stored(np.full(shapes(graph, graph.valuation(values))[2], np.nan, np.float32), form)
+    memory = aligned(program.scratch * threads)
+    unused = [np.zeros(1, np.float32)] * (3 - len(vectors))
+    tensors = (x, stored(program.factors(weights), "contiguous"), y, *vectors, *unused, memory)
+    pointers = [ctypes.c_void_p(tensor.ctypes.data) for tensor in tensors]
+    getattr(binary, program.name)(*pointers, ctypes.c_long(program.samples), ctypes.c_int(threads))
+    return y
+
+
+def stored(tensor: NDArray[Any], form: Format) -> NDArray[Any]:
+    """Return a tensor in a format, at an address that vectors are loaded from."""
+    if form == "lanes":
+        lanes = own_target().lanes
+        padded = np.pad(tensor, [(0, -len(tensor) % lanes), *[(0, 0)] * (tensor.ndim - 1)], constant_values=np.nan)
+        tensor = np.moveaxis(padded.reshape(-1, lanes, *tensor.shape[1:]), 1, -1)
+    if form == "channels_last":
+        tensor = np.moveaxis(tensor, 1, -1)
+    found = aligned(tensor.size).reshape(tensor.shape)
+    found[...] = tensor
+    return found
 
 
 def evaluated(nest: Nest, x: NDArray[Any], weights: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -52,10 +52,12 @@ class NestWriter:
         schedule: its schedule.
         lanes: floats of a vector.
         epilogue: whether results are scaled, shifted and so on, as the last nest's are.
+        adds: whether a residual is added to them at once.
     """
 
-    def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, epilogue: bool) -> None:
-        self.name, self.code, self.schedule, self.lanes, self.epilogue = name, code, schedule, lanes, epilogue
+    def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, epilogue: bool, adds: bool) -> None:
+        self.name, self.code, self.schedule, self.lanes = name, code, schedule, lanes
+        self.epilogue, self.adds = epilogue, adds
         self.tables: dict[bytes, tuple[str, Array]] = {}
         self.tile = dict(schedule.tile)
         self.factor_strides = factor_strides(code, schedule)
@@ -131,6 +133,9 @@ class NestWriter:
                 if loop in code.factor_loops
             ]
             out.line(f"const float* __restrict ws = w + {self._sum(terms, 0)};")
+        if self.adds:  # what is added is in the first cache when the sums are done
+            for place in places:
+                out.line(f"__builtin_prefetch(residual + {self._where(place)});")
         rolled = schedule.sums[: len(schedule.sums) - schedule.unrolled]
         unrolled = schedule.sums[len(schedule.sums) - schedule.unrolled :]
         for loop in rolled:
@@ -146,7 +151,10 @@ class NestWriter:
         for _ in rolled:
             out.close()
         for place in places:
-            self._result(out, place, names[tuple(place.values())])
+            self._finish(out, place, names[tuple(place.values())])
+        for place in places:  # a residual that is read after a store to the same place of a page would wait for it
+            name = names[tuple(place.values())]
+            out.line(f"{'store' if code.writes_aligned else 'store_unaligned'}(y + {self._where(place)}, {name});")
 
     def _step(
         self, out: Writer, fixed: Mapping[int, int], places: Sequence[Mapping[int, int]], names: Mapping[Any, str]
@@ -224,24 +232,26 @@ class NestWriter:
             self.tables[key] = (f"{self.name}_table{len(self.tables)}", table)
         return self.tables[key][0]
 
-    def _result(self, out: Writer, place: Mapping[int, int], name: str) -> None:
+    def _finish(self, out: Writer, place: Mapping[int, int], name: str) -> None:
+        """Write what is computed with a result of the tile before it is stored."""
         code = self.code
-        outer = [loop for loop in self.schedule.order if loop not in code.summed]
-        terms = [f"{code.write.steps[loop]} * i{loop}" for loop in outer if code.write.steps.get(loop)]
-        constant = code.write.constant + sum(code.write.steps.get(loop, 0) * at for loop, at in place.items())
-        address = self._sum(["y", *terms], constant)
         if self.epilogue:
             channel = self._sum(
                 [f"{step} * i{loop}" for loop, step in code.channel.items() if step],
                 sum(code.channel.get(loop, 0) * at for loop, at in place.items()),
             )
-            where = self._sum(terms, constant)
-            out.line(f"{name} = finish({name}, {channel}, {where}, scale, shift, residual);")
+            out.line(f"{name} = finish({name}, {channel}, {self._where(place)}, scale, shift, residual);")
         if code.masks is not None:
             loop = code.masks[0]
-            index = self._sum([f"i{loop}"] if loop in outer else [], place.get(loop, 0))
+            index = self._sum([f"i{loop}"] if loop in self.schedule.order else [], place.get(loop, 0))
             out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
-        out.line(f"{'store' if code.writes_aligned else 'store_unaligned'}({address}, {name});")
+
+    def _where(self, place: Mapping[int, int]) -> str:
+        """Return where the result of a place in the tile is written."""
+        write = self.code.write
+        outer = [loop for loop in self.schedule.order if loop not in self.code.summed]
+        terms = [f"{write.steps[loop]} * i{loop}" for loop in outer if write.steps.get(loop)]
+        return self._sum(terms, write.constant + sum(write.steps.get(loop, 0) * at for loop, at in place.items()))
 
     @staticmethod
     def _sum(terms: Sequence[str], constant: int) -> str:
@@ -282,7 +292,8 @@ def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
 
 def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
     """Return the factors of a nest in the order in which its code reads them, with zeros where a tile is not full."""
-    assert code.factor_loops is not None
+    if not code.factor_loops:  # one factor for everything
+        return values.reshape(-1)
     tile = {loop: size for loop, size in schedule.tile if loop in code.factor_loops}
     tiled = list(tile)
     values = np.pad(values, [(0, -code.extents[loop] % tile.get(loop, 1)) for loop in code.factor_loops])

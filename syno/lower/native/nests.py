@@ -186,6 +186,47 @@ def nest_plan(plan: Plan, valuation: Valuation, inside: Sequence[Dim] = ()) -> N
     )
 
 
+def every(plan: NestPlan, steps: Sequence[int]) -> NestPlan:
+    """Return the nests that compute only each so many-th position along the axes of the output, as a convolution with a stride.
+
+    Raises LoweringError if such an axis is the product of several loops.
+    """
+    last = plan.nests[-1]
+    for at, axis in enumerate(plan.outputs):
+        if steps[axis] > 1 and last.written[at]:
+            last = _every(last, at, steps[axis])
+    return replace(plan, nests=(*plan.nests[:-1], _without_unit_loops(last)))
+
+
+def _every(nest: Nest, axis: int, step: int) -> Nest:
+    if len(nest.written[axis]) > 1:
+        raise LoweringError("an axis that is computed in part is written by several loops")
+    (number,) = nest.written[axis]
+
+    def part(loops: Sequence[int], table: Array) -> Array:
+        places = tuple(slice(None, None, step if loop == number else None) for loop in loops)
+        return np.ascontiguousarray(table[places])
+
+    loop, factor = nest.loops[number], nest.factor
+    extent = -(-loop.extent // step)
+    if factor is not None:
+        factor = Factor(
+            factor.loops,
+            tuple((weight, part(factor.loops, positions)) for weight, positions in factor.weights),
+            None if factor.inside is None else part(factor.loops, factor.inside),
+        )
+    return Nest(
+        loops=(*nest.loops[:number], replace(loop, extent=extent), *nest.loops[number + 1 :]),
+        source=tuple(
+            replace(one, index=tuple(Term(term.loops, part(term.loops, term.table)) for term in one.index))
+            for one in nest.source
+        ),
+        target=(*nest.target[:axis], extent, *nest.target[axis + 1 :]),
+        written=nest.written,
+        factor=factor,
+    )
+
+
 def _without_moves(plan: Plan, valuation: Valuation) -> list[Stage]:
     """Return the stages. One that only reorders elements becomes part of the stage before, which writes them in place."""
     stages: list[Stage] = []

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from syno.ir.coordinates import Array
+from syno.lower.native.activations import ACTIVATIONS, FUNCTIONS
 from syno.lower.native.kernel import NestWriter, Writer, factor_count, laid_out
 from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.nests import Nest, NestPlan
@@ -27,7 +28,6 @@ from syno.lower.native.schedules import NestSchedule
 CACHE_LINE = 16  # floats
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]  # of the input and of the output
 Format: TypeAlias = Literal["contiguous", "channels_last", "lanes"]
-ACTIVATIONS = {"identity": "value", "relu": "value > 0 ? value : Vector{}"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Epilogue:
         channel: the axis of the output that is numbered by channels; None if no factor or summand of a channel follows.
         scale, shift: whether results are multiplied with a number of their channel, then added to one.
         residual: whether a tensor of the output's shape, in its format, is added then.
-        activation: the function of the sum: a name in `ACTIVATIONS`.
+        activation: the function of the sum: a name in `syno.lower.native.activations.ACTIVATIONS`.
     """
 
     channel: int | None = None
@@ -135,7 +135,7 @@ def preamble(lanes: int) -> str:
     code = _PREAMBLE
     for name, text in texts.items():
         code = code.replace(f"@{name}@", text)
-    return code
+    return f"{code}\n{FUNCTIONS}"
 
 
 _PREAMBLE = """\
@@ -391,8 +391,15 @@ class Lanes:
         """How many blocks there are, which are computed one after another or by several threads."""
         return -(-self.plan.samples // self.samples_of_block) * self.bands
 
-    def program(self, name: str, schedules: Sequence[NestSchedule]) -> Program:
-        """Return the program."""
+    def program(self, name: str, schedules: Sequence[NestSchedule], copies: str = "") -> Program:
+        """Return the program.
+
+        Args:
+            name: of its function.
+            schedules: of its nests.
+            copies: the name of another program in the same file, with other schedules, that brings tensors in and out; its code
+                is used here, too.
+        """
         codes, layouts = self.codes(), self.layouts()
         sizes = [layout.size for layout in layouts]
         if self.reads_in_place:
@@ -401,9 +408,10 @@ class Lanes:
             sizes[-1] = 0
         sizes = [in_lines(size) for size in sizes]
         places = [sum(sizes[:at]) for at in range(len(sizes))]
-        pack, to_scratch = ("", []) if self.reads_in_place else self.pack(name, layouts[0])
-        unpack, from_scratch = ("", []) if self.writes_in_place else self.unpack(name, layouts[-1], places[-1])
-        functions = [_finish(self.epilogue, self.writes_in_place), pack, unpack]
+        copying = f"{copies}_code::{copies}" if copies else name
+        pack, to_scratch = ("", []) if self.reads_in_place else self.pack(copying, layouts[0])
+        unpack, from_scratch = ("", []) if self.writes_in_place else self.unpack(copying, layouts[-1], places[-1])
+        functions = [_finish(self.epilogue, self.writes_in_place), *([] if copies else [pack, unpack])]
         lines = [
             "START",
             *self.begin(),
@@ -418,7 +426,8 @@ class Lanes:
         offset = 0
         for at, (code, schedule) in enumerate(zip(codes, schedules, strict=True)):
             last = at == len(codes) - 1
-            functions.append(NestWriter(f"{name}_nest{at}", code, schedule, self.lanes, last).function())
+            adds = last and self.writes_in_place and self.epilogue.residual
+            functions.append(NestWriter(f"{name}_nest{at}", code, schedule, self.lanes, last, adds).function())
             source = "block" if at == 0 and self.reads_in_place else f"scratch + {places[at]}"
             target = "result" if last and self.writes_in_place else f"scratch + {places[at + 1]}"
             extra = ", scale, shift, added" if last else ""

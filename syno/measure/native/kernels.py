@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,8 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.lower.interpreter import interpret, interpret_at, shapes
-from syno.lower.native.nests import nest_plan
+from syno.lower.native.activations import EXACT
+from syno.lower.native.nests import every, nest_plan
 from syno.lower.native.plane_lanes import PlaneLanes, plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
 from syno.lower.native.sample_lanes import sample_lanes
@@ -43,6 +44,7 @@ MOST_PLAN_FLOPS = 1.3  # times the fewest: plans with more are not tried
 MOST_CYCLES = 1.6  # times the fewest by the model: forms with more are not timed
 COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats that come in or go out; samples are transposed
 LEAST_ROWS = 7  # of a band: shorter ones compute too many rows twice
+ENDS: tuple[tuple[Format, Format], ...] = (("contiguous", "contiguous"), ("lanes", "lanes"))
 TOLERANCE = 1e-4  # of the largest element: rounding errors of long sums are below 1e-5, wrong elements far above
 CHECKED_ELEMENTS = 96
 
@@ -57,6 +59,7 @@ class Request:
         formats: of the input and of the output.
         epilogue: what is computed with the results.
         threads: how many it runs on.
+        steps: along each axis of the output, every so many-th position is computed, from the first; empty if all are.
     """
 
     operator: str
@@ -64,6 +67,7 @@ class Request:
     formats: tuple[Format, Format] = ("contiguous", "contiguous")
     epilogue: Epilogue = NO_EPILOGUE
     threads: int = 1
+    steps: tuple[int, ...] = ()
 
     @cached_property
     def graph(self) -> PGraph:
@@ -75,8 +79,23 @@ class Request:
         """The plans for these values, with weights that are constant."""
         return candidates(self.graph, self.graph.valuation(dict(self.values)), inference=True)
 
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the input and of the output, as the operator has them."""
+        into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
+        return into, tuple(-(-extent // step) for extent, step in zip(out, self.steps or [1] * len(out), strict=True))
 
-class FormName(BaseModel):
+    def stored_shapes(self, lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the shapes of the input and of the output in their formats."""
+
+        def stored(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
+            return (-(-shape[0] // lanes), *shape[1:], lanes) if form == "lanes" else shape
+
+        into, out = map(stored, self.formats, self.shapes)
+        return into, out
+
+
+class FormName(BaseModel, frozen=True):
     """Which of the forms of a request a kernel has.
 
     Attributes:
@@ -92,19 +111,36 @@ class FormName(BaseModel):
     rows: int | None = None
 
 
-class Choice(BaseModel):
-    """A kernel, as the store has it.
+class Trial(BaseModel):
+    """A form with the schedules that are the fastest, as they were timed for tensors in usual formats and without an epilogue.
+
+    Schedules depend on neither: requests that differ only in these share trials.
 
     Attributes:
-        form: its form.
+        form: the form.
         schedules: of each nest.
-        latency_ms: of one call, as schedules were timed; None if they were not.
-        library: the name of the library's file.
+        bringing_in_ms, computing_ms, bringing_out_ms: the parts of a call.
     """
 
     form: FormName
     schedules: list[NestSchedule]
-    latency_ms: float | None
+    bringing_in_ms: float
+    computing_ms: float
+    bringing_out_ms: float
+
+    def latency_ms(self, formats: tuple[Format, Format]) -> float:
+        """Return what a call takes; in the format "lanes", nothing is transposed."""
+        into, out = (0.0 if form == "lanes" else 1.0 for form in formats)
+        return into * self.bringing_in_ms + self.computing_ms + out * self.bringing_out_ms
+
+
+class Choice(Trial):
+    """A kernel, as the store has it.
+
+    Attributes:
+        library: the name of the library's file.
+    """
+
     library: str
 
 
@@ -163,24 +199,29 @@ def kernel_for(request: Request, store: Path, *, target: Target | None = None, t
         if (store / choice.library).is_file():
             program = _form(request, target, choice.form).program(f"syno_{key}", choice.schedules)
             return Kernel(request, choice, program, store / choice.library)
-    candidate = _chosen(request, target, store if timed else None)
-    program = candidate.code.program(f"syno_{key}", candidate.schedules)
+    trial = _chosen(request, target, store if timed else None)
+    program = _form(request, target, trial.form).program(f"syno_{key}", trial.schedules)
     path = library(whole_file([program], target.lanes), target, store, "kernel")
-    choice = Choice(
-        form=candidate.form, schedules=list(candidate.schedules), latency_ms=candidate.latency_ms, library=path.name
-    )
-    kernel = Kernel(request, choice, program, path)
+    kernel = Kernel(request, Choice(**dict(trial), library=path.name), program, path)
     if target == own_target():
         check(kernel)
-    write_whole(entry, choice.model_dump_json(), durable=False)
+    write_whole(entry, kernel.choice.model_dump_json(), durable=False)
     return kernel
 
 
-def _key(request: Request, target: Target, timed: bool) -> str:
+def _key(request: Request, target: Target, *details: object) -> str:
     path = compiler()
-    asked = [request.operator, request.values, request.formats, asdict(request.epilogue), request.threads, target.name, timed]
+    asked = [
+        request.operator,
+        request.values,
+        request.formats,
+        asdict(request.epilogue),
+        request.threads,
+        target.name,
+        *details,
+    ]
     generator = sources_checksum("syno.lower")  # plans, too: a stored kernel names its plan by number
-    return checksum(repr([*asked, generator, path, compiler_version(path), _processor()]).encode())[:20]
+    return checksum(repr([*asked, target.name, *details, generator, path, compiler_version(path), _processor()]).encode())[:20]
 
 
 def _processor() -> str:
@@ -197,12 +238,11 @@ def _processor() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A form with a schedule for each nest, and what a call of it takes, if it was timed."""
+    """A form with a schedule for each nest."""
 
     form: FormName
     code: Lanes
     schedules: tuple[NestSchedule, ...]
-    latency_ms: float | None = None
 
     def cycles(self, target: Target) -> float:
         """Return what the cost model expects of a call."""
@@ -216,14 +256,17 @@ class Candidate:
 def _form(request: Request, target: Target, form: FormName) -> Lanes:
     """Return a request in one of its forms. Raises LoweringError if it does not have it."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
-    into, _, out = shapes(graph, valuation)
     through = [dim for dim in graph.output if dim in graph.input]
-    nests = nest_plan(request.plans[form.plan], valuation, () if form.flat else through[1:])
+    inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]
+    nests = nest_plan(request.plans[form.plan], valuation, inside)
+    nests = every(nests, request.steps) if request.steps else nests
+    if "lanes" in request.formats and (form.lanes != "samples" or [axes[:2] for axes in nests.through] != [(0, 0)]):
+        raise LoweringError('in the format "lanes", vectors lie across the batch')
     if request.epilogue.channel is not None and request.epilogue.channel not in nests.outputs:
         raise LoweringError("the channels count as samples, of which each has one channel only")
     if form.lanes == "plane":
-        return plane_lanes(nests, (into, out), target.lanes, request.formats, request.epilogue, form.rows)
-    return sample_lanes(nests, (into, out), target.lanes, request.formats, request.epilogue)
+        return plane_lanes(nests, request.shapes, target.lanes, request.formats, request.epilogue, form.rows)
+    return sample_lanes(nests, request.shapes, target.lanes, request.formats, request.epilogue)
 
 
 def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]:
@@ -266,11 +309,8 @@ def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
     raise AssertionError
 
 
-def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
-    """Return the fastest candidate: by timing, with a folder for code; else by the model.
-
-    The first schedules of the likely forms are timed, then further schedules of the forms that are not slower by far.
-    """
+def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
+    """Return the fastest form with its schedules: by timing, with a folder for trials; else by the model."""
     ranked: list[tuple[float, list[Candidate]]] = []
     for form, code in _forms(request, target):
         ways = [schedules(one, target, SCHEDULES_TIMED) for one in code.codes()]
@@ -281,23 +321,84 @@ def _chosen(request: Request, target: Target, store: Path | None) -> Candidate:
         raise LoweringError(f"{request.graph!r} cannot be written as a native kernel: its indices are too irregular")
     ranked.sort(key=lambda row: row[0])
     if store is None:
-        return ranked[0][1][0]
+        return _trial(ranked[0][1][0], (0.0, 0.0, 0.0))
     likely = [found for cycles, found in ranked if cycles <= MOST_CYCLES * ranked[0][0]][:FORMS_TIMED]
+    fastest = min(_trials(request, target, store, likely), key=lambda trial: trial.latency_ms(request.formats))
+    return _in_lanes(fastest, request, target, store) if request.formats[1] == "lanes" else fastest
+
+
+def _trial(candidate: Candidate, times_ms: Sequence[float]) -> Trial:
+    into, computing, out = times_ms
+    return Trial(
+        form=candidate.form,
+        schedules=list(candidate.schedules),
+        bringing_in_ms=into,
+        computing_ms=computing,
+        bringing_out_ms=out,
+    )
+
+
+def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
+    """Return the trial of each form, from the store or made now, with the plain request: other formats and no epilogue."""
+    plain = replace(request, formats=("contiguous", "contiguous"), epilogue=NO_EPILOGUE)
+    places = {found[0].form: store / f"trial_{_key(plain, target, found[0].form)}.json" for found in likely}
+    missing = [
+        [replace(candidate, code=_form(plain, target, candidate.form)) for candidate in found]
+        for found in likely
+        if not places[found[0].form].is_file()
+    ]
+    for trial in _timed(plain, target, store, missing) if missing else ():
+        write_whole(places[trial.form], trial.model_dump_json(), durable=False)
+    return [Trial.model_validate_json(place.read_text()) for place in places.values()]
+
+
+def _in_lanes(trial: Trial, request: Request, target: Target, store: Path) -> Trial:
+    """Return a trial with the order of loops that is the fastest where the last nest writes in place.
+
+    There, results and residuals are not in a near cache: it may be faster to write them one after another.
+    """
+    plain = replace(request, formats=("lanes", "lanes"), epilogue=Epilogue(residual=True))
+    *before, last = trial.schedules
+    code = _form(plain, target, trial.form)
+    steps = code.codes()[-1].write.steps
+    order = tuple(sorted(last.order, key=lambda loop: -steps.get(loop, 0)))
+    if order == last.order:
+        return trial
+    place = store / f"trial_{_key(plain, target, trial.form)}.json"
+    if not place.is_file():
+        ways = [Candidate(trial.form, code, (*before, way)) for way in (last, replace(last, order=order))]
+        (found,) = _timed(plain, target, store, [ways])
+        write_whole(place, found.model_dump_json(), durable=False)
+    found = Trial.model_validate_json(place.read_text())
+    return trial.model_copy(update={"schedules": found.schedules, "computing_ms": found.computing_ms})
+
+
+def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
+    """Return the fastest of each form's candidates; those of a form exchange their schedules.
+
+    The first one of each form is timed, then the others of those forms that are not slower by far.
+    """
     laps = _laps(request, target, store, [found[:1] for found in likely])
-    latencies = [_mixed(request, *row).latency_ms or 0.0 for row in zip(likely, laps, strict=True)]
-    kept = [at for at, latency_ms in enumerate(latencies) if latency_ms <= MOST_TIMES * min(latencies)]
-    more = _laps(request, target, store, [likely[at][1:] for at in kept])
-    best = [_mixed(request, likely[at], np.vstack([laps[at], rows])) for at, rows in zip(kept, more, strict=True)]
-    return min(best, key=lambda candidate: candidate.latency_ms or 0.0)
+    trials = [_mixed(request, *row) for row in zip(likely, laps, strict=True)]
+    most = [MOST_TIMES * min(trial.latency_ms(formats) for trial in trials) for formats in ENDS]
+    near = [
+        at
+        for at, (found, trial) in enumerate(zip(likely, trials, strict=True))
+        if len(found) > 1 and any(trial.latency_ms(formats) <= limit for formats, limit in zip(ENDS, most, strict=True))
+    ]
+    more = _laps(request, target, store, [likely[at][1:] for at in near]) if near else []
+    for at, rows in zip(near, more, strict=True):
+        trials[at] = _mixed(request, likely[at], np.vstack([laps[at], rows]))
+    return trials
 
 
-def _mixed(request: Request, found: Sequence[Candidate], laps: Array) -> Candidate:
-    """Return the candidate with the fastest schedule of each nest, from the laps of some candidates of one form."""
-    form, code = found[0].form, found[0].code
-    turns = laps.argmin(axis=0)[1:-1]
-    at_once = min(request.threads, code.blocks)
-    latency_ms = float(laps.min(axis=0).sum()) * -(-code.blocks // at_once) / 1e6
-    return Candidate(form, code, tuple(found[turn].schedules[nest] for nest, turn in enumerate(turns)), latency_ms)
+def _mixed(request: Request, found: Sequence[Candidate], laps: Array) -> Trial:
+    """Return the trial of the fastest schedule of each nest, from the laps of some candidates of one form."""
+    code = found[0].code
+    mixed = tuple(found[turn].schedules[nest] for nest, turn in enumerate(laps.argmin(axis=0)[1:-1]))
+    rounds = -(-code.blocks // min(request.threads, code.blocks))
+    into, *computing, out = laps.min(axis=0) * rounds / 1e6
+    return _trial(replace(found[0], schedules=mixed), (into, sum(computing), out))
 
 
 def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequence[Candidate]]) -> list[Array]:
@@ -306,8 +407,11 @@ def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequen
     The candidates of a group have the same form; all are timed in turns.
     """
     programs = [
-        [candidate.code.program(f"trial_{group}_{turn}", candidate.schedules) for turn, candidate in enumerate(found)]
-        for group, found in enumerate(groups)
+        [
+            candidate.code.program(f"trial_{form}_{turn}", candidate.schedules, f"trial_{form}_0" if turn else "")
+            for turn, candidate in enumerate(found)
+        ]
+        for form, found in enumerate(groups)
     ]
 
     def built(row: Sequence[Program]) -> Any:
@@ -319,8 +423,8 @@ def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequen
 
     with ThreadPoolExecutor() as pool:  # a compiler uses one core
         binaries = list(pool.map(built, programs))
-    tensors = Tensors(request)
-    factors = _random(max((program.factor_count for row in programs for program in row), default=0), 0)
+    tensors = Tensors(request, target)
+    factors = _random(max(program.factor_count for row in programs for program in row), 0)
     calls = [
         tensors.call(getattr(binary, program.name), program, factors)
         for binary, row in zip(binaries, programs, strict=True)
@@ -335,8 +439,8 @@ def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequen
     return [
         np.array(
             [list((ctypes.c_longlong * (len(one.codes) + 2)).in_dll(binary, f"{one.name}_laps")) for one in row], np.float64
-        ).reshape(len(row), len(found[0].code.codes()) + 2 if found else 0)
-        for found, row, binary in zip(groups, programs, binaries, strict=True)
+        )
+        for row, binary in zip(programs, binaries, strict=True)
     ]
 
 
@@ -359,19 +463,19 @@ class Tensors:
     """Random tensors for calls of a request's programs.
 
     Attributes:
-        input, residual, output: of the operator's shapes.
+        input, residual, output: in the request's formats.
         scale, shift: of each channel.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, target: Target | None = None) -> None:
         self.request = request
-        into, _, out = shapes(request.graph, request.graph.valuation(dict(request.values)))
-        channels = 1 if request.epilogue.channel is None else out[request.epilogue.channel]
-        self.input, self.residual = (
-            _random(int(np.prod(shape)), seed).reshape(shape) for seed, shape in enumerate((into, out))
-        )
+        into, out = request.stored_shapes((target or own_target()).lanes)
+        channels = 1 if request.epilogue.channel is None else request.shapes[1][request.epilogue.channel]
+        self.input, self.residual, self.output = (aligned(int(np.prod(shape))).reshape(shape) for shape in (into, out, out))
+        for seed, tensor in enumerate((self.input, self.residual)):
+            tensor[...] = _random(tensor.size, seed).reshape(tensor.shape)
         self.scale, self.shift = _random(channels, 2), _random(channels, 3)
-        self.output = np.full(out, np.nan, np.float32)
+        self.output.fill(np.nan)
 
     def call(self, function: Any, program: Program, factors: Array) -> Callable[[], None]:
         """Return a call of a program's function."""
@@ -387,6 +491,13 @@ class Tensors:
         return call
 
 
+def from_lanes(tensor: Array, shape: Sequence[int]) -> Array:
+    """Return a tensor that is stored in lanes as one of its own shape; any other one as it is."""
+    if tensor.shape == tuple(shape):
+        return tensor
+    return np.moveaxis(tensor, -1, 1).reshape(-1, *shape[1:])[: shape[0]]
+
+
 def check(kernel: Kernel) -> None:
     """Compare elements of a kernel's output, those at borders among them, with the interpreter in double precision.
 
@@ -394,27 +505,30 @@ def check(kernel: Kernel) -> None:
     """
     request, graph = kernel.request, kernel.request.graph
     values, epilogue = dict(request.values), request.epilogue
-    _, weight_shapes, out = shapes(graph, graph.valuation(values))
+    (into, out), weight_shapes = request.shapes, shapes(graph, graph.valuation(values))[1]
     weights = [_random(int(np.prod(shape)), 10 + at).reshape(shape) for at, shape in enumerate(weight_shapes)]
     tensors = Tensors(request)
     tensors.call(kernel.function, kernel.program, kernel.factors(weights))()
     if not all(out):
         return
+    given, residual, output = (
+        from_lanes(tensor, shape)
+        for tensor, shape in zip((tensors.input, tensors.residual, tensors.output), (into, out, out), strict=True)
+    )
     random = np.random.default_rng(1)
     positions = random.integers(0, out, (CHECKED_ELEMENTS, len(out)))
     for axis, extent in enumerate(out):  # the first and the last position of each axis
         positions[axis * 8 : axis * 8 + 4, axis] = 0
         positions[axis * 8 + 4 : axis * 8 + 8, axis] = extent - 1
-    exact = interpret_at(
-        graph, values, positions, tensors.input.astype(np.float64), *(weight.astype(np.float64) for weight in weights)
-    )
+    read = positions * np.array(request.steps or [1] * len(out))
+    exact = interpret_at(graph, values, read, given.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
     channel = 0 if epilogue.channel is None else positions[:, epilogue.channel]
     exact = exact * tensors.scale[channel] if epilogue.scale else exact
     exact = exact + tensors.shift[channel] if epilogue.shift else exact
     place = tuple(positions.T)
-    exact = exact + tensors.residual[place] if epilogue.residual else exact
-    exact = np.maximum(exact, 0) if epilogue.activation == "relu" else exact
-    difference = float(np.abs(tensors.output[place] - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
+    exact = exact + residual[place] if epilogue.residual else exact
+    exact = EXACT[epilogue.activation](exact)
+    difference = float(np.abs(output[place] - exact).max()) / max(float(np.abs(exact).max()), 1e-30)
     if not difference <= TOLERANCE:
         raise WrongOutputError(
             f"the native kernel of {graph!r} differs from the interpreter by {difference:.1e} of the largest element"

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from syno.lower.interpreter import shapes
 from syno.lower.native.target import own_target
 from syno.measure.native.build import library, loaded
 from syno.measure.native.kernels import Kernel
@@ -64,7 +63,7 @@ def _register(store: Path) -> Any:
 
 def make_callable(kernel: Kernel, store: Path) -> str:
     """Let calls of the operator in this process find a kernel. Return its name there."""
-    into, _, _ = shapes(kernel.request.graph, kernel.request.graph.valuation(dict(kernel.request.values)))
+    into, _ = kernel.request.stored_shapes(own_target().lanes)
     name, function = kernel.program.name, ctypes.cast(kernel.function, ctypes.c_void_p)
     _register(store)(name.encode(), function, kernel.program.scratch, prod(into))
     return name

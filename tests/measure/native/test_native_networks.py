@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError, WrongOutputError
-from syno.lower.native import program
+from syno.lower.native.activations import ACTIVATIONS
+from syno.lower.native.program import Format
+from syno.lower.native.target import own_target
 from syno.measure.compilers import CPP, compiler_named
-from syno.measure.native import kernels, network
+from syno.measure.native import choice, kernels, layers
+from syno.measure.native.choice import Formats, Times, fastest_formats
 from syno.measure.native.network import NativeNetwork, native_network
 from syno.measure.output_check import OutputCheck
 from syno.measure.reference import in_double, vary_constants
@@ -25,6 +34,7 @@ from syno.model.module import OperatorModule
 
 pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
+FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 
 
@@ -38,12 +48,12 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels be made quickly, and be chosen."""
     monkeypatch.setattr(kernels, "SCHEDULES_TIMED", 1)
     monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
-    monkeypatch.setattr(network, "hopeless", lambda layer, threads: "")
-    monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (1.0, 2.0))
+    monkeypatch.setattr(choice, "hopeless", lambda layer, threads: "")
+    monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
 
 
-def operator(seed: int) -> OperatorModule:
-    return syno.build(syno.OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 4, "H": 3}, seed=seed)
+def operator(seed: int, side: int = 3) -> OperatorModule:
+    return syno.build(syno.OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 4, "H": side}, seed=seed)
 
 
 def of_each_channel() -> OperatorModule:
@@ -98,15 +108,84 @@ def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None
         nn.Conv2d(3, 4, (3, 1), padding=(1, 0), bias=False),
         nn.BatchNorm2d(4),
         nn.Conv2d(4, 8, 3, padding=1, groups=4),
-        nn.ReLU(inplace=True),
+        nn.ReLU6(inplace=True),
         nn.Conv2d(8, 4, 1),
+        nn.SiLU(),
         nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.GELU(approximate="tanh"),
+        nn.Conv2d(4, 6, 1, stride=(1, 2)),
+        nn.Conv2d(6, 6, 3, padding=2, dilation=2),
         nn.Flatten(),
-        nn.Linear(16, 3),
+        nn.Linear(18, 3),
     )
-    found = prepared(layers, (2, 3, 4, 4), store)
-    assert [layer.name for layer in found.layers] == ["0", "2", "4", "7"]
-    assert operations(found) == ["syno.native.default"] * 3 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
+    found = prepared(layers, (2, 3, 5, 4), store)
+    assert [layer.name for layer in found.layers] == ["0", "2", "4", "6", "8", "11"]
+    assert operations(found) == ["syno.native.default"] * 5 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
+
+
+class Residuals(nn.Module):
+    """Convolutions with strides, an operator, sums of two branches, averages; something else uses one tensor, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.layers = nn.ModuleList([operator(0, 6), nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Conv2d(4, 6, 3, 2, padding=1)])
+        self.shortcut = nn.Conv2d(4, 6, 1, 2)
+        self.last = nn.Conv2d(6, 6, 1)
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(x))
+        x = torch.relu(self.layers[1](self.layers[0](x)) + x)
+        x = functional.avg_pool2d(x, (2, 3))
+        x = self.shortcut(x) + self.layers[2](x)
+        y = self.last(x)
+        return self.head(y.mean((2, 3))) + y.amax((2, 3))[:, :5]
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averages are kernels only where such a tensor is. The mean's input is used by something else, too."""
+    monkeypatch.setattr(choice, "LEAST_IN_LANES", 0)
+    monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1 / (n + 1) for n in range(len(native)))))
+    found = prepared(Residuals(), (batch, 3, 6, 6), store)
+    is_large = 2 * batch > own_target().lanes
+    others = [] if is_large else ["avg_pool2d.default", "mean.dim"]
+    assert [name for name in operations(found) if "native" not in name] == [*others, "amax.default", "slice.Tensor"]
+    between: Format = "lanes" if is_large else "contiguous"
+    formats = {layer.name: layer.formats for layer in found.layers}
+    assert formats.pop("stem") == formats.pop("mean") == ("contiguous", between)
+    assert formats.pop("last") == formats.pop("head") == (between, "contiguous")
+    assert set(formats.values()) == {(between, between)}
+
+
+def test_formats_take_the_least_time_in_all() -> None:
+    """A slow kernel between two fast ones is worth its time; and all ways are compared."""
+    lanes: list[Formats] = [(into, out) for into in FORMATS for out in FORMATS]
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        nodes = ["x", *(f"tensor{number}" for number in range(5))]
+        placed: list[Any] = [
+            SimpleNamespace(
+                input=nodes[random.integers(max(0, number - 1), number + 1)],
+                last=nodes[number + 1],
+                end=SimpleNamespace(residual=nodes[random.integers(0, number + 1)] if random.random() < 0.5 else None),
+            )
+            for number in range(5)
+        ]
+        times = [Times(dict(zip(lanes, random.random(4), strict=True)), random.random()) for _ in placed]
+
+        def total(chosen: Sequence[Formats | None], placed: Any = placed, times: Any = times) -> float:
+            kept = {"x": "contiguous"}
+            for layer, one in zip(placed, chosen, strict=True):
+                into, kept[layer.last] = one or ("contiguous", "contiguous")
+                residual = kept[layer.last] if layer.end.residual is None else kept[layer.end.residual]
+                if into != kept[layer.input] or residual != kept[layer.last]:
+                    return math.inf
+            return float(sum(one.other if way is None else one.native[way] for one, way in zip(times, chosen, strict=True)))
+
+        least = min(map(total, product([None, *lanes], repeat=5)))
+        assert total(fastest_formats(placed, times)) == pytest.approx(least)
 
 
 @pytest.mark.parametrize("why", ["slower", "no kernel"])
@@ -115,10 +194,10 @@ def test_an_operator_without_a_faster_kernel_stays_as_it_is(why: str, store: Pat
         raise LoweringError("no axis stays as it is")
 
     if why == "slower":
-        monkeypatch.setattr(network, "fastest_in_turns", lambda native, other: (2.0, 1.0))
-        monkeypatch.setattr(network, "_compiled", lambda module, example: lambda: None)
+        monkeypatch.setattr(choice, "fastest_in_turns", lambda other, native: (1.0, 2.0))
+        monkeypatch.setattr(layers, "_compiled", lambda module, example: lambda: None)
     else:
-        monkeypatch.setattr(network, "kernel_for", none)
+        monkeypatch.setattr(choice, "kernel_for", none)
     module = nn.Sequential(syno.build(syno.OPERATORS["depthwise_conv2d"](), {"C": 4, "H": 3}, seed=0), nn.ReLU())
     found = prepared(module, (2, 4, 3, 3), store)
     assert operations(found) == ["synthesized", "relu.default"]
@@ -149,12 +228,12 @@ def test_a_stored_kernel_is_neither_made_nor_timed_again(store: Path, monkeypatc
         raise AssertionError
 
     monkeypatch.setattr(kernels, "_chosen", again)
-    monkeypatch.setattr(network, "fastest_in_turns", again)
+    monkeypatch.setattr(choice, "fastest_in_turns", again)
     assert prepared(operator(1), (2, 4, 3, 3), store).layers == before.layers
 
 
 def test_a_wrong_kernel_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(program.ACTIVATIONS, "relu", "value")
+    monkeypatch.setitem(ACTIVATIONS, "relu", "value")
     with pytest.raises(WrongOutputError, match="differs from the interpreter"):
         prepared(nn.Sequential(operator(0), nn.ReLU()), (2, 4, 3, 3), tmp_path)
 

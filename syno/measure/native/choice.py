@@ -1,0 +1,333 @@
+"""Which code computes the layers of a network, and in which format the tensors between them are kept.
+
+A tensor that kernels make and that nothing but kernels use may be kept in the format "lanes": then none of them transposes it.
+So a kernel that is slower than PyTorch's code may be worth its time between two others. What is chosen takes the least time in
+all: an exact search, layer by layer, over the formats of the tensors that are still to be used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from filelock import FileLock
+from pydantic import BaseModel
+
+from syno.base.errors import LoweringError
+from syno.base.files import checksum, write_whole
+from syno.ir.coordinates import Array
+from syno.lower.native.program import Format
+from syno.lower.native.target import own_target
+from syno.measure.native.build import BuildError
+from syno.measure.native.kernels import Kernel, Request, kernel_for
+from syno.measure.native.layers import End, Layer, PlacedLayer
+from syno.measure.native.torch_operator import make_callable, torch_operator
+
+Formats: TypeAlias = tuple[Format, Format]  # of the input and of the output
+USUAL: Formats = ("contiguous", "contiguous")
+SECONDS_TIMED, LEAST_ROUNDS = 0.1, 8  # of each pair of a kernel and PyTorch's code
+REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
+NEAR_LIMIT = 0.6  # of the speed of products of matrices: no kernel is looked for where PyTorch's code reaches that
+SHORTEST_MS = 0.02  # of PyTorch's code: in shorter ones, the time is that of a call
+CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
+LEAST_IN_LANES = 1 << 13  # elements of a tensor: to transpose a smaller one takes no time
+MOST_STATES = 256  # of the search for formats: the best so far are pursued
+
+
+class LayerChoice(BaseModel):
+    """Which code computes a layer, and why.
+
+    Attributes:
+        name: of the layer in the network.
+        is_native: whether a native kernel computes it.
+        native_ms: of the kernel with what follows the layer; None if there is none.
+        other_ms: of PyTorch's code.
+        reason: why there is no kernel.
+        formats: of the kernel's input and output.
+    """
+
+    name: str
+    is_native: bool
+    native_ms: float | None = None
+    other_ms: float | None = None
+    reason: str = ""
+    formats: Formats = USUAL
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a layer takes, in milliseconds.
+
+    Attributes:
+        native: by kernels, with what follows the layer.
+        other: by PyTorch's code; None if there is no kernel to compare it with.
+        reason: why there is no kernel.
+    """
+
+    native: Mapping[Formats, float] = field(default_factory=dict)
+    other: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with the tensors that are always the same."""
+
+    kernel: Kernel
+    name: str
+    factors: torch.Tensor
+    scale: torch.Tensor | None
+    shift: torch.Tensor | None
+    shape: tuple[int, ...]
+
+    def arguments(self, x: Any, factors: Any, scale: Any, shift: Any, residual: Any) -> tuple[Any, ...]:
+        """Return the arguments of the operator."""
+        return x, factors, scale, shift, residual, self.name, list(self.shape), self.kernel.program.samples
+
+
+class Workshop:
+    """Makes kernels, and compares them with PyTorch's code.
+
+    Args:
+        store: the folder where both are kept.
+        threads: how many run.
+    """
+
+    def __init__(self, store: Path, threads: int) -> None:
+        self.store, self.threads = store, threads
+        self._hopeless: dict[Layer, str] = {}
+
+    def chosen(self, layers: Sequence[PlacedLayer]) -> list[LayerChoice]:
+        """Return which code is best for each layer with what follows it, such that all together take the least time."""
+        possible = tensors_between(layers)
+        worth = {
+            tensor
+            for layer in layers
+            if not self._why_hopeless(layer.layer)
+            for tensor in (layer.input, layer.end.residual, layer.last)
+            if tensor in possible
+        }
+        times = [self._times(layer.layer, layer.end, (layer.input in worth, layer.last in worth)) for layer in layers]
+        found = fastest_formats(layers, times)
+        return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
+
+    def alone(self, layer: Layer) -> LayerChoice:
+        """Return which code is faster for a layer that nothing is known of but its input's shape."""
+        times = self._times(layer, End.of(layer), (False, False))
+        is_native = USUAL in times.native and times.native[USUAL] < (times.other or 0.0)
+        return _choice(layer, USUAL if is_native else None, times)
+
+    def call(self, layer: Layer, end: End, formats: Formats, shape: Sequence[int]) -> Call:
+        """Return a call of the fastest kernel. `shape` is that of the output where it is contiguous."""
+        kernel = self._kernel(layer, end, formats)
+        if formats[1] == "lanes":
+            shape = kernel.request.stored_shapes(own_target().lanes)[1]
+        return Call(
+            kernel,
+            make_callable(kernel, self.store),
+            aligned(kernel.factors(layer.weights)),
+            None if end.scale is None else aligned(end.scale),
+            None if end.shift is None else aligned(end.shift),
+            tuple(int(length) for length in shape),
+        )
+
+    def _why_hopeless(self, layer: Layer) -> str:
+        if layer not in self._hopeless:
+            self._hopeless[layer] = hopeless(layer, self.threads)
+        return self._hopeless[layer]
+
+    def _times(self, layer: Layer, end: End, lanes: tuple[bool, bool]) -> Times:
+        """Return what a layer takes by PyTorch's code, and by kernels.
+
+        A kernel from lanes to another format, or back, is not timed: it is the one from lanes to lanes, with the time of
+        transposing, as it was measured with the schedules.
+
+        Args:
+            layer: the layer.
+            end: what follows it.
+            lanes: whether the input, and the output, may be in lanes.
+        """
+        inner: Formats = ("lanes" if lanes[0] else "contiguous", "lanes" if lanes[1] else "contiguous")
+        reason = "" if any(lanes) else self._why_hopeless(layer)
+        wanted = [] if reason else [formats for formats in dict.fromkeys((USUAL, inner)) if formats != USUAL or layer.is_alone]
+        kernels: dict[Formats, Kernel] = {}
+        for formats in wanted:
+            try:
+                kernels[formats] = self._kernel(layer, end, formats)
+            except (LoweringError, BuildError) as error:
+                reason = reason or first_line(error)
+        if not kernels:
+            return Times(reason=reason)
+        other, *native = self._measured(layer, end, list(kernels.values()))
+        times = dict(zip(kernels, native, strict=True))
+        if all(lanes) and inner in times:
+            trial = kernels[inner].choice
+            times["contiguous", "lanes"] = times[inner] + trial.bringing_in_ms
+            times["lanes", "contiguous"] = times[inner] + trial.bringing_out_ms
+        return Times(times, other)
+
+    def _kernel(self, layer: Layer, end: End, formats: Formats) -> Kernel:
+        epilogue = end.epilogue(layer.channel)
+        return stored_kernel(replace(layer.request, formats=formats, epilogue=epilogue, threads=self.threads), self.store)
+
+    def _measured(self, layer: Layer, end: End, kernels: Sequence[Kernel]) -> list[float]:
+        """Return the milliseconds of PyTorch's code, and of kernels, from the store or measured now."""
+        key = checksum(" ".join([layer.code, torch.__version__, *(kernel.program.name for kernel in kernels)]).encode())
+        place = self.store / f"times_{key[:20]}.json"
+        if place.is_file():
+            found: list[float] = json.loads(place.read_text())
+            return found
+        with torch.no_grad(), pinned_threads(self.threads):
+            native = [self._native(layer, end, kernel.request) for kernel in kernels]
+            times = fastest_in_turns(layer.other(), *native)
+            if layer.compiled is not None and min(times[1:]) > CLEARLY * times[0]:
+                times = fastest_in_turns(layer.compiled(), *native)
+        write_whole(place, json.dumps(times), durable=False)
+        return list(times)
+
+    def _native(self, layer: Layer, end: End, request: Request) -> Callable[[], object]:
+        into, out = request.stored_shapes(own_target().lanes)
+        call = self.call(layer, end, request.formats, out)
+        residual = None if end.residual is None else torch.randn(out)
+        arguments = call.arguments(torch.randn(into), call.factors, call.scale, call.shift, residual)
+        return partial(torch_operator(self.store), *arguments)
+
+
+def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
+    """Return what was chosen: a kernel with these formats, or PyTorch's code."""
+    return LayerChoice(
+        name=layer.name,
+        is_native=formats is not None,
+        native_ms=min(times.native.values(), default=None) if formats is None else times.native[formats],
+        other_ms=times.other,
+        reason=times.reason,
+        formats=formats or USUAL,
+    )
+
+
+# ---- formats of tensors ------------------------------------------------------------------------------------------------
+
+
+def tensors_between(layers: Sequence[PlacedLayer]) -> set[Any]:
+    """Return the nodes of the tensors that kernels alone make and use, and that are large enough for the format "lanes"."""
+    inside = {node for layer in layers for node in layer.end.nodes}
+    found = {}
+    for layer in layers:
+        shape = layer.layer.shapes[1]
+        if 2 * shape[0] > own_target().lanes and math.prod(shape) >= LEAST_IN_LANES and inside.issuperset(layer.last.users):
+            found[layer.last] = shape
+    for layer in layers:  # what a layer takes in another shape has another order in lanes
+        for tensor, shape in zip((layer.input, layer.end.residual), layer.layer.shapes, strict=True):
+            if found.get(tensor, shape) != shape:
+                del found[tensor]
+    return set(found)
+
+
+def fastest_formats(layers: Sequence[PlacedLayer], times: Sequence[Times]) -> list[Formats | None]:
+    """Return the formats of each layer's kernel, or None for PyTorch's code, such that the sum of all times is the least.
+
+    The layers are in the order of their outputs. A state says which tensors that are still to be used are in lanes; all others
+    are contiguous. A residual has the format of its kernel's output.
+    """
+    last_use = {tensor: at for at, layer in enumerate(layers) for tensor in (layer.input, layer.end.residual)}
+    states: dict[frozenset[Any], tuple[float, tuple[Formats | None, ...]]] = {frozenset(): (0.0, ())}
+    for at, (layer, one) in enumerate(zip(layers, times, strict=True)):
+        after: dict[frozenset[Any], tuple[float, tuple[Formats | None, ...]]] = {}
+        for state, (total, before) in states.items():
+            for formats, took in ((None, one.other or 0.0), *one.native.items()):
+                into, out = formats or USUAL
+                residual = out if layer.end.residual is None else _format(layer.end.residual, state)
+                if into != _format(layer.input, state) or out != residual:
+                    continue
+                made = state | {layer.last} if out == "lanes" else state
+                kept = frozenset(tensor for tensor in made if last_use.get(tensor, -1) > at)
+                if kept not in after or total + took < after[kept][0]:
+                    after[kept] = total + took, (*before, formats)
+        states = dict(sorted(after.items(), key=lambda item: item[1][0])[:MOST_STATES])
+    return list(states[frozenset()][1])
+
+
+def _format(tensor: Any, in_lanes: frozenset[Any]) -> Format:
+    return "lanes" if tensor in in_lanes else "contiguous"
+
+
+# ---- times -------------------------------------------------------------------------------------------------------------
+
+
+def hopeless(layer: Layer, threads: int) -> str:
+    """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be."""
+    if layer.products is None:
+        return ""
+    with torch.no_grad(), pinned_threads(threads):
+        (latency_ms,) = fastest_in_turns(layer.other())
+    if latency_ms < SHORTEST_MS:
+        return f"PyTorch's code takes {1e3 * latency_ms:.0f} microseconds, hardly more than a call"
+    share = layer.products / latency_ms / speed_of_products(threads)
+    return f"PyTorch's code has {share:.0%} of the speed of products of matrices" if share > NEAR_LIMIT else ""
+
+
+@cache
+def speed_of_products(threads: int) -> float:
+    """Return the multiply-adds of PyTorch's fastest product of two matrices in a millisecond."""
+    with torch.no_grad(), pinned_threads(threads):
+        matrices = [torch.randn(side, side) for side in (128, 256, 512)]
+        times = [fastest_in_turns(partial(torch.mm, one, one))[0] for one in matrices]
+        return float(max(len(one) ** 3 / time_ms for one, time_ms in zip(matrices, times, strict=True)))
+
+
+def stored_kernel(request: Request, store: Path) -> Kernel:
+    """Return a kernel. Of several processes that want one that is not in the store, one makes it. Raises as `kernel_for`."""
+    store.mkdir(parents=True, exist_ok=True)
+    with FileLock(store / f"{checksum(repr(request).encode())[:20]}.lock"):
+        return kernel_for(request, store)
+
+
+def aligned(values: Array) -> torch.Tensor:
+    """Return values as float32, at an address that vectors are loaded from."""
+    return torch.empty(values.shape).copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
+
+@contextmanager
+def pinned_threads(threads: int) -> Iterator[None]:
+    """Let PyTorch use so many threads within the context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def fastest_in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
+    """Return the least milliseconds of each call; they are timed in turns, one thread by its own time, whatever else runs."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    counts = []
+    for call in calls:
+        call()
+        began = clock()
+        call()
+        counts.append(max(1, math.ceil(REPEAT_SECONDS / max(clock() - began, 1e-7))))
+    least = [math.inf] * len(calls)
+    end, rounds = time.monotonic() + SECONDS_TIMED * len(calls), 0
+    while rounds < LEAST_ROUNDS or time.monotonic() < end:
+        rounds += 1
+        for number, (call, count) in enumerate(zip(calls, counts, strict=True)):
+            began = clock()
+            for _ in range(count):
+                call()
+            least[number] = min(least[number], 1e3 * (clock() - began) / count)
+    return tuple(least)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text that is not empty."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,0 +1,509 @@
+"""Layers of an exported network that kernels can compute, and what follows them.
+
+Operators, and convolutions, linear layers and averages that can be written as operators, are layers. What follows a layer, and
+is the only user of its result, becomes the end of the kernel: biases and normalizations with fixed statistics, then a sum with
+another tensor, then an activation.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from syno.ir.builder import Builder
+from syno.ir.coordinates import Array
+from syno.ir.graph import PGraph
+from syno.lower.interpreter import shapes
+from syno.lower.native.program import Epilogue
+from syno.measure.inductor import frozen
+from syno.measure.native.kernels import Request
+from syno.measure.operator_calls import operator_call, valuation_for, with_calls
+from syno.model.module import OperatorModule, prepare_for_inference
+
+Inputs: TypeAlias = tuple[torch.Tensor, ...]
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer that a kernel can compute.
+
+    Attributes:
+        name: in the network.
+        graph: the layer as an operator.
+        values: of its variables.
+        weights: of the operator.
+        bias: of each channel, if the layer has one.
+        channel: the axis of the output that is numbered by channels.
+        code: what PyTorch's code for it is.
+        other: returns this code, as a function without arguments that does what a call would.
+        compiled: returns the same when it is compiled, if that may be faster.
+        products: the multiply-adds of PyTorch's code, if that is a library's.
+        mean_of: the number of summands of a mean, else 1: operators only sum.
+        steps: along each axis of the output, every so many-th position is computed; empty if all are.
+    """
+
+    name: str
+    graph: PGraph
+    values: dict[str, int]
+    weights: tuple[Array, ...]
+    bias: Array | None
+    channel: int
+    code: str
+    other: Callable[[], Callable[[], object]]
+    compiled: Callable[[], Callable[[], object]] | None = None
+    products: int | None = None
+    mean_of: int = 1
+    steps: tuple[int, ...] = ()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a kernel may be faster without a tensor in lanes. Inductor computes means together with their neighbours."""
+        return self.mean_of == 1
+
+    @property
+    def request(self) -> Request:
+        """The kernel without an epilogue, in usual formats, on one thread."""
+        return Request(str(self.graph), tuple(sorted(self.values.items())), steps=self.steps)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the input and of the output, as the operator has them."""
+        return self.request.shapes
+
+
+@dataclass
+class End:
+    """What follows a layer, as a kernel computes it: (result * scale + shift) + residual, then the activation.
+
+    Attributes:
+        scale, shift: of each channel, in double precision.
+        residual: the node of the tensor that is added.
+        activation: a name in `syno.lower.native.activations.ACTIVATIONS`.
+        nodes: those that the kernel computes, from the layer's to the last.
+    """
+
+    scale: Array | None
+    shift: Array | None
+    residual: Any
+    activation: str
+    nodes: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, layer: Layer, *nodes: fx.Node) -> End:
+        """Return the end of a layer that nothing follows."""
+        channels = layer.shapes[1][layer.channel]
+        scale = None if layer.mean_of == 1 else np.full(channels, 1 / layer.mean_of)
+        return cls(scale, layer.bias, None, "identity", nodes)
+
+    def epilogue(self, channel: int) -> Epilogue:
+        """Return what the kernel has to do."""
+        has_channels = self.scale is not None or self.shift is not None
+        return Epilogue(
+            channel=channel if has_channels else None,
+            scale=self.scale is not None,
+            shift=self.shift is not None,
+            residual=self.residual is not None,
+            activation=self.activation,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLayer:
+    """A layer in a graph.
+
+    Attributes:
+        layer: the layer.
+        node: where the graph computes it.
+        operator: its module, if it is an operator's.
+        end: what follows it.
+    """
+
+    layer: Layer
+    node: Any
+    operator: OperatorModule | None
+    end: End
+
+    @property
+    def input(self) -> Any:
+        """The node of the input."""
+        return self.node.args[0]
+
+    @property
+    def last(self) -> Any:
+        """The node whose value the kernel returns."""
+        return self.end.nodes[-1]
+
+
+# ---- layers in a graph -------------------------------------------------------------------------------------------------
+
+
+def exported(module: nn.Module, example: Inputs) -> tuple[fx.GraphModule, list[OperatorModule]]:
+    """Return the network as a graph of functional operations in which operators are calls, and the operators."""
+    network, operators = with_calls(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are about PyTorch's own internals
+        program = torch.export.export(network, tuple(one.cpu() for one in example))
+        graph = program.module(check_guards=False)
+        if not _make_functional(graph):
+            graph = program.run_decompositions({}).module(check_guards=False)
+    return graph, operators
+
+
+def _make_functional(network: fx.GraphModule) -> bool:
+    """Exchange operations that change a tensor that nothing else uses. Return whether no others are left."""
+    for node in network.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            changed, name = node.args[0], node.target._schema.name.removesuffix("_")
+            namespace, _, plain = name.partition("::")
+            packet = getattr(getattr(torch.ops, namespace), plain, None)
+            overload = getattr(packet, node.target._overloadname, None)
+            if overload is None or len(changed.users) > 1 or changed.target not in NEW_TENSORS:
+                return False
+            node.target = overload
+    network.recompile()
+    return True
+
+
+# Operations whose results share no memory with other tensors.
+NEW_TENSORS = {
+    aten.conv2d.default, aten.batch_norm.default, aten.linear.default, aten.add.Tensor, aten.mul.Tensor, aten.relu.default,
+    aten.avg_pool2d.default,
+}  # fmt: skip
+
+
+def layers_of(network: fx.GraphModule, operators: Sequence[OperatorModule], names: Mapping[Any, str]) -> list[PlacedLayer]:
+    """Return the layers of a network that kernels could compute, each without what follows it."""
+    found = []
+    for node in network.graph.nodes:
+        operator = operators[node.args[1]] if node.target is operator_call().default else None
+        layer = None
+        if operator is not None:
+            layer = of_operator(operator, names[operator], node.args[0].meta["val"].shape)
+        elif node.op == "call_function" and node.target in KINDS:
+            layer = KINDS[node.target](network, node)
+        if layer is not None:
+            found.append(PlacedLayer(layer, node, operator, End.of(layer, node)))
+    return found
+
+
+def of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> Layer:
+    """Return an operator that gets an input of this shape."""
+    prepared: Any = prepare_for_inference(operator)
+    layout = torch.channels_last if operator.is_channels_last and len(shape) == 4 else torch.contiguous_format
+    example = torch.randn([int(length) for length in shape]).contiguous(memory_format=layout)
+    weights = tuple(weight.detach().float().numpy() for weight in operator.parameters())
+    values = dict(valuation_for(operator, shape))
+    return Layer(
+        name,
+        operator.graph,
+        values,
+        weights,
+        None,
+        min(1, len(operator.graph.output) - 1),
+        operator.source,
+        lambda: partial(prepared, example),
+        lambda: _compiled(prepared, example),
+    )
+
+
+def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
+    return partial(frozen(module, (example,)), example)
+
+
+def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
+    """Return a convolution that is padded by half of its window, if a kernel can compute it."""
+    arguments: Any = (*node.args, *(None, 1, 0, 1, 1)[len(node.args) - 2 :])
+    x, weight, bias, stride, padding, dilation, groups = arguments
+    factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
+    if factors is None or (bias is not None and offsets is None) or not _is_float(x) or x.meta["val"].dim() != 4:
+        return None
+    kernel = factors.shape[2:]
+    if _pair(dilation) != (1, 1) or any(length % 2 == 0 for length in kernel):
+        return None
+    if _pair(padding) != tuple(length // 2 for length in kernel):
+        return None
+    batch, _, height, width = (int(length) for length in x.meta["val"].shape)
+    sizes = {"C": factors.shape[1], "O": len(factors) // groups, "k_0": kernel[0], "k_1": kernel[1]}
+    values = {"N": batch, "G": groups, "H": height, "W": width, **sizes}
+    graph = convolution(tuple(kernel) == (1, 1))
+    values = {name: values[name] for name in graph.variables}
+    _, (expected,), _ = shapes(graph, graph.valuation(values))
+    own = factors.numpy().reshape(expected)
+    return Layer(
+        weight.target.removesuffix(".weight"),
+        graph,
+        values,
+        (own,),
+        None if offsets is None else offsets.double().numpy(),
+        1,
+        "convolution",
+        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, _pair(stride)),
+        products=math.prod(node.meta["val"].shape) * factors[0].numel(),
+        steps=(1, 1, *_pair(stride)) if max(_pair(stride)) > 1 else (),
+    )
+
+
+@cache
+def convolution(is_pointwise: bool) -> PGraph:
+    """Return a convolution as an operator from [N, G*C, H, W] to [N, G*O, H, W]; G are groups.
+
+    The elements of its weight are those of PyTorch's weight, in the same order.
+    """
+    build = Builder(f"N, G, C, O, H, W{'' if is_pointwise else '; k_0=3, k_1=3'}", name="convolution")
+    n, channel, y, x = build.output("N, G*O, H, W")
+    group, o = build.merge(channel, "O")
+    group, c, *window = build.contract([group, o, *build.reduce("C" if is_pointwise else "C, k_0, k_1")], outer=[o])
+    read = [y, x] if is_pointwise else [build.unfold(side, tap) for side, tap in zip((y, x), window, strict=True)]
+    return build.finish([n, build.split(group, c), *read])
+
+
+def _convolution_of_pytorch(
+    shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...]
+) -> Callable[[], object]:
+    """Return a convolution as Inductor calls it: with a weight that is laid out for it, and data in channels-last format."""
+    x = torch.randn(shape).contiguous(memory_format=torch.channels_last)
+    padding = [length // 2 for length in weight.shape[2:]]
+    if not torch.backends.mkldnn.is_available():
+        return partial(functional.conv2d, x, weight, None, stride, padding, 1, groups)
+    layout = torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, [1, 1], groups, list(shape))
+    call = torch.ops.mkldnn._convolution_pointwise.default
+    return partial(call, x, layout, None, padding, stride, [1, 1], groups, "none", [], "")
+
+
+def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
+    """Return a linear layer, if a kernel can compute it: its data is a row of features for each of all positions."""
+    arguments: Any = (*node.args, *(None,)[len(node.args) - 2 :])
+    x, weight, bias = arguments
+    factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
+    if factors is None or (bias is not None and offsets is None) or not _is_float(x):
+        return None
+    outputs, inputs = factors.shape
+    *others, _ = x.meta["val"].shape
+    if outputs < 2 or inputs < 2:
+        return None
+    values = {"N": math.prod(others), "I": inputs, "O": outputs}
+    return Layer(
+        weight.target.removesuffix(".weight"),
+        linear(),
+        values,
+        (factors.numpy(),),
+        None if offsets is None else offsets.double().numpy(),
+        1,
+        "linear",
+        lambda: partial(functional.linear, torch.randn(values["N"], inputs), factors),
+        products=math.prod(node.meta["val"].shape) * inputs,
+    )
+
+
+@cache
+def linear() -> PGraph:
+    """Return a linear layer as an operator from [N, I] to [N, O]. Its weight is PyTorch's."""
+    build = Builder("N, I, O", name="linear")
+    n, o = build.output("N, O")
+    (i,) = build.contract(outer=[o], inner=build.reduce("I"))
+    return build.finish([n, i])
+
+
+def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
+    """Return an average over windows that lie side by side, or over whole pictures, if a kernel can compute it."""
+    x: Any = node.args[0]
+    shape = x.meta["val"].shape
+    if len(shape) != 4 or not _is_float(x) or not _is_float(node):
+        return None
+    batch, channels, *sides = (int(length) for length in shape)
+    out = [int(length) for length in node.meta["val"].shape]
+    if node.target is aten.avg_pool2d.default:
+        arguments: Any = (*node.args[1:], *([], 0, False, True, None)[len(node.args) - 2 :])
+        window, stride, padding, is_ceiled, _, divisor = arguments
+        kernel = _pair(window)
+        regular = stride in ([], None) or _pair(stride) == kernel
+        if not regular or any(_pair(padding)) or is_ceiled or divisor is not None or any(map(operator.mod, sides, kernel)):
+            return None
+    elif node.target is aten.mean.dim:
+        if sorted(axis % 4 for axis in node.args[1] or ()) != [2, 3] or node.kwargs:
+            return None
+        kernel = tuple(sides)
+    else:
+        if out[2:] != [1, 1]:
+            return None
+        kernel = tuple(sides)
+    is_whole = kernel == tuple(sides)
+    graph = _sums(is_whole)
+    values = {"N": batch, "C": channels}
+    values |= {"H": sides[0], "W": sides[1]} if is_whole else {"H": out[2], "W": out[3], "k_0": kernel[0], "k_1": kernel[1]}
+    target: Any = node.target
+    return Layer(
+        str(node.name),
+        graph,
+        values,
+        (),
+        None,
+        1,
+        "average",
+        lambda: partial(target, torch.randn(shape), *node.args[1:]),
+        mean_of=math.prod(kernel),
+    )
+
+
+@cache
+def _sums(is_whole: bool) -> PGraph:
+    """Return sums over windows that lie side by side, or over all positions, as an operator. It has no weights."""
+    build = Builder("N, C, H, W" if is_whole else "N, C, H, W; k_0=2, k_1=2", name="sums")
+    n, c, *positions = build.output("N, C" if is_whole else "N, C, H, W")
+    if is_whole:
+        return build.finish([n, c, *build.reduce("H, W")])
+    return build.finish([n, c, *map(build.split, positions, build.reduce("k_0, k_1"))])
+
+
+def _is_float(node: fx.Node) -> bool:
+    return bool(node.meta["val"].dtype == torch.float32)
+
+
+def _pair(value: Any) -> tuple[int, ...]:
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(values) * (2 // len(values))
+
+
+KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
+    aten.conv2d.default: _of_convolution,
+    aten.linear.default: _of_linear,
+    aten.avg_pool2d.default: _of_average,
+    aten.adaptive_avg_pool2d.default: _of_average,
+    aten.mean.dim: _of_average,
+}
+
+
+# ---- what follows a layer ----------------------------------------------------------------------------------------------
+
+
+def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
+    """Return the value of a node that depends on weights alone; None if it depends on more."""
+    if isinstance(node, int | float):
+        return torch.tensor(float(node))
+    if not isinstance(node, fx.Node):
+        return None
+    if node.op == "get_attr":
+        value: Any = network
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        return value.detach() if isinstance(value, torch.Tensor) and value.is_floating_point() else None
+    if node.op != "call_function" or node.target not in VIEWS:
+        return None
+    given = _constant(network, node.args[0])
+    return None if given is None else node.target(given, *node.args[1:])
+
+
+VIEWS = {aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten._unsafe_view.default}
+ACTIVATIONS = {  # by operation and its other arguments
+    (aten.relu.default,): "relu",
+    (aten.relu6.default,): "relu6",
+    (aten.hardtanh.default, 0, 6): "relu6",
+    (aten.leaky_relu.default,): "leaky_relu",
+    (aten.leaky_relu.default, 0.01): "leaky_relu",
+    (aten.hardsigmoid.default,): "hardsigmoid",
+    (aten.hardswish.default,): "hardswish",
+    (aten.sigmoid.default,): "sigmoid",
+    (aten.silu.default,): "silu",
+    (aten.tanh.default,): "tanh",
+    (aten.gelu.default,): "gelu",
+    (aten.gelu.default, "none"): "gelu",
+    (aten.gelu.default, "tanh"): "gelu_tanh",
+}
+
+
+def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Array | None:
+    """Return a constant that is broadcast to a shape as one number for each channel; None if it is more than that."""
+    if value.dim() > len(shape):
+        return None
+    value = value.reshape(*(1,) * (len(shape) - value.dim()), *value.shape)
+    if any(length != 1 for axis, length in enumerate(value.shape) if axis != channel):
+        return None
+    found: Array = (
+        value.double().expand(*(shape[axis] if axis == channel else 1 for axis in range(len(shape)))).flatten().numpy()
+    )
+    return found
+
+
+def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[PlacedLayer]:
+    """Return the layers, each with what follows it and a kernel can compute, ordered by the last of these nodes.
+
+    What follows two layers, such as their sum, follows the one whose own node comes first.
+    """
+    taken = {layer.node for layer in layers}
+    found = []
+    for layer in layers:
+        end = _end(network, layer, taken)
+        taken.update(end.nodes)
+        found.append(replace(layer, end=end))
+    order = {node: number for number, node in enumerate(network.graph.nodes)}
+    return sorted(found, key=lambda layer: order[layer.last])
+
+
+def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
+    """Return what follows a layer and a kernel can compute, up to nodes that are taken by other layers."""
+    layer, node = placed.layer, placed.node
+    shape = node.meta["val"].shape
+    channel = len(shape) - 1 if layer.graph is linear() else layer.channel
+    end = End.of(layer, node)
+    while len(end.nodes[-1].users) == 1:
+        user = next(iter(end.nodes[-1].users))
+        following = None if user in taken else _with(network, end, user, shape, channel)
+        if following is None:
+            break
+        end = replace(following, nodes=(*end.nodes, user))
+    return end
+
+
+def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int], channel: int) -> End | None:
+    """Return an end with what one more node computes; None if a kernel cannot."""
+    if user.op != "call_function" or end.activation != "identity":
+        return None
+    if any(user.target is target for target, *_ in ACTIVATIONS):
+        activation = ACTIVATIONS.get((user.target, *user.args[1:], *user.kwargs.values()))
+        return None if activation is None else replace(end, activation=activation)
+    if end.residual is not None:
+        return None
+    if user.target is aten.batch_norm.default and channel == 1 and user.args[0] is end.nodes[-1]:
+        _, weight, bias, mean, variance, training, _, epsilon, _ = user.args
+        tensors = [None if one is None else _constant(network, one) for one in (weight, bias, mean, variance)]
+        if training or tensors[2] is None or tensors[3] is None:
+            return None
+        gain, offset, center, spread = (None if one is None else one.double().numpy() for one in tensors)
+        scale = (spread + epsilon) ** -0.5 * (1 if gain is None else gain)
+        return _scaled(end, scale, (0 if offset is None else offset) - center * scale)
+    if user.target not in (aten.add.Tensor, aten.mul.Tensor) or user.kwargs.get("alpha", 1) != 1 or len(user.args) != 2:
+        return None
+    first, second = user.args
+    other = second if first is end.nodes[-1] else first
+    value = _constant(network, other)
+    if value is not None:
+        numbers = _of_channels(value, shape, channel)
+        if numbers is None:
+            return None
+        is_sum = user.target is aten.add.Tensor
+        return _scaled(end, None, numbers) if is_sum else _scaled(end, numbers, None)
+    if user.target is not aten.add.Tensor or not isinstance(other, fx.Node) or other is end.nodes[-1]:
+        return None
+    added = other.meta["val"]
+    return replace(end, residual=other) if added.shape == shape and added.dtype == torch.float32 else None
+
+
+def _scaled(end: End, scale: Array | None, shift: Array | None) -> End:
+    """Return an end after which results are multiplied with `scale`, and `shift` is added."""
+    scales, shifts = end.scale, end.shift
+    if scale is not None:
+        scales, shifts = scale if scales is None else scales * scale, None if shifts is None else shifts * scale
+    if shift is not None:
+        shifts = shift if shifts is None else shifts + shift
+    return replace(end, scale=scales, shift=shifts)
