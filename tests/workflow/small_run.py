@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 RESULTS = "out"
+MOST_SECONDS = 1800  # of one command, on any machine: what takes longer hangs
 # A search that trains nothing, for what ends it at once.
 COUNTED: Mapping[str, Any] = {
     "spec": {"preset": "resnet18", "depth": 4},
@@ -66,7 +67,7 @@ def snakemake(folder: Path, config: Path, *more: str) -> subprocess.CompletedPro
         stdin=subprocess.DEVNULL,
         text=True,
         check=False,
-        timeout=300,
+        timeout=MOST_SECONDS,
     )
 
 
