@@ -56,12 +56,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def snakemake(folder: Path, config: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run an experiment in a folder; all that it prints is in `stdout`."""
+def snakemake(folder: Path, config: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run an experiment in a folder, with variables of the environment; all that it prints is in `stdout`."""
     return subprocess.run(
         command(folder, config, *more),
         cwd=folder,
-        env=environment(),
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
