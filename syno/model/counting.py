@@ -8,9 +8,10 @@ activations (attention) do not count, as is usual. What is not known does not co
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -150,7 +151,7 @@ def count(model: nn.Module, example: torch.Tensor) -> Count:
     check_example(example)
     counter = _Counter(model)
     what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
-    with torch.no_grad(), evaluation_mode(model), _plain_attention(), user_code(what), counter.of(example):
+    with torch.no_grad(), evaluation_mode(model), _plain_attention(), _uncompiled(), user_code(what), counter.of(example):
         model(example)
     return counter.count()
 
@@ -164,6 +165,11 @@ def _plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Return a context in which a model of `torch.compile` runs as it was written. The compiler is not imported for that."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def layer_names(model: nn.Module) -> dict[int, str]:
@@ -188,6 +194,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     """
 
     supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return false, for PyTorch: nothing is compiled (see `_uncompiled`), and importing the compiler takes seconds."""
+        return False
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_lines import HANGS_AFTER
 from torch import nn
 
 from syno.base import core_locks
@@ -55,7 +56,7 @@ def child(work: Callable[[], None]) -> int:
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANGS_AFTER
     while not happens():
         assert time.monotonic() < end
         time.sleep(0.001)

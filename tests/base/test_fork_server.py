@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from command_lines import HANGS_AFTER
 
 from syno.base.fork_client import OFF, THREADS, VARIABLE
 from syno.stages.workflow import _with_child, start_fork_server
@@ -37,7 +38,6 @@ if code is not None:
     sys.exit(code)
 exec(sys.argv[1])
 """
-PATIENCE = 30.0
 
 
 def heed_interrupts() -> None:
@@ -70,7 +70,7 @@ class Server:
     def run(self, code: str, *arguments: str, entered: str = "", **given: Any) -> tuple[int, str, str]:
         """The exit code, and what the command prints."""
         process = self.client(code, *arguments, **given)
-        printed, errors = process.communicate(entered, timeout=PATIENCE)
+        printed, errors = process.communicate(entered, timeout=HANGS_AFTER)
         return process.returncode, printed, errors
 
 
@@ -83,7 +83,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + HANGS_AFTER
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -119,7 +119,7 @@ def test_its_child_is_measured_as_a_descendant_of_the_job(server: Server) -> Non
     job, child = psutil.Process(client.pid), int(client.stdout.readline())
     found = _with_child(job, job.children, server.address.parent, recursive=True)
     assert [process.pid for process in found] == [child]
-    client.communicate("done", timeout=PATIENCE)
+    client.communicate("done", timeout=HANGS_AFTER)
     assert _with_child(psutil.Process(), lambda recursive: [], server.address.parent) == []
 
 
@@ -136,7 +136,7 @@ def test_several_run_at_once(server: Server) -> None:
     pids = {client.stdout.readline() for client in clients if client.stdout is not None}
     assert len(pids) == 3
     for client in reversed(clients):
-        assert client.communicate("done", timeout=PATIENCE)[0] == "done\n"
+        assert client.communicate("done", timeout=HANGS_AFTER)[0] == "done\n"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ except KeyboardInterrupt:
     client = server.client(code)
     assert client.stdout is not None and client.stdout.readline() == "begun\n"
     client.send_signal(signal.SIGINT)
-    assert client.wait(PATIENCE) == 7
+    assert client.wait(HANGS_AFTER) == 7
     client.communicate()
 
 
@@ -174,7 +174,7 @@ def test_a_signal_is_heeded_while_the_server_is_busy(server: Server) -> None:
     client = server.client("print('run')")
     time.sleep(0.3)
     client.send_signal(signal.SIGINT)
-    assert client.communicate(timeout=PATIENCE)[0] == "" and client.returncode == -signal.SIGINT
+    assert client.communicate(timeout=HANGS_AFTER)[0] == "" and client.returncode == -signal.SIGINT
     server.process.send_signal(signal.SIGCONT)
     assert server.run(PARENT)[1] == f"{server.process.pid}\n"
 
@@ -203,7 +203,7 @@ def test_a_dead_server_leaves_commands_as_they_are(server: Server) -> None:
     client = server.client(code, str(os.getpid()))
     assert client.stdout is not None and client.stdout.readline() == f"{server.process.pid}\n"
     server.process.kill()
-    assert client.communicate(timeout=PATIENCE)[0] == f"{os.getpid()}\n" and client.returncode == 0  # once more, by itself
+    assert client.communicate(timeout=HANGS_AFTER)[0] == f"{os.getpid()}\n" and client.returncode == 0  # once more, by itself
     assert server.run(PARENT)[1] == f"{os.getpid()}\n"
 
 
@@ -214,8 +214,8 @@ def test_the_server_ends_with_its_owner_after_the_last_command(server: Server) -
     server.process.stdin.close()
     server.process.stdin = None
     until(lambda: not server.address.exists())
-    assert client.communicate("done", timeout=PATIENCE)[0] == "done\n"
-    assert server.process.wait(PATIENCE) == 0 and not server.address.parent.exists()
+    assert client.communicate("done", timeout=HANGS_AFTER)[0] == "done\n"
+    assert server.process.wait(HANGS_AFTER) == 0 and not server.address.parent.exists()
 
 
 # ---- in a workflow -------------------------------------------------------------------------------------------------------

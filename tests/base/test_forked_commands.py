@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command_lines import HANGS_AFTER
 from small_experiment import FIELDS
 
 from syno.base.fork_client import THREADS, VARIABLE
@@ -33,7 +34,7 @@ del os.environ[{VARIABLE!r}]
 def test_the_modules_that_it_imports_start_no_thread() -> None:
     code = "import os; from syno.cli.forked import *; list(imported(FIRST + THEN)); print(len(os.listdir('/proc/self/task')))"
     command, environment = [sys.executable, "-c", code], {**os.environ, **ONE_THREAD}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=HANGS_AFTER)
     assert done.stdout.splitlines()[-1] == "1"
 
 

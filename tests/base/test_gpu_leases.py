@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_lines import HANGS_AFTER
 from pretended_gpus import pretend, uuid
 from typer.testing import CliRunner
 
@@ -63,7 +64,7 @@ def jobs(folder: Path, *arguments: object) -> Any:
     command = [sys.executable, str(JOBS), str(folder / "jobs"), *map(str, arguments)]
     environment = {**os.environ, **pretend(folder, int(str(arguments[0])))}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

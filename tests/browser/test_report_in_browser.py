@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from command_lines import HANGS_AFTER
 from result_tables import NAMES, results, trial_table
 from small_artifact import write_artifact
 
@@ -37,7 +38,7 @@ def opened(html: str, folder: Path, address: str = "") -> tuple[str, list[str]]:
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
         "--enable-logging=stderr", "--v=0", f"--user-data-dir={folder / 'profile'}", "--dump-dom", f"{file.as_uri()}{address}",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER, check=True)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 

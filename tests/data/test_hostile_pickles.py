@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_lines import HANGS_AFTER
 
 import syno
 from syno.base.errors import DataError
@@ -71,7 +72,9 @@ def test_each_hostile_pickle_is_one_clear_error(tmp_path: Path) -> None:
     for name, content in HOSTILE.items():
         (tmp_path / name).write_bytes(content)
     command = [sys.executable, "-c", READS_ALL, str(tmp_path)]
-    done = subprocess.run(command, cwd=Path(syno.__file__).parents[1], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=Path(syno.__file__).parents[1], capture_output=True, text=True, timeout=HANGS_AFTER, check=False
+    )
     found = dict(map(json.loads, done.stdout.splitlines()))
     assert done.returncode == 0, (done.returncode, list(found)[-1:], done.stderr[-500:])
     assert found.keys() == HOSTILE.keys()

@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 from click.testing import Result
+from command_lines import HANGS_AFTER
 from small_examples import EXAMPLES, FOLDER, fields_of, with_samples
 from typer.testing import CliRunner
 
@@ -88,5 +89,5 @@ def without_syno(config: str, folder: Path) -> list[float]:
     data = load_experiment(config).network.data
     torch.save((data.test_images, data.test_labels), folder / "test.pt")
     command = [sys.executable, "-c", WITHOUT_SYNO]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER, check=True)
     return [float(line) for line in done.stdout.splitlines()]

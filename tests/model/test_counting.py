@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,13 @@ N, LENGTH, C = 2, 5, 16
 SEQUENCE = torch.randn(N, LENGTH, C, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 PICTURE = torch.randn(N, C, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 EVERY_KIND = "spatial, pointwise, grouped, transposed, linear"
+
+
+COUNTED = """
+import sys, torch
+from syno.model.counting import count
+print(count(torch.nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 8, 8)).cost.flops, "torch._dynamo" in sys.modules)
+"""
 
 
 class Running(nn.Module):
@@ -286,3 +295,14 @@ def test_shares_of_the_time_are_of_layers_that_are_called() -> None:
     table = {row["layer"]: row for row in as_table(rows, sum(row.flops for row in rows), shares)}
     assert {name for name, row in table.items() if row["time"] == "–"} == {"0.1", "1.self_attn.out_proj"}
     assert table["2"]["kind"] == "linear, parametrized weight (WeightNorm and LowRank)"
+
+
+def test_nothing_is_compiled_and_the_compiler_is_not_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(36 * 27 * 4), "False"]
+
+    def never(graph: object, example: object) -> Any:
+        raise AssertionError("it is compiled")
+
+    network = nn.Sequential(nn.Conv2d(C, C, 3), nn.BatchNorm2d(C), nn.Flatten(), nn.Linear(24 * C, 5)).double().eval()
+    assert count(torch.compile(network, backend=never), PICTURE).cost == count(network, PICTURE).cost

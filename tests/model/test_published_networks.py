@@ -17,6 +17,7 @@ from syno.algebra import VariableKind
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.model.extraction import replaceable
+from syno.model.geometry import Layer
 from syno.model.substitution import substitute
 from syno.paper.artifact.published_operator import PublishedOperator, read_artifact
 
@@ -48,6 +49,11 @@ def shapes_of(model: str, classes: int) -> nn.Module:
         if model in SEQUENCE_BACKBONES:
             return SEQUENCE_BACKBONES[model](vocabulary=50257, context=2048)
         return BACKBONES[model](classes=classes)
+
+
+@cache
+def layers_of(setting: Setting) -> tuple[Layer, ...]:
+    return tuple(replaceable(setting.network(), setting.example(setting.batch), setting.rule))
 
 
 # By folder. What was searched on CIFAR-100 has the figures of its 100 classes in the folders of ImageNet, too.
@@ -94,16 +100,15 @@ def check(operator: PublishedOperator, setting: Setting, parameters: int, flops:
         name: values[name] for name, variable in operator.graph.variables.items() if variable.kind is VariableKind.COEFFICIENT
     }
     graph, example = operator.graph.renamed(operator.graph.name, **constants), setting.example(setting.batch)
-    substituted = substitute(setting.network(), graph, example, where=setting.rule)
+    substituted = substitute(setting.network(), graph, example, layers=layers_of(setting))
     assert published_parameters(substituted) == parameters, (operator, setting)
     assert published_flops(substituted, example) == flops - POOLED_PICTURE.get(setting.model, 0), (operator, setting)
 
 
 def test_the_layers_are_those_that_were_replaced(published: list[PublishedOperator]) -> None:
     for setting, operators in groupby(sorted(published, key=lambda one: str(setting_of(one))), setting_of):
-        layers = replaceable(setting.network(), setting.example(1), setting.rule)
         for operator in operators:
-            for layer, number in zip(layers, operator.placeholders, strict=True):
+            for layer, number in zip(layers_of(setting), operator.placeholders, strict=True):
                 values = operator.valuations[number]
                 assert all(values[name] == value for name, value in layer.values.items() if name in values and name != "N")
 

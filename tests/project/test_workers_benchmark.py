@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_lines import HANGS_AFTER
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "benchmarks/workers.py", "--space", "mock", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=HANGS_AFTER)
 
 
 @pytest.mark.slow

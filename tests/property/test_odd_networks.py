@@ -228,20 +228,31 @@ class Positions(nn.Module):
         return y.transpose(1, 2).reshape(x.shape).contiguous()  # what makes it may choose another memory format
 
 
+class Rows(nn.Module):
+    """[N, C, H, W] -> [N*H, W, C], a recurrent layer, whose steps are few in a row, and back."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, _ = self.layer(x.permute(0, 2, 3, 1).flatten(0, 1))
+        return y.unflatten(0, (x.size(0), SIZE)).permute(0, 3, 1, 2).contiguous()
+
+
 @piece
 def sequences(random: Random) -> nn.Module:
-    return Positions(
-        random.choice(
-            (
-                nn.LSTM(CHANNELS, CHANNELS, batch_first=True),
-                nn.GRU(CHANNELS, CHANNELS // 2, batch_first=True, bidirectional=True),
-                nn.MultiheadAttention(CHANNELS, 2, batch_first=True),
-                nn.TransformerEncoderLayer(CHANNELS, 2, 16, dropout=0.0, batch_first=True),
-                nn.Linear(CHANNELS, CHANNELS),
-                nn.RMSNorm(CHANNELS),
-            )
+    layer = random.choice(
+        (
+            nn.LSTM(CHANNELS, CHANNELS, batch_first=True),
+            nn.GRU(CHANNELS, CHANNELS // 2, batch_first=True, bidirectional=True),
+            nn.MultiheadAttention(CHANNELS, 2, batch_first=True),
+            nn.TransformerEncoderLayer(CHANNELS, 2, 16, dropout=0.0, batch_first=True),
+            nn.Linear(CHANNELS, CHANNELS),
+            nn.RMSNorm(CHANNELS),
         )
     )
+    return Rows(layer) if isinstance(layer, nn.RNNBase) else Positions(layer)
 
 
 @piece

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from command_lines import HANGS_AFTER
 from safetensors.torch import save_model
 from small_experiment import FIELDS
 from torch import nn
@@ -62,7 +63,7 @@ def test_without_syno_it_has_the_recorded_accuracy(trained: Experiment, tmp_path
     assert isinstance(data, syno.data.DataSet)
     torch.save((data.test_images, data.test_labels), tmp_path / "taken/test.pt")
     command = [sys.executable, "-c", WITHOUT_SYNO]
-    done = subprocess.run(command, cwd=tmp_path / "taken", capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=tmp_path / "taken", capture_output=True, text=True, timeout=HANGS_AFTER, check=True)
     assert float(done.stdout) == facts["score"]
     x = data.test_images[:3]
     with torch.no_grad():

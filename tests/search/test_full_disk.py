@@ -22,7 +22,7 @@ from syno.train.contract import Report
 
 PROGRAM = Path(__file__).parents[1] / "support" / "disk_workers.py"
 FULL = ("No space left on device", "disk is full", "disk I/O error", "unable to open database file")
-WORKERS, MOMENTS, MANY = 3, 6, 100_000
+WORKERS, MOMENTS, MANY = 3, 4, 100_000
 
 
 @pytest.fixture

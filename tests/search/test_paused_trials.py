@@ -12,6 +12,7 @@ from typing import Literal
 
 import paused_worker
 import pytest
+from command_lines import HANGS_AFTER
 from paused_studies import KEEP, STEPS, Killed, Training, deadly, journal, open_study, value
 
 from syno.base.errors import SpecError
@@ -270,7 +271,7 @@ def test_three_workers_one_of_them_killed(tmp_path: Path, storage: str) -> None:
     workers[0].send_signal(signal.SIGKILL)
     workers[0].communicate()
     for worker in workers[1:]:
-        _, errors = worker.communicate(timeout=200)
+        _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
     trained = Counter(tuple(line.split()[:2]) for line in notes.read_text().splitlines())
     twice = {id_ for (id_, _), times in trained.items() if times > 1}

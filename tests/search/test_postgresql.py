@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import search_worker
+from command_lines import HANGS_AFTER
 from postgresql_server import missing, restart, server
 from small_studies import evaluate, proposed, study
 
@@ -31,7 +32,7 @@ def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> 
     command = [sys.executable, str(PROGRAM), url, "mcts", str(count), str(notes), "0.05"]
     workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for worker in workers:
-        _, errors = worker.communicate(timeout=100)
+        _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
     trials = search_worker.open_study(url, "mcts").trials
     ended = trials[trials.outcome.isin(["complete", "failed"])]
@@ -54,7 +55,7 @@ def test_a_server_that_is_restarted_under_load_loses_nothing(url: str, tmp_path:
             time.sleep(0.01)
         restart(url, 0.5)
     for worker in workers:
-        _, errors = worker.communicate(timeout=100)
+        _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
     trials = search_worker.open_study(url, "random", name=name).trials
     ended = trials[trials.outcome.isin(["complete", "failed"])]

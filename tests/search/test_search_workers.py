@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas
 import pytest
 import search_worker
+from command_lines import HANGS_AFTER
 
 from syno.base.errors import StorageError
 from syno.search.study import Study
@@ -33,7 +34,7 @@ def start(storage: str, policy: str, trials: int, notes: Path, *more: str) -> su
 
 def finish(*workers: subprocess.Popen[str]) -> None:
     for worker in workers:
-        _, errors = worker.communicate(timeout=100)
+        _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
 
 
@@ -100,7 +101,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
     kill(worker)
     began = time.monotonic()
     study.run(lambda operator, report: {"accuracy": 0.5}, 5, poll_seconds=0.1)
-    assert 1 < time.monotonic() - began < 20  # the grace is 3 seconds
+    assert 1 < time.monotonic() - began < 150  # the grace is 3 seconds, and 180 where none is given
     trials = study.trials
     assert list(trials[trials.outcome == "interrupted"].number) == [0]
     assert len(trials) == 6 and trials[trials.attempt == 1].fingerprint.item() == trials.fingerprint[0]
@@ -131,7 +132,7 @@ def test_a_late_result_is_refused_and_its_trial_counts_once(tmp_path: Path, kind
     study.run(lambda operator, report: {"accuracy": 0.25}, 2, poll_seconds=0.1)
     assert list(study.trials.outcome) == ["interrupted", "complete", "complete"]
     worker.send_signal(signal.SIGCONT)
-    _, errors = worker.communicate(timeout=60)
+    _, errors = worker.communicate(timeout=HANGS_AFTER)
     assert worker.returncode == 0, errors
     assert "the result of trial 0 came too late" in errors
     trials = finished(search_worker.open_study(storage, "random"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from slurm_settings import FOLDER
 
 STARTED = FOLDER / "processes"  # names and ids
-PATIENCE = 40.0  # seconds for a daemon to come up, or to go
+PATIENCE = 300.0  # seconds for a daemon to come up, or to go
 
 
 class NoSlurmError(Exception):

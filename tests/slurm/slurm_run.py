@@ -39,7 +39,7 @@ from snakemake_executor_plugin_slurm import Executor
 Executor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, seconds: None)
 main()
 """
-MOST_SECONDS = 400  # of one Snakemake: then it is stuck
+MOST_SECONDS = 1800  # of one Snakemake: then it is stuck
 RUN_ID = re.compile(r"SLURM run ID: (\S+)")
 Look = Callable[[Path, Path], list[str]]  # from a config and a folder of results to what is wrong there
 
@@ -189,7 +189,7 @@ class Run:
         return {int(worker.rpartition(":")[2]) for worker in workers}
 
 
-def until(what: str, true: Callable[[], bool], seconds: float = 180) -> None:
+def until(what: str, true: Callable[[], bool], seconds: float = MOST_SECONDS) -> None:
     """Wait until it is so."""
     last = time.monotonic() + seconds
     while not true():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_lines import HANGS_AFTER
 
 from syno.config import Experiment
 from syno.stages.search import search
@@ -54,7 +55,7 @@ def test_two_users_at_once_each_find_what_they_would_alone(
         command = [sys.executable, "-m", "syno", "search", f"{user}.yaml"]
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     for process in running:
-        printed, _ = process.communicate(timeout=100)
+        printed, _ = process.communicate(timeout=HANGS_AFTER)
         assert process.returncode == 0, printed
     for user, policy in USERS.items():
         own = experiment(user, storage, 8, policy=policy)

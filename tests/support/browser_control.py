@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_lines import HANGS_AFTER
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -99,6 +100,6 @@ def opened(html: str, folder: Path, width: int = 1280) -> Iterator[Tab]:
         yield tab
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=HANGS_AFTER)
         os.close(theirs[1])
         os.close(ours[0])

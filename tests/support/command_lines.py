@@ -1,4 +1,4 @@
-"""What commands print, and the tables that they write."""
+"""What commands print, the tables that they write, and when they hang."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from click.testing import Result
 
 Run = Callable[..., Result]
+HANGS_AFTER = 1800  # seconds, of a process that a test starts, on any machine
 
 
 def one_line(result: Result) -> str:

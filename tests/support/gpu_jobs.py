@@ -24,7 +24,7 @@ from pathlib import Path
 from syno.base import gpu_leases
 from syno.base.devices import VISIBLE
 
-MOMENT, POLL, PATIENCE = 0.001, 0.005, 240.0  # seconds
+MOMENT, POLL, PATIENCE = 0.001, 0.005, 1200.0  # seconds
 WAITING = 4  # jobs that wait at a time: looking for a GPU takes the processor's time
 
 

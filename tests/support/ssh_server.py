@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from command_lines import HANGS_AFTER
 
 from syno.measure.devices import SshSettings
 
@@ -61,7 +62,7 @@ class SshServer:
         with (self.folder / "sshd.log").open("ab") as log:
             command = [str(program()), "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        end = time.monotonic() + 30
+        end = time.monotonic() + HANGS_AFTER
         while True:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return

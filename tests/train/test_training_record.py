@@ -44,13 +44,14 @@ def test_a_record_says_what_was_trained(original: TrainingRecord, separable: Tra
 
 
 def test_a_record_has_the_loss_curve(original: TrainingRecord, tmp_path: Path) -> None:
+    """A file need not have one."""
     assert original.curve_steps == (1, 2, 3, 4) and len(original.curve_minutes) == 4
     assert sum(original.curve_losses) / 4 == pytest.approx(original.losses[0], abs=1e-5)
     content = json.loads(original.model_dump_json())
     for name in ("curve_steps", "curve_minutes", "curve_losses"):
         del content[name]
-    (tmp_path / "old.json").write_text(json.dumps(content), encoding="utf-8")
-    assert TrainingRecord.read(tmp_path / "old.json").curve_steps == ()
+    (tmp_path / "without.json").write_text(json.dumps(content), encoding="utf-8")
+    assert TrainingRecord.read(tmp_path / "without.json").curve_steps == ()
 
 
 def test_a_curve_has_few_points_whatever_the_steps() -> None:

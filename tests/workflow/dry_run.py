@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from small_run import ROOT, environment
+from small_run import MOST_SECONDS, ROOT, environment
 
 JOB = re.compile(r"^( *)(?:local)?(?:rule|checkpoint) (\w+):\n((?:\1 {4}.*\n)*)", re.MULTILINE)  # those of a group are indented
 
@@ -41,7 +41,9 @@ def dry_run(folder: Path, config: Path, profile: str, *more: str) -> list[Job]:
     """All jobs that a profile, named as users name it, would run in a folder."""
     command = [sys.executable, "-m", "snakemake", "--profile", profile, "--directory", str(folder), "--configfile", str(config)]
     command += ["--dry-run", *more]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+    )
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
     return [Job.read(rule, block) for _, rule, block in JOB.findall(printed)]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import run_state
-from small_run import RESULTS, command, environment, planned, write_config
+from small_run import MOST_SECONDS, RESULTS, command, environment, planned, write_config
 
 TRIALS = 8
 CHANGES: dict[str, Any] = {
@@ -36,7 +36,6 @@ CHANGES: dict[str, Any] = {
 }
 MARK = "SYNO_KILLS"
 STOPPED = "Ctrl-C"
-MOST_SECONDS = 300  # of one Snakemake: then it is stuck
 LONGEST_PAUSE = 9.0  # seconds between two kills
 
 
@@ -185,8 +184,8 @@ class Ordeal:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:  # it ended by itself a moment ago
                     continue
-        if victim not in ("worker", "train") and self._runs_after(60, snakemake):
-            self.faults.append(f"Snakemake has not ended 60 s after {victim}")
+        if victim not in ("worker", "train") and self._runs_after(MOST_SECONDS, snakemake):
+            self.faults.append(f"Snakemake has not ended {MOST_SECONDS} s after {victim}")
             snakemake.kill()
 
     def _wait_for_orphans(self) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 RESULTS = "out"
+MOST_SECONDS = 1800  # of one command, on any machine: what takes longer hangs
 # A search that trains nothing, for what ends it at once.
 COUNTED: Mapping[str, Any] = {
     "spec": {"preset": "resnet18", "depth": 4},
@@ -55,18 +56,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def snakemake(folder: Path, config: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run an experiment in a folder; all that it prints is in `stdout`."""
+def snakemake(folder: Path, config: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run an experiment in a folder, with variables of the environment; all that it prints is in `stdout`."""
     return subprocess.run(
         command(folder, config, *more),
         cwd=folder,
-        env=environment(),
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
         text=True,
         check=False,
-        timeout=300,
+        timeout=MOST_SECONDS,
     )
 
 

@@ -23,14 +23,16 @@ def smaller() -> dict[str, Any]:
     given: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     given["experiments"] = {name: given["experiments"][name] for name in TAKEN}
     given["common"]["study"]["n_trials"] = 2
-    given["common"]["workload"]["training"] = {"most_steps": 4}
+    given["common"]["workload"]["training"] = {"most_steps": 2}
     found = given["experiments"]
-    found["resnet18"] |= {"ablations": {"canonical": {"samples": 5, "complete": 1}}}
+    found["resnet18"] |= {"ablations": {"canonical": {"samples": 2, "complete": 0}}}
     for name in ("resnet18", "large-resnet18"):
-        found[name]["workload"]["data_settings"] |= {"train": 256, "test": 64}
+        found[name]["workload"]["data_settings"] |= {"train": 64, "test": 64}
     found["large-resnet18"]["tune"] |= {"compilers": ["eager"]}
+    found["layers-resnet34"]["workload"] |= {"layers": "paper-3x3"}  # two layers, each of which a process of its own measures
+    found["layers-resnet34"]["workload"]["data_settings"] |= {"size": 16}
     found["layers-resnet34"]["train"] = {"seeds": [], "baselines": ["nas_pte_1"]}
-    found["gpt"]["workload"]["training"] |= {"most_steps": 40, "round_steps": 20}
+    found["gpt"]["workload"]["training"] |= {"most_steps": 4, "round_steps": 2, "most_tests": 16}
     found["figures"]["join"] |= {"proxy": ["resnet18", "gpt"], "final": ["large-*"]}
     return given
 
@@ -58,7 +60,7 @@ def test_a_search_ends_in_the_figures(tmp_path: Path) -> None:
     shown = {file.stem: pandas.read_parquet(file) for file in (folder / "tables").glob("figure-*.parquet")}
     assert {*shown["figure-6"]["model"]} == {"resnet18@0.125"} and (shown["figure-6"]["latency_origin"] == "measured").all()
     assert {*shown["figure-9"]["family"]} == {"original", "NAS-PTE", "Syno"}
-    assert (shown["figure-10"].groupby("operator")["step"].max() >= 40).all()
+    assert (shown["figure-10"].groupby("operator")["step"].max() >= 4).all()
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'id="figure-{number}"' in page for number in (5, 6, 8, 9, 10)) and "Left out" in page
     assert not pandas.read_parquet(folder / "tables" / "ablation-canonical.parquet").empty

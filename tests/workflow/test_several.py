@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from small_run import COUNTED, FIELDS, ROOT, environment, merged, planned, snakemake, write_config
+from small_run import COUNTED, FIELDS, MOST_SECONDS, ROOT, environment, merged, planned, snakemake, write_config
 
 from syno.config import Experiment
 from syno.stages.data import DataRecord
@@ -103,7 +103,7 @@ def test_two_users_run_two_experiments_in_one_folder_at_once(tmp_path: Path) -> 
             )
         )
     for process in running:
-        printed, _ = process.communicate(timeout=200)
+        printed, _ = process.communicate(timeout=MOST_SECONDS)
         assert process.returncode == 0, printed
     for user in ("anna", "boris"):
         assert (tmp_path / "results" / user / "report.html").is_file()

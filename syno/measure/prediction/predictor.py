@@ -129,6 +129,11 @@ class _WithoutInitialization(TorchFunctionMode):  # type: ignore[misc]  # mypy d
 class _Trace(TorchDispatchMode):  # type: ignore[misc]
     """Notes the kernels of the calls in its block."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return false, for PyTorch: nothing is compiled within, and importing the compiler takes seconds."""
+        return False
+
     def __init__(self, data: torch.Tensor) -> None:
         super().__init__()
         self.kernels: list[Kernel] = []

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_lines import HANGS_AFTER
 from small_imagenet import COUNTS, write_folder
 
 from syno.base.errors import DataError
@@ -31,7 +32,7 @@ from syno.data.beton import convert
 """
 
 
-def run(code: str, seconds: float = 240) -> Any:
+def run(code: str, seconds: float = HANGS_AFTER) -> Any:
     """What some code prints as JSON, in a process that is killed if it hangs, as FFCV does when it is used wrongly."""
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS.format(code=code)],
@@ -96,7 +97,7 @@ print(json.dumps([(made[0][0] - made[1][0]).abs().mean().item(), made[0][1].toli
 
     def test_the_command_says_what_it_wrote(self, folder: Path) -> None:
         command = ["-m", "syno", "convert", "imagenet", str(folder / "val"), "--output", str(folder / "val.beton")]
-        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=240, cwd=folder)
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=HANGS_AFTER, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert "9 pictures in 3 classes" in done.stdout
         record = beton.read_record(folder / "val.beton")

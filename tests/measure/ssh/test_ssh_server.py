@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from command_lines import HANGS_AFTER
 from ssh_server import SshServer, client_config
 from typer.testing import CliRunner
 
@@ -34,7 +35,7 @@ DIFFER |= {"largest_relative_error", "share_of_allowed"}  # of an input that dep
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + HANGS_AFTER
     while not happens():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.05)
