@@ -33,6 +33,7 @@ from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import FLAGS
+from syno.measure.native.layers import convolution
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Case: TypeAlias = tuple[PGraph, Valuation]
@@ -134,19 +135,22 @@ def exchanged() -> PGraph:
     return build.finish([n, c, x, build.unfold(y, i)])
 
 
-def test_exchanged_axes_and_channels_last(tmp_path: Path) -> None:
-    """What is contiguous outside is not in scratch, so blocks of vectors are transposed on the way."""
-    graph = exchanged()
+@pytest.mark.parametrize(("graph", "step"), [(exchanged(), 1), (convolution(False), 2), (convolution(False), 5)])
+def test_planes_that_are_no_copies(graph: PGraph, step: int, tmp_path: Path) -> None:
+    """Neighbours in memory are none in scratch: rows are read as columns, or a plane has the positions of a stride."""
     cases: list[tuple[Valuation, tuple[Format, Format], Program]] = []
+    steps = (1, 1, step, step)
     for height, width in ((11, 9), (5, 6), (2, 3), (16, 24)):
-        values = graph.valuation({"N": 2, "C": 3, "O": 9, "H": height, "W": width})
+        given = {"N": 2, "C": 3, "O": 9, "G": 1, "H": step * height, "W": step * width}
+        values = graph.valuation({name: given[name] for name in graph.variables if name in given})
         for kind, form in product(("plane", "bands"), ("contiguous", "channels_last")):
             formats: tuple[Format, Format] = (form, form)
-            lanes = lanes_of(graph, values, kind, formats, RESIDUAL)
+            lanes = lanes_of(graph, values, kind, formats, RESIDUAL, steps=steps)
             cases.append((values, formats, program_of(lanes, f"{kind}_{form}_{height}")))
     binary = compiled([program for _, _, program in cases], tmp_path)
     for values, formats, program in cases:
-        assert difference(graph, values, program, binary, RESIDUAL, formats=formats) < TOLERANCE, program.name
+        found = difference(graph, values, program, binary, RESIDUAL, formats=formats, steps=steps)
+        assert found < TOLERANCE, program.name
 
 
 @pytest.mark.parametrize("epilogue", [
@@ -180,16 +184,18 @@ def test_activations_are_exact_to_float_precision(tmp_path: Path) -> None:
     binary = compiled(list(programs.values()), tmp_path)
     magnitudes = np.geomspace(1e-8, 200, 64 * 16 * 16 // 2, dtype=np.float32)
     x = np.concatenate([magnitudes, -magnitudes])
+    given = x.reshape(64, 1, 16, 16)
     for name, program in programs.items():
-        y = outputs(graph, values, program, binary, x.reshape(64, 1, 16, 16), [np.ones((1, 1), np.float32)]).reshape(-1)
+        y = outputs(
+            x.reshape(64, 1, 16, 16).shape, program, binary, x.reshape(64, 1, 16, 16), [np.ones((1, 1), np.float32)]
+        ).reshape(-1)
         exact = getattr(torch.nn.functional, name.removesuffix("_tanh"), lambda value: value)
         told = {"approximate": "tanh"} if name == "gelu_tanh" else {}
         expected = exact(torch.from_numpy(x).double(), **told).numpy()
         allowed = 4e-7 * np.abs(x) if name.startswith("gelu") else 1e-6 * np.abs(expected)
         assert (np.abs(y - expected) <= allowed + 1e-35).all(), name
-    assert np.isnan(
-        outputs(graph, values, programs["silu"], binary, np.full_like(x, np.nan), [np.ones((1, 1), np.float32)])
-    ).all()
+    nothing = np.full_like(given, np.nan)
+    assert np.isnan(outputs(given.shape, programs["silu"], binary, nothing, [np.ones((1, 1), np.float32)])).all()
 
 
 def test_a_wrong_kernel_differs(tmp_path: Path) -> None:

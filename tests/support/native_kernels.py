@@ -14,7 +14,7 @@ from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.native.activations import EXACT
-from syno.lower.native.nests import Nest, nest_plan
+from syno.lower.native.nests import Nest, every, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
 from syno.lower.native.sample_lanes import sample_lanes
@@ -34,12 +34,18 @@ def lanes_of(
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
     epilogue: Epilogue = NO_EPILOGUE,
     target: Target | None = None,
+    steps: Sequence[int] = (),
 ) -> Lanes:
-    """Return an operator in a form: "samples", "flat" (all that can be are samples), "plane", or "bands" (of 3 rows)."""
+    """Return an operator in a form: "samples", "flat" (all that can be are samples), "plane", or "bands" (of 3 rows).
+
+    `steps`: along each axis of the output, every so many-th position is computed.
+    """
     plan = fewest_flops(candidates(graph, values))
     through = [dim for dim in graph.output if dim in graph.input]
     nests = nest_plan(plan, graph.valuation(values), () if kind == "flat" else through[1:])
+    nests = every(nests, steps) if steps else nests
     into, _, out = shapes(graph, graph.valuation(values))
+    out = _every(np.empty(out), steps).shape
     lanes = (target or own_target()).lanes
     if kind in ("plane", "bands"):
         return plane_lanes(nests, (into, out), lanes, formats, epilogue, 3 if kind == "bands" else None)
@@ -64,20 +70,23 @@ def difference(
     epilogue: Epilogue = NO_EPILOGUE,
     threads: int = 1,
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
+    steps: Sequence[int] = (),
 ) -> float:
     """Return the largest difference of a program's output from the interpreter's, as a share of the largest value.
 
     Lanes that hold no sample hold NaN.
     """
     into, weight_shapes, out = shapes(graph, graph.valuation(values))
+    out = _every(np.empty(out), steps).shape
     random = np.random.default_rng(0)
     x, residual = random.standard_normal(into, np.float32), random.standard_normal(out, np.float32)
     weights = [random.standard_normal(shape, np.float32) for shape in weight_shapes]
     scale, shift = random.standard_normal((2, 1 if epilogue.channel is None else out[epilogue.channel]), np.float32)
     vectors = (scale, shift, stored(residual, formats[1]))
-    y = outputs(graph, values, program, binary, stored(x, formats[0]), weights, vectors, threads, formats[1])
+    y = outputs(out, program, binary, stored(x, formats[0]), weights, vectors, threads, formats[1])
     y = np.moveaxis(y, -1, 1) if formats[1] == "channels_last" else y
     exact = interpret(graph, values, x.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
+    exact = _every(exact, steps)
     along = [-1 if axis == epilogue.channel else 1 for axis in range(len(out))]
     exact = exact * scale.reshape(along) if epilogue.scale else exact
     exact = exact + shift.reshape(along) if epilogue.shift else exact
@@ -88,9 +97,12 @@ def difference(
     return float(np.abs(from_lanes(y, out) - exact).max() / max(np.abs(exact).max(), 1e-30))
 
 
+def _every(tensor: NDArray[Any], steps: Sequence[int]) -> NDArray[Any]:
+    return tensor[tuple(slice(None, None, step) for step in steps)]
+
+
 def outputs(
-    graph: PGraph,
-    values: Valuation,
+    shape: Sequence[int],
     program: Program,
     binary: Any,
     x: NDArray[Any],
@@ -99,8 +111,8 @@ def outputs(
     threads: int = 1,
     form: Format = "contiguous",
 ) -> NDArray[Any]:
-    """Return what a program computes, in a format. `vectors` are the scale, the shift and the residual."""
-    y = stored(np.full(shapes(graph, graph.valuation(values))[2], np.nan, np.float32), form)
+    """Return what a program computes, of this shape and in a format. `vectors` are the scale, the shift and the residual."""
+    y = stored(np.full(shape, np.nan, np.float32), form)
     memory = aligned(program.scratch * threads)
     unused = [np.zeros(1, np.float32)] * (3 - len(vectors))
     tensors = (x, stored(program.factors(weights), "contiguous"), y, *vectors, *unused, memory)

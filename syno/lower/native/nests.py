@@ -140,6 +140,8 @@ class NestPlan:
         nests: in the order of work.
         inputs, outputs: the positions of the other axes in the input and in the output, in the order of the first nest's source
             and the last one's target.
+        strides: how many positions of the input lie between neighbours along each axis of the first nest's source; 1 for all
+            if empty.
     """
 
     plan: Plan
@@ -147,6 +149,7 @@ class NestPlan:
     nests: tuple[Nest, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    strides: tuple[int, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -224,6 +227,47 @@ def _every(nest: Nest, axis: int, step: int) -> Nest:
         target=(*nest.target[:axis], extent, *nest.target[axis + 1 :]),
         written=nest.written,
         factor=factor,
+    )
+
+
+def without_strides(plan: NestPlan) -> NestPlan:
+    """Return the nests in which an axis of the input that is read at multiples of a stride is two axes.
+
+    The positions of the axis are those of a matrix with as many columns as the stride: the first nest reads its rows at the
+    position of its loop plus an offset, as a window does, and its columns at those of the offset. So both the windows of a
+    convolution with a stride and its planes are like those of one without.
+    """
+    first = plan.nests[0]
+    source: list[Axis] = []
+    inputs: list[int] = []
+    strides: list[int] = []
+    for axis, number in zip(first.source, plan.inputs, strict=True):
+        stride, *rows_and_columns = _rows_and_columns(first, axis) or (1, axis)
+        source += rows_and_columns
+        inputs += [number] * len(rows_and_columns)
+        strides += [stride, 1][: len(rows_and_columns)]
+    nests = (replace(first, source=tuple(source)), *plan.nests[1:])
+    return replace(plan, nests=nests, inputs=tuple(inputs), strides=tuple(strides))
+
+
+def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
+    """Return the stride with which an output loop reads an axis, and the axis as two; None if there is no such loop."""
+    found = [term for term in axis.index if (term.step or 0) > 1 and not nest.loops[term.loops[0]].is_summed]
+    offsets = [term for term in axis.index if term not in found]
+    if len(found) != 1 or sum(bool(term.loops) for term in offsets) > 1:
+        return None
+    (loop,), stride = found[0].loops, found[0].step or 1
+    extent = nest.loops[loop].extent
+    if axis.extent != extent * stride or (nest.factor is not None and loop in nest.factor.loops):
+        return None
+    loops = next((term.loops for term in offsets if term.loops), ())
+    offset = np.asarray(sum(term.table for term in offsets))
+    rows, columns = offset // stride, offset % stride
+    before, after = max(0, -int(rows.min())), max(0, int(rows.max()))
+    return (
+        stride,
+        Axis(extent, before, after, (Term((loop,), np.arange(extent)), *([Term(loops, rows)] if rows.any() else []))),
+        Axis(stride, 0, 0, (Term(loops, columns),) if columns.any() else ()),
     )
 
 

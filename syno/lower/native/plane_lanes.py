@@ -13,7 +13,7 @@ from syno.base.errors import LoweringError
 from syno.ir.coordinates import Array
 from syno.lower.native.kernel import Writer
 from syno.lower.native.loop_code import Address, LoopCode
-from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of
+from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of, without_strides
 from syno.lower.native.program import (
     CACHE_LINE,
     NO_EPILOGUE,
@@ -520,10 +520,10 @@ def plane_lanes(
     Raises LoweringError if the nests do not read the last axes at their own positions plus offsets, or if the plane cannot be
     cut into bands of so many rows.
     """
-    stored, plane = _with_plane(plan, epilogue.channel)
+    stored, plane = _with_plane(without_strides(plan), epilogue.channel)
     if not plane:
         raise LoweringError("the last axes are not read at their own positions plus offsets")
-    found = PlaneLanes(stored, lanes, *sides(plan, shapes, formats), epilogue, plane, plane[0].extent)
+    found = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
     return found if rows is None else found.with_rows(rows)
 
 

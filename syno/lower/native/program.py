@@ -13,7 +13,7 @@ Vectors lie either across samples or across the positions of a plane:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -310,8 +310,13 @@ def _side(format: Format, shape: Sequence[int], through: Sequence[int], own: Seq
 def sides(plan: NestPlan, shapes: Shapes, formats: tuple[Format, Format]) -> tuple[Side, Side]:
     """Return the input and the output of a plan as callers have them."""
     entering, leaving = ([axes[side] for axes in plan.through] for side in (0, 1))
+    given = _side(formats[0], shapes[0], entering, plan.inputs)
+    if plan.strides:
+        extents = [axis.extent for axis in plan.nests[0].source]
+        own = zip(given.own, plan.strides, extents, strict=True)
+        given = replace(given, own=tuple((step * stride, extent) for (step, _), stride, extent in own))
     return (
-        _side(formats[0], shapes[0], entering, plan.inputs),
+        given,
         _side(formats[1], shapes[1], leaving, plan.outputs),
     )
 
