@@ -105,6 +105,7 @@ class Workshop:
     def __init__(self, store: Path, threads: int) -> None:
         self.store, self.threads = store, threads
         self._hopeless: dict[Layer, str] = {}
+        self._kernels: dict[Request, Kernel] = {}
 
     def chosen(self, layers: Sequence[PlacedLayer]) -> list[LayerChoice]:
         """Return which code is best for each layer with what follows it, such that all together take the least time."""
@@ -112,7 +113,7 @@ class Workshop:
         worth = {
             tensor
             for layer in layers
-            if not self._why_hopeless(layer.layer)
+            if layer.layer.is_alone and not self._why_hopeless(layer.layer)
             for tensor in (layer.input, layer.end.residual, layer.last)
             if tensor in possible
         }
@@ -166,7 +167,7 @@ class Workshop:
             except (LoweringError, BuildError) as error:
                 reason = reason or first_line(error)
         if not kernels:
-            return Times(reason=reason)
+            return Times(reason=reason or "it is no kernel but between tensors in lanes")
         other, *native = self._measured(layer, end, list(kernels.values()))
         times = dict(zip(kernels, native, strict=True))
         if all(lanes) and inner in times:
@@ -177,7 +178,10 @@ class Workshop:
 
     def _kernel(self, layer: Layer, end: End, formats: Formats) -> Kernel:
         epilogue = end.epilogue(layer.channel)
-        return stored_kernel(replace(layer.request, formats=formats, epilogue=epilogue, threads=self.threads), self.store)
+        request = replace(layer.request, formats=formats, epilogue=epilogue, threads=self.threads)
+        if request not in self._kernels:
+            self._kernels[request] = stored_kernel(request, self.store)
+        return self._kernels[request]
 
     def _measured(self, layer: Layer, end: End, kernels: Sequence[Kernel]) -> list[float]:
         """Return the milliseconds of PyTorch's code, and of kernels, from the store or measured now."""

@@ -71,7 +71,7 @@ class Layer:
         """Whether a kernel may be faster without a tensor in lanes. Inductor computes means together with their neighbours."""
         return self.mean_of == 1
 
-    @property
+    @cached_property
     def request(self) -> Request:
         """The kernel without an epilogue, in usual formats, on one thread."""
         return Request(str(self.graph), tuple(sorted(self.values.items())), steps=self.steps)

@@ -159,6 +159,50 @@ def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypat
     assert set(formats.values()) == {(between, between)}
 
 
+class Drawn(nn.Module):
+    """Random layers on one of the last three tensors each, some with a sum of two branches and an activation."""
+
+    def __init__(self, random: np.random.Generator, side: int) -> None:
+        super().__init__()
+        self.layers, self.inputs = nn.ModuleList(), list[tuple[int, int | None]]()
+        shapes = [(4, side)]
+        for number in range(7):
+            source = int(random.integers(max(0, number - 2), number + 1))
+            channels, length = shapes[source]
+            out = int(random.choice([4, 8]))
+            layers: list[nn.Module] = [
+                nn.Sequential(nn.Conv2d(channels, out, 3, padding=1, groups=2), nn.BatchNorm2d(out)),
+                nn.Conv2d(channels, out, 3, stride=2, padding=1),
+                nn.Conv2d(channels, out, 1, stride=2),
+                syno.build(syno.OPERATORS["conv2d"](), {"C_in": channels, "C_out": out, "H": length}, seed=number),
+                syno.build(syno.OPERATORS["depthwise_conv2d"](), {"C": channels, "H": length}, seed=number),
+                *([nn.AvgPool2d(2)] if length % 2 == 0 else []),
+            ]
+            layer = layers[random.integers(len(layers))]
+            self.layers.append(nn.Sequential(layer, nn.GELU()) if random.random() < 0.3 else layer)
+            made = layer(torch.zeros(1, channels, length, length)).shape
+            shapes.append((made[1], made[2]))
+            same = [at for at, shape in enumerate(shapes[:-1]) if shape == shapes[-1]]
+            self.inputs.append((source, int(random.choice(same)) if same else None))
+        self.head = nn.Linear(shapes[-1][0], 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tensors = [x]
+        for layer, (source, added) in zip(self.layers, self.inputs, strict=True):
+            y = layer(tensors[source])
+            tensors.append(y if added is None else functional.silu(y + tensors[added]))
+        return self.head(tensors[-1].mean((2, 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "side"), [(1, 6), (7, 4), (7, 7), (64, 6)])
+def test_random_networks_in_random_formats(batch: int, side: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(batch + side)
+    monkeypatch.setattr(choice, "LEAST_IN_LANES", 0)
+    monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (1.5, *random.random(len(native))))
+    prepared(Drawn(random, side), (batch, 4, side, side), store)
+
+
 def test_formats_take_the_least_time_in_all() -> None:
     """A slow kernel between two fast ones is worth its time; and all ways are compared."""
     lanes: list[Formats] = [(into, out) for into in FORMATS for out in FORMATS]
