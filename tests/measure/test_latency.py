@@ -175,6 +175,13 @@ class TestMeasure:
         assert found.bytes_per_second == pytest.approx(1000 * 500) and found.suspicious
         assert not measured(lambda x: x, weight_bytes=744, peak=Peak(1e6, 4.5e5)).suspicious  # peaks vary
 
+    @pytest.mark.parametrize(("flops", "limit_ms"), [(1000, 1.0), (100, 0.5)])
+    def test_the_limit_is_the_longer_of_computing_and_moving(self, flops: int, limit_ms: float) -> None:
+        """1000 bytes are moved, as fast as memory of that size is."""
+        peak = Peak(1e6, 1e9, ((500, 1e9), (2000, 2e6)))
+        assert measured(lambda x: x, flops=flops, weight_bytes=744, peak=peak).limit_ms == pytest.approx(limit_ms)
+        assert measured(lambda x: x, flops=flops).limit_ms is None
+
 
 class TestPeak:
     @pytest.fixture(autouse=True)
