@@ -66,9 +66,10 @@ class Latency(Timing):
         deviation: Deviation | None,
         flops: int | None,
         moved_bytes: int,
+        inside: float = 1.0,
         peak: Peak | None = None,
     ) -> Latency:
-        """Return the latency for a timing and what is known beside it."""
+        """Return the latency for a timing and what is known beside it. For `inside` see `against`."""
         seconds = max(timing.median_ms / 1e3, 1e-12)
         found = cls(
             **timing.model_dump(),
@@ -82,11 +83,12 @@ class Latency(Timing):
             flops_per_second=flops / seconds if flops else None,
             bytes_per_second=moved_bytes / seconds,
         )
-        return found if peak is None else found.against(peak)
+        return found if peak is None else found.against(peak, inside)
 
-    def against(self, peak: Peak) -> Latency:
-        """Return the same, compared with a peak of the machine."""
-        speeds, seconds = (self.flops_per_second or 0.0, self.bytes_per_second or 0.0), max(self.median_ms / 1e3, 1e-12)
+    def against(self, peak: Peak, inside: float = 1.0) -> Latency:
+        """Return the same, compared with a peak of the machine, for the least share of the FLOPs that must be done."""
+        speeds = inside * (self.flops_per_second or 0.0), self.bytes_per_second or 0.0
+        seconds = max(self.median_ms / 1e3, 1e-12)
         limit = peak.limit_seconds(*(round(speed * seconds) for speed in speeds))
         return self.model_copy(update={"limit_ms": 1e3 * limit, "suspicious": peak.is_below(*speeds)})
 
@@ -99,6 +101,7 @@ def measure(
     check: OutputCheck | None = None,
     flops: int | None = None,
     weight_bytes: int = 0,
+    inside: float = 1.0,
     peak: Peak | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> Latency:
@@ -110,6 +113,7 @@ def measure(
         settings: how to measure.
         check: compares the output of the last timed call, and those for inputs of its own; None: nothing is compared.
         flops, weight_bytes: of one call, for the comparison with `peak`.
+        inside: the least share of the FLOPs that must be done, since they read no padding.
         peak: the peak of the machine (`syno.measure.machine.peak`).
         stopwatch: instead of the device's own.
 
@@ -139,6 +143,7 @@ def measure(
             deviation=found,
             flops=flops,
             moved_bytes=weight_bytes + bytes_of(pool[turn]) + bytes_of(output),
+            inside=inside,
             peak=peak,
         )
 

@@ -143,12 +143,13 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
             check=job.check,
             flops=material.flops,
             weight_bytes=_weight_bytes(material),
+            inside=material.inside,
             peak=_peak(compiler, job.settings, job.device, material),
         )
         if found.suspicious:  # the peak may have been measured while the machine was busy
             most = _peak(compiler, job.settings, job.device, material, again=True)
             assert most is not None
-            found = found.against(most)
+            found = found.against(most, material.inside)
         return found
 
 
@@ -248,7 +249,9 @@ def limit_ms(request: Request, material: Material, call_bytes: int) -> float | N
     None if the compiler may compute in coarser numbers than the module's.
     """
     most = _peak(compiler_named(request.compiler), request.settings, request.device, material)
-    return None if most is None else 1e3 * most.limit_seconds(material.flops, _weight_bytes(material) + call_bytes)
+    if most is None:
+        return None
+    return 1e3 * most.limit_seconds(round(material.inside * material.flops), _weight_bytes(material) + call_bytes)
 
 
 def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:

@@ -117,7 +117,10 @@ class NativeCode:
         return OWN_LINES.sub(line, AT_HOME.read_text(encoding="utf-8"))
 
     def program(self) -> torch.export.ExportedProgram:
-        """Return the network as a program that calls the operator, of which PyTorch must know."""
+        """Return the network as a program that calls the operator, of which PyTorch must know.
+
+        Raises LoweringError if PyTorch cannot export it.
+        """
         module = self.network.module
         assert isinstance(module, fx.GraphModule)
         own, native = getattr(torch.ops.syno, self.operator).default, torch_operator(store_of_user())
@@ -127,7 +130,10 @@ class NativeCode:
                 node.target = own
         graph.recompile()
         with torch.no_grad(), without_warnings():
-            return torch.export.export(graph, (self.example,))
+            try:
+                return torch.export.export(graph, (self.example,))
+            except Exception as error:  # there are very many kinds
+                raise LoweringError(f"PyTorch cannot export the network with its kernels: {first_line(error)}") from error
 
 
 def native_code(found: Comparison, title: str) -> NativeCode:

@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-from syno.base.errors import LoweringError, MissingPackageError, SpecError
+from syno.base.errors import SpecError, SynoError
 from syno.base.files import checksum, read_json, replaced_folder, write_whole
 from syno.model.saved import FACTS, FILES
 from syno.report.take_home.comparison import ONE, Calls, Comparison, at
@@ -99,7 +99,7 @@ def write_network(found: TrainedNetwork, folder: Path, formats: Sequence[str]) -
         for name, form in chosen.items():
             try:
                 written = form.write(comparison, made, title)
-            except (LoweringError, MissingPackageError) as error:
+            except SynoError as error:
                 if name not in beside:
                     raise
                 lines.append(f"{', '.join(str(folder / file) for file in form.own_files)}: not written: {error}")
