@@ -24,7 +24,9 @@ def get(
     output: Annotated[
         Path | None, typer.Option(metavar="PATH", help="File or folder, by default NAME with an ending, here.")
     ] = None,
-    to: Annotated[str, typer.Option(metavar="module|export|onnx|aoti|tvm|te", help="The format.")] = "module",
+    to: Annotated[
+        str, typer.Option(metavar="module|export|onnx|aoti|native|native-aoti|tvm|te", help="The format.")
+    ] = "module",
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, for an operator.")] = None,
     rename: Rename = None,
     seed: Annotated[int | None, typer.Option(help="Of a network's training; by default the best.")] = None,
@@ -39,7 +41,9 @@ def get(
     pictures is written for others.
 
     A network: a folder with its code, its trained weights and a card. With --to also, or instead, a program of torch.export,
-    an ONNX file, a package of AOTInductor, or a TVM library of the whole network. If code of one's own makes the network, it is
+    an ONNX file, a package of AOTInductor, or a TVM library of the whole network. A network that was measured with the compiler
+    native also gets its kernels as C++, which is compiled at the first call (native), and with aoti a package that holds them
+    (native-aoti), both for this kind of processor. If code of one's own makes the network, it is
     run where EXPERIMENT is the experiment's own file, or the code lies in the folder where the command runs or on Python's
     path; with --run-code, wherever it lies: docs/trust.md.
     """

@@ -22,7 +22,7 @@ from syno.measure.output_check import Inputs
 from syno.measure.speedup_measuring import layers_of
 from syno.measure.speedup_record import SpeedupRecord
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Line, MeasuredSubject, MeasurementRecord
+from syno.measure.tuning_record import Line, MeasuredSubject, MeasurementRecord, in_ms
 from syno.model.module import OperatorModule
 
 if TYPE_CHECKING:
@@ -198,10 +198,12 @@ class BreakdownRecord(MeasurementRecord):
             return
         for number, layer in enumerate(found.layers):
             stages = self.stages[number] if self.stages else ()
-            yield Line(
-                f"{here}, {layer.count} x {layer.name}: {layer.original_ms.value:.4g} ms before, {layer.latency_ms.value:.4g} "
-                f"ms after{''.join(f', {stage.name} {100 * stage.share:.0f} %' for stage in stages)}"
+            before, after = (
+                in_ms(layer.original_ms.value, layer.original_limit_ms),
+                in_ms(layer.latency_ms.value, layer.limit_ms),
             )
+            shares = "".join(f", {stage.name} {100 * stage.share:.0f} %" for stage in stages)
+            yield Line(f"{here}, {layer.count} x {layer.name}: {before} before, {after} after{shares}")
         yield Line(f"{here}, the rest: {found.rest_ms:.4g} ms")
 
     @classmethod

@@ -22,6 +22,7 @@ from syno.base.errors import MissingPackageError, SpecError
 from syno.base.files import check_name
 from syno.base.record import versions
 from syno.base.registry import Registry, is_path
+from syno.base.text_tables import plural
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.job import Job
@@ -268,7 +269,10 @@ def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Laten
 def _native(job: Job) -> Compiled:
     from syno.measure.native.network import native_network, store_of_user
 
-    return native_network(job.module, job.example, store_of_user(), job.settings.threads).compiled(job.example)
+    made = native_network(job.module, job.example, store_of_user(), job.settings.threads)
+    kernels = sum(layer.is_native for layer in made.layers)
+    job.found(remark=f"native kernels in {kernels} of {plural(len(made.layers), 'layer')}{made.reason and f': {made.reason}'}")
+    return made.compiled(job.example)
 
 
 def _check_native(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:

@@ -37,6 +37,8 @@ class Latency(Timing):
             `syno.measure.output_check.Deviation`; None if nothing was compared.
         flops_per_second, bytes_per_second: computed from the median; multiply-adds count as one FLOP, every input, weight and
             output as moved once. None if not known.
+        limit_ms: the milliseconds in which the machine, at its peak, computes and moves so much; None if the peak is not known.
+            Fast algorithms for convolutions, which do fewer multiply-adds than are counted, can take less.
         suspicious: whether either is impossible by the machine's own peak (`syno.measure.machine.Peak.is_below`): then a call
             did not do the work.
     """
@@ -50,6 +52,7 @@ class Latency(Timing):
     rounding_error: float | None = None
     flops_per_second: float | None = None
     bytes_per_second: float | None = None
+    limit_ms: float | None = None
     suspicious: bool = False
 
     @classmethod
@@ -63,12 +66,12 @@ class Latency(Timing):
         deviation: Deviation | None,
         flops: int | None,
         moved_bytes: int,
+        inside: float = 1.0,
         peak: Peak | None = None,
     ) -> Latency:
-        """Return the latency for a timing and what is known beside it."""
+        """Return the latency for a timing and what is known beside it. For `inside` see `against`."""
         seconds = max(timing.median_ms / 1e3, 1e-12)
-        computed_per_second, moved_per_second = flops / seconds if flops else None, moved_bytes / seconds
-        return cls(
+        found = cls(
             **timing.model_dump(),
             threads=threads,
             inputs=inputs,
@@ -77,10 +80,17 @@ class Latency(Timing):
             largest_relative_error=None if deviation is None else deviation.relative,
             share_of_allowed=None if deviation is None else deviation.of_allowed,
             rounding_error=None if deviation is None else deviation.rounding,
-            flops_per_second=computed_per_second,
-            bytes_per_second=moved_per_second,
-            suspicious=peak is not None and peak.is_below(computed_per_second or 0.0, moved_per_second),
+            flops_per_second=flops / seconds if flops else None,
+            bytes_per_second=moved_bytes / seconds,
         )
+        return found if peak is None else found.against(peak, inside)
+
+    def against(self, peak: Peak, inside: float = 1.0) -> Latency:
+        """Return the same, compared with a peak of the machine, for the least share of the FLOPs that must be done."""
+        speeds = inside * (self.flops_per_second or 0.0), self.bytes_per_second or 0.0
+        seconds = max(self.median_ms / 1e3, 1e-12)
+        limit = peak.limit_seconds(*(round(speed * seconds) for speed in speeds))
+        return self.model_copy(update={"limit_ms": 1e3 * limit, "suspicious": peak.is_below(*speeds)})
 
 
 def measure(
@@ -91,6 +101,7 @@ def measure(
     check: OutputCheck | None = None,
     flops: int | None = None,
     weight_bytes: int = 0,
+    inside: float = 1.0,
     peak: Peak | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> Latency:
@@ -102,6 +113,7 @@ def measure(
         settings: how to measure.
         check: compares the output of the last timed call, and those for inputs of its own; None: nothing is compared.
         flops, weight_bytes: of one call, for the comparison with `peak`.
+        inside: the least share of the FLOPs that must be done, since they read no padding.
         peak: the peak of the machine (`syno.measure.machine.peak`).
         stopwatch: instead of the device's own.
 
@@ -130,7 +142,8 @@ def measure(
             exceeds_cache=exceeds_cache,
             deviation=found,
             flops=flops,
-            moved_bytes=weight_bytes + _bytes(pool[turn]) + _bytes(output),
+            moved_bytes=weight_bytes + bytes_of(pool[turn]) + bytes_of(output),
+            inside=inside,
             peak=peak,
         )
 
@@ -138,14 +151,15 @@ def measure(
 def pool_of(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
     """Return inputs that together exceed the cache, two at least; and whether they do."""
     pool = [make_inputs(), make_inputs()]
-    each = _bytes(pool[0])
+    each = bytes_of(pool[0])
     cache = cache_bytes(next((tensor.device for tensor in tensors_in(pool[0])), torch.device("cpu")))
     while len(pool) < MOST_INPUTS and 0 < each * len(pool) <= min(cache, MOST_POOL_BYTES):
         pool.append(make_inputs())
     return pool, each * len(pool) > cache
 
 
-def _bytes(value: Any) -> int:
+def bytes_of(value: Any) -> int:
+    """Return the bytes of the tensors in a value."""
     return sum(int(tensor.numel() * tensor.element_size()) for tensor in tensors_in(value))
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syno.base.record import Count, versions
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord
+from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord, in_ms
 
 
 class MeasuredLayer(BaseModel):
@@ -66,7 +66,7 @@ class LayersRecord(MeasurementRecord):
         for layer in self.layers:
             found, here = layer.record, f"{self.name}, {layer.name}, {place}"
             if found.latency_ms is not None:
-                yield Line(f"{here}: {found.latency_ms:.4g} ms")
+                yield Line(f"{here}: {in_ms(found.latency_ms, found.limit_ms)}")
             if found.status != "ok":
                 yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)
 

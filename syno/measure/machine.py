@@ -29,8 +29,8 @@ PICTURES = {  # batch, channels, side: of the 3x3 convolutions that are timed
 ROWS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 16384)}  # of the square matrices that a product with a vector reads
 COPIED_BYTES = {"cpu": (2**16, 2**18, 2**22, 2**26), "cuda": (2**24, 2**26, 2**28)}
 ALLOWANCE = 1.2  # a peak is itself a measurement, on a machine that others may have been using
-# How many times as many multiply-adds as are done may be counted: Winograd's algorithm for 3x3 windows needs 2.25 times fewer
-# multiplications, and so does a 3x3 window over pictures of 2x2 pixels whose padding is left out.
+# How many times as many multiply-adds as are done may be counted, beside those that read padding: Winograd's algorithm for 3x3
+# windows needs 2.25 times fewer multiplications.
 COUNTED = 2.25
 
 

@@ -20,8 +20,10 @@ from syno.measure.tuning_record import Status
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
+    from syno.measure.machine import Peak
     from syno.measure.output_check import Deviation, Inputs, OutputCheck
     from syno.measure.reference import Material
+    from syno.measure.timing import LatencySettings
 
 Begin: TypeAlias = Callable[[Phase], None]
 
@@ -109,7 +111,7 @@ def _measure(request: Request, found: Findings, keep: Callable[[], None]) -> Non
         **latency.model_dump(
             include={
                 *("repeats", "calls_per_repeat", "checked", "largest_relative_error", "share_of_allowed", "rounding_error"),
-                *("flops_per_second", "bytes_per_second", "suspicious"),
+                *("flops_per_second", "bytes_per_second", "limit_ms", "suspicious"),
             }
         ),
     }
@@ -128,30 +130,43 @@ def take_gpu(device: str, memory_limit_mib: float | None) -> None:
 
 def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latency:
     from syno.measure.latency import measure
-    from syno.measure.machine import peak
-    from syno.measure.output_check import coarsest_type
 
     compiled, seconds = compiled_and_called(compiler, job)
     job.found(compile_seconds=seconds)
     job.begin("waiting")
     with alone(job.device):
         job.begin("measuring")
-        numbers = (job.device, job.settings.threads, coarsest_type(material.module))
-        is_exact = compiler.tolerance is None and job.settings.tolerance is None  # else it may compute in coarser numbers
         found = measure(
             compiled,
             material.make_inputs,
             job.settings,
             check=job.check,
             flops=material.flops,
-            weight_bytes=sum(weight.numel() * weight.element_size() for weight in material.module.parameters()),
-            peak=peak(*numbers) if is_exact else None,
+            weight_bytes=_weight_bytes(material),
+            inside=material.inside,
+            peak=_peak(compiler, job.settings, job.device, material),
         )
         if found.suspicious:  # the peak may have been measured while the machine was busy
-            most = peak(*numbers, again=True)
-            is_above = most.is_below(found.flops_per_second or 0.0, found.bytes_per_second or 0.0)
-            found = found.model_copy(update={"suspicious": is_above})
+            most = _peak(compiler, job.settings, job.device, material, again=True)
+            assert most is not None
+            found = found.against(most, material.inside)
         return found
+
+
+def _peak(
+    compiler: Compiler, settings: LatencySettings, device: str, material: Material, *, again: bool = False
+) -> Peak | None:
+    """Return the peak of a device of this machine in the module's numbers; None if the compiler may compute in coarser ones."""
+    from syno.measure.machine import peak
+    from syno.measure.output_check import coarsest_type
+
+    if compiler.tolerance is not None or settings.tolerance is not None:
+        return None
+    return peak(device, settings.threads, coarsest_type(material.module), again=again)
+
+
+def _weight_bytes(material: Material) -> int:
+    return sum(weight.numel() * weight.element_size() for weight in material.module.parameters())
 
 
 def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:
@@ -204,16 +219,39 @@ class Prepared:
     inputs: Iterator[Inputs]  # without an end
     shortcoming: str = ""
     last: tuple[Any, Any] = (None, None)  # the input and the output of the last call
+    limit_ms: float | None = None  # of one call, as in `syno.measure.latency.Latency`
 
     def __call__(self) -> None:
         """Call it on the next input."""
         given = next(self.inputs)
         self.last = given, self.compiled(*given)
 
+    def find_limit(self, request: Request) -> None:
+        """Set the limit, after a call."""
+        self.limit_ms = limit_ms(request, self.material, self.call_bytes)
+
+    @property
+    def call_bytes(self) -> int:
+        """The bytes of the input and the output of the last call."""
+        from syno.measure.latency import bytes_of
+
+        return bytes_of(self.last)
+
     def check_last(self) -> Deviation:
         """Return the deviation of the output of the last call. Raises WrongOutputError if it is too large."""
         given, output = self.last
         return self.check.require(self.check.of_output(output, given), "the output of a timed call")
+
+
+def limit_ms(request: Request, material: Material, call_bytes: int) -> float | None:
+    """Return the milliseconds of a call with so many bytes of input and output, where the request's device is at its peak.
+
+    None if the compiler may compute in coarser numbers than the module's.
+    """
+    most = _peak(compiler_named(request.compiler), request.settings, request.device, material)
+    if most is None:
+        return None
+    return 1e3 * most.limit_seconds(round(material.inside * material.flops), _weight_bytes(material) + call_bytes)
 
 
 def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:

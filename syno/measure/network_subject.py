@@ -121,7 +121,7 @@ class BackboneSubject(Subject):
             }
             network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
-        price = count(network, example).cost
+        price = count(network, example)
         vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
         literal.load_state_dict(network.state_dict())
         reference = in_double(literal)  # a copy, made before the network moves to the device
@@ -136,8 +136,9 @@ class BackboneSubject(Subject):
             layout=layout,
             reference=reference,
             reference_name=reference_name,
-            flops=int(price.flops),
-            parameters=int(price.parameters),
+            flops=price.flops,
+            parameters=price.parameters,
+            inside=price.inside,
             by_sample=not is_path(self.model),  # a user's own might not
         )
 

@@ -34,6 +34,7 @@ class Material:
         symbols: the number of symbols, if the input is numbers of symbols; None if it is real numbers.
         layout: the memory format of inputs.
         simulated: the reference as operations of PyTorch, if the reference is not.
+        inside: the least share of the multiply-adds that must be done: those that read padding need not be.
         by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
     """
 
@@ -47,6 +48,7 @@ class Material:
     symbols: int | None = None
     layout: torch.memory_format = torch.contiguous_format
     simulated: Callable[..., Any] | None = None
+    inside: float = 1.0
     by_sample: bool = False
 
     def make_inputs(self) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -20,6 +20,7 @@ from syno.measure.measuring import (
     findings,
     is_of_machine,
     job_of,
+    limit_ms,
     prepared,
     status_of,
     take_gpu,
@@ -80,13 +81,21 @@ def layers_of(subject: BackboneSubject) -> Layers:
     )
 
 
-def layer_speedups(layers: Layers, turns: Turns) -> tuple[LayerSpeedup, ...]:
-    """Return the times of each size from rounds with the times of all originals, and then of the operator in each."""
+def layer_speedups(layers: Layers, turns: Turns, limits: Sequence[float | None]) -> tuple[LayerSpeedup, ...]:
+    """Return the times of each size from rounds with the times of all originals, and then of the operator in each.
+
+    Args:
+        layers: the sizes.
+        turns: the rounds.
+        limits: of one call of each, in milliseconds, in the same order.
+    """
     found = []
     for place, (title, count) in enumerate(zip(layers.titles, layers.counts, strict=True)):
-        pair = Turns.of([(times[place], times[place + len(layers.names)]) for times in turns.rounds])
+        other = place + len(layers.names)
+        pair = Turns.of([(times[place], times[other]) for times in turns.rounds])
         original, own = pair.latencies
-        found.append(LayerSpeedup(name=title, count=count, original_ms=original, latency_ms=own, speedup=pair.speedups[0]))
+        times = {"original_ms": original, "latency_ms": own, "speedup": pair.speedups[0]}
+        found.append(LayerSpeedup(name=title, count=count, **times, original_limit_ms=limits[place], limit_ms=limits[other]))
     return tuple(found)
 
 
@@ -148,6 +157,20 @@ def remote_fields(request: Request, device: DeviceSettings, begin: Begin) -> Fie
     }
 
 
+class Rest(NamedTuple):
+    """What is known of an original network whose layers are measured by themselves.
+
+    Attributes:
+        share: of its time, outside of the layers.
+        limit_ms: of one call, as in tuning records.
+        call_bytes: of its input and its output.
+    """
+
+    share: float
+    limit_ms: float | None
+    call_bytes: int
+
+
 MOST_COMPILED = 12  # modules that PyTorch's compiler holds at once; then it forgets all of them
 
 
@@ -185,32 +208,35 @@ class SpeedupMeasuring:
         original = self._original(request, self._subject(request))
         own = self._prepared(request, request.subject)
         turns = self._timed([original, own], request)
-        return {**_facts([own], request), **times_of(turns), "compile_seconds": own.compile_seconds}
+        limits = {"original_limit_ms": original.limit_ms, "limit_ms": own.limit_ms}
+        return {**_facts([own], request), **times_of(turns), **limits, "compile_seconds": own.compile_seconds}
 
     def _by_layers(self, request: Request) -> Fields:
         subject = self._subject(request)
         layers = self._keep(f"layers {subject.model_dump_json()}", lambda: layers_of(subject))
         names = layers.names
         originals = [self._original(request, subject.model_copy(update={"layer": name})) for name in names]
-        share = self._keep(f"rest {_identity(request, subject)}", lambda: self._rest(request, layers, originals))
+        rest = self._keep(f"rest {_identity(request, subject)}", lambda: self._rest(request, layers, originals))
         own = [self._prepared(request, request.subject.model_copy(update={"layer": name})) for name in names]
-        turns = self._timed([*originals, *own], _shared(request, len(names)), lambda times: layers.summed(times, share))
+        turns = self._timed([*originals, *own], _shared(request, len(names)), lambda times: layers.summed(times, rest.share))
         material = request.subject.make("cpu", request.settings.batch)
         found = {**_facts(own, request), "flops": material.flops, "parameters": material.parameters}
         return {
             **found,
             **times_of(turns),
             "compile_seconds": sum(one.compile_seconds for one in own),
-            "layers": layer_speedups(layers, turns),
-            "rest_ms": share * turns.latencies[0].value,
+            "layers": layer_speedups(layers, turns, [one.limit_ms for one in (*originals, *own)]),
+            "original_limit_ms": rest.limit_ms,
+            "limit_ms": limit_ms(request, material, rest.call_bytes),
+            "rest_ms": rest.share * turns.latencies[0].value,
         }
 
-    def _rest(self, request: Request, layers: Layers, originals: Sequence[Prepared]) -> float:
-        """Return the share of the original's time outside of its replaced layers; 0 if the layers by themselves take more."""
+    def _rest(self, request: Request, layers: Layers, originals: Sequence[Prepared]) -> Rest:
+        """Measure what the original takes outside of its replaced layers; 0 if the layers by themselves take more."""
         network = self._original(request, self._subject(request))
         turns = self._timed([network, *originals], _shared(request, len(originals)))
         shares = sorted(1 - layers.total(times[1:]) / times[0] for times in turns.rounds)
-        return max(0.0, shares[len(shares) // 2])
+        return Rest(max(0.0, shares[len(shares) // 2]), network.limit_ms, network.call_bytes)
 
     def _timed(
         self,
@@ -224,6 +250,8 @@ class SpeedupMeasuring:
         with alone(request.device):
             self._begin("measuring")
             turns = take_turns([evaluate_of(call, stopwatch) for call in calls], request.settings, combined)
+            for call in calls:
+                call.find_limit(request)
         for call in calls:
             call.deviation = call.deviation.worse(call.check_last())
         return turns

@@ -12,7 +12,7 @@ from syno.base.files import checksum
 from syno.base.record import Amount, Count, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status
+from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status, in_ms
 
 Network: TypeAlias = Annotated[NetworkSubject | LanguageModelSubject, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
@@ -59,6 +59,7 @@ class LayerSpeedup(BaseModel):
         original_ms: milliseconds of one call of the original layer.
         latency_ms: milliseconds of one call of the operator in its place.
         speedup: the ratio of the two.
+        original_limit_ms, limit_ms: of the two, as in tuning records; None if they are not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +68,8 @@ class LayerSpeedup(BaseModel):
     original_ms: PositiveInterval
     latency_ms: PositiveInterval
     speedup: PositiveInterval
+    original_limit_ms: Positive | None = None
+    limit_ms: Positive | None = None
 
 
 class SpeedupRecord(Record):
@@ -85,6 +88,7 @@ class SpeedupRecord(Record):
         original_ms: milliseconds of one call of the original network.
         ratio: how many times as fast as the original it is, with its interval: the median of the ratios of each round. Read
             `speedup`, `speedup_low` and `speedup_high`.
+        original_limit_ms, limit_ms: of the two networks, as in tuning records; None if they are not known.
         drift: how much the original's own time changed over the rounds, as a share; see `syno.measure.turns.Turns`.
         attempts: how often the rounds were timed because of it.
         unsteady: a sentence if the drift stayed above its limit: the interval may then be too narrow. Else empty.
@@ -110,6 +114,8 @@ class SpeedupRecord(Record):
     latency_ms: PositiveInterval | None = None
     original_ms: PositiveInterval | None = None
     ratio: PositiveInterval | None = None
+    original_limit_ms: Positive | None = None
+    limit_ms: Positive | None = None
     drift: Amount | None = None
     attempts: Count | None = None
     unsteady: str = ""
@@ -158,12 +164,14 @@ class SpeedupRecord(Record):
             ratio, before = self.ratio, " (measured before)" if is_known else ""
             yield Line(
                 f"{place}: {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f}), "
-                f"{self.latency_ms.value:.4g} ms, original {self.original_ms.value:.4g} ms{before}"
+                f"{in_ms(self.latency_ms.value, self.limit_ms)}, original "
+                f"{in_ms(self.original_ms.value, self.original_limit_ms)}{before}"
             )
         for one in self.layers:
             yield Line(
                 f"  {one.name}, {one.count} times: {one.speedup.value:.3f} times as fast (95 % in {one.speedup.low:.3f} to "
-                f"{one.speedup.high:.3f}), {one.latency_ms.value:.4g} ms, original {one.original_ms.value:.4g} ms"
+                f"{one.speedup.high:.3f}), {in_ms(one.latency_ms.value, one.limit_ms)}, original "
+                f"{in_ms(one.original_ms.value, one.original_limit_ms)}"
             )
         if self.status != "ok":
             yield Line(f"{place}: {self.status}: {self.reason}", is_problem=True)

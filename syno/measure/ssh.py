@@ -306,8 +306,8 @@ class SshStatus:
         """Return a row of a table."""
         found = self.about
         there = {} if found is None else {"is": found.device, "python": found.python, "torch": found.torch, "tvm": found.tvm}
-        empty = dict.fromkeys(("is", "python", "torch", "tvm", "free disk"), "")
-        rest = {} if found is None else {"free disk": f"{found.free_mib / 1024:.1f} GiB"}
+        empty = dict.fromkeys(("is", "python", "torch", "tvm", "c++", "free disk"), "")
+        rest = {} if found is None else {"c++": found.cpp, "free disk": f"{found.free_mib / 1024:.1f} GiB"}
         return {"device": self.name, "ssh": self.device.host, **empty, **there, **rest}
 
 

@@ -98,6 +98,7 @@ class OperatorSubject(Subject):
         from syno.lower.interpreter import interpret, shapes
         from syno.measure.reference import Material, by_sample, in_double
         from syno.model import build
+        from syno.model.counting import windows_inside
 
         graph, values = self.replacement, self.values(batch)
         if isinstance(graph, ModuleBaseline):
@@ -124,6 +125,7 @@ class OperatorSubject(Subject):
             reference_name="interpreter" if interprets else f"{other} module",
             flops=chosen.flops(valuation),
             parameters=chosen.parameters(valuation),
+            inside=windows_inside(graph, valuation),
             simulated=forms,
         )
 
@@ -145,15 +147,16 @@ def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device
 
     module = baseline.build(values, SEED).eval()
     shape = (values["N"], values["C_in"], values["H"], values["H"])
-    price = count(module, torch.zeros(shape)).cost
+    price = count(module, torch.zeros(shape))
     return Material(
         reference=in_double(module),
         module=module.to(device),
         shape=shape,
         generator=torch.Generator(device).manual_seed(SEED),
         reference_name="eager module",
-        flops=int(price.flops),
-        parameters=int(price.parameters),
+        flops=price.flops,
+        parameters=price.parameters,
+        inside=price.inside,
     )
 
 
@@ -211,5 +214,6 @@ class ModelSubject(Subject):
             reference=reference,
             reference_name="eager module",
             flops=counted.flops + counted.attention_flops,
+            inside=counted.inside,
             parameters=sum(parameter.numel() for parameter in module.parameters()),
         )

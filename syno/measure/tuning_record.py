@@ -44,6 +44,12 @@ class Line(NamedTuple):
     is_problem: bool = False
 
 
+def in_ms(time: float, limit: float | None, between: str = "") -> str:
+    """Return milliseconds, and what share of them the device's limit is if that is known; `between` stands between the two."""
+    share = "" if limit is None else f"{100 * limit / time:{'.0f' if limit > time / 10 else '.2g'}} % of the limit"
+    return f"{time:.4g} ms" + (f" ({'; '.join(filter(None, (between, share)))})" if between or share else "")
+
+
 class MeasurementRecord(Record):
     """A record of what was measured of one network, as it is or with an operator, on one device.
 
@@ -164,11 +170,13 @@ class TuningRecord(MeasurementRecord):
         share_of_allowed: the largest difference of an element, as a share of what is allowed for that element: what rounding
             explains, or `settings.tolerance` of the largest value if that is set.
         rounding_error: how much rounding alone changes an output: the standard deviation as a share of the root mean square.
+        limit_ms: the milliseconds that the device takes at its peak for so many FLOPs and bytes; None if it is not known.
         suspicious: whether it is faster than the device's own peak allows.
         compile_seconds: seconds of compiling, with tuning, and of the first call, in which compilers do their work. Nothing
             was cached but TVM's trials.
         flops, parameters: of the module; multiply-adds count as one FLOP.
         tuning: how schedules were found, by a compiler that tunes.
+        remark: what the compiler says of the result, such as how much of it native kernels compute.
         versions: of the packages that took part.
         date: when it was measured, UTC.
     """
@@ -196,11 +204,13 @@ class TuningRecord(MeasurementRecord):
     rounding_error: Amount | None = None
     flops_per_second: Amount | None = None
     bytes_per_second: Amount | None = None
+    limit_ms: Positive | None = None
     suspicious: bool = False
     compile_seconds: Amount | None = None
     flops: Number | None = None
     parameters: Number | None = None
     tuning: TuningSummary | None = None
+    remark: str = ""
     versions: dict[str, str]
     date: AwareDatetime
 
@@ -232,6 +242,6 @@ class TuningRecord(MeasurementRecord):
         here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
         if self.latency_ms is not None:
             interval = f"95 % in {self.latency_low_ms:.4g} to {self.latency_high_ms:.4g}"
-            yield Line(f"{here}: {self.latency_ms:.4g} ms ({interval})")
+            yield Line(f"{here}: {in_ms(self.latency_ms, self.limit_ms, interval)}{f', {self.remark}' if self.remark else ''}")
         if self.has_failed:
             yield Line(f"{here}: {self.status}: {self.reason}", is_problem=True)

@@ -25,6 +25,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from syno.algebra import Valuation
 from syno.base.user_code import user_code
+from syno.ir.graph import PGraph
+from syno.ir.primitives import UNFOLD
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
@@ -47,6 +49,7 @@ CONVOLUTIONS = frozenset(
         aten.convolution_overrideable,
     }
 )
+WITH_PADDING = frozenset({aten.convolution, aten._convolution})  # whose arguments have it in one order
 # The places of the two factors among the arguments.
 FACTORS: Mapping[Any, tuple[int, int]] = {
     **dict.fromkeys(CONVOLUTIONS, (0, 1)),
@@ -81,6 +84,7 @@ class LayerWork:
         runs_in: the name of the module whose `forward` it is; the same as `layer` if the layer is called.
         input, output: the shapes of the first call, or of the first factor and the product if the layer is not called.
         flops: multiply-adds.
+        inside: the least of them that must be done: those of convolutions and windows that read padding need not be.
     """
 
     layer: str
@@ -88,6 +92,7 @@ class LayerWork:
     input: tuple[int, ...]
     output: tuple[int, ...]
     flops: int = 0
+    inside: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,11 @@ class Count:
     def flops(self) -> int:
         """All multiply-adds that count."""
         return sum(one.flops for one in self.work)
+
+    @property
+    def inside(self) -> float:
+        """The share of them that must be done, since they read no padding."""
+        return sum(one.inside for one in self.work) / max(self.flops, 1) if self.flops else 1.0
 
     @property
     def cost(self) -> Cost:
@@ -249,8 +259,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         if isinstance(module, OperatorModule):
             self.operators -= 1
             if not self.operators:
-                flops, memory = _operator_cost(module, given)
-                self._add(name, name, given, shape_of(output), flops, memory)
+                flops, memory, inside = _operator_cost(module, given)
+                self._add(name, name, given, shape_of(output), flops, memory, inside)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -284,7 +294,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             if not is_layer and all(self.origins.get(of) is ACTIVATION for of in (one, other)):
                 self.attention += flops
             else:
-                self._count(flops, one, [one, other], made)
+                inside = _inside_of_convolution(args, made) if packet in WITH_PADDING else 1.0
+                self._count(flops, one, [one, other], made, inside)
         elif packet in RECURRENT:
             matrices = RECURRENT[packet](args)
             steps = args[0].numel() // max(args[0].shape[-1], 1)
@@ -295,8 +306,10 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         elif origin is ACTIVATION and _is_unknown(packet.__name__, func.namespace):
             self._note_unknown(str(packet))
 
-    def _count(self, flops: int, given: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor) -> None:
-        """Count a product for the layer that it belongs to."""
+    def _count(
+        self, flops: int, given: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor, inside: float = 1.0
+    ) -> None:
+        """Count a product for the layer that it belongs to. `inside` is the share of it that reads no padding."""
         runs_in = self.running[-1]
         layer = runs_in
         if not isinstance(self.modules[runs_in], KINDS):
@@ -305,11 +318,21 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             owners = {runs_in if runs_in in self.owners[of] else self.owners[of][0] for of in weights}
             layer = owners.pop() if len(owners) == 1 else runs_in
         memory = FLOAT_BYTES * sum(of.numel() for of in (*factors, made))
-        self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory)
+        self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory, inside)
 
-    def _add(self, layer: str, runs_in: str, given: tuple[int, ...], made: tuple[int, ...], flops: int, memory: int) -> None:
+    def _add(
+        self,
+        layer: str,
+        runs_in: str,
+        given: tuple[int, ...],
+        made: tuple[int, ...],
+        flops: int,
+        memory: int,
+        inside: float,
+    ) -> None:
         work = self.work.setdefault((layer, runs_in), LayerWork(layer, runs_in, given, made))
         work.flops += flops
+        work.inside += flops * inside
         self.memory = max(self.memory, memory)
 
     def _note_unknown(self, function: str) -> None:
@@ -376,10 +399,35 @@ def published_parameters(model: nn.Module) -> int:
     return parameters(model) - sum(parameters(module) for module in model.modules() if isinstance(module, nn.Embedding))
 
 
-def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int, int]:
-    """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan."""
+def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int, int, float]:
+    """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan.
+
+    The last number is the least share of the multiply-adds that reads no padding.
+    """
     chosen, valuation = _plan_of(module, given)
-    return chosen.flops(valuation), chosen.peak_memory_bytes(valuation)
+    return chosen.flops(valuation), chosen.peak_memory_bytes(valuation), windows_inside(module.graph, valuation)
+
+
+def windows_inside(graph: PGraph, valuation: Valuation) -> float:
+    """Return the share of the places in the windows of an operator that lie in the picture."""
+    windows = [[valuation.numel([dim.size]) for dim in one.bottoms] for one in graph.operations if one.primitive is UNFOLD]
+    return math.prod(_inside(length, window, length, padding=window // 2) for length, window in windows)
+
+
+def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
+    """Return the share of a convolution's multiply-adds that read no padding."""
+    x, weight, _, stride, padding, dilation, is_transposed = args[:7]
+    if is_transposed:
+        return 1.0
+    settings = [one if len(one) == x.dim() - 2 else [one[0]] * (x.dim() - 2) for one in (padding, stride, dilation)]
+    axes = zip(x.shape[2:], weight.shape[2:], made.shape[2:], *settings, strict=True)
+    return math.prod(_inside(*axis) for axis in axes)
+
+
+def _inside(length: int, window: int, made: int, padding: int, stride: int = 1, dilation: int = 1) -> float:
+    """Return the share of the places in all windows along an axis that lie between its ends."""
+    places = (at * stride + tap * dilation - padding for at in range(made) for tap in range(window))
+    return sum(0 <= place < length for place in places) / max(made * window, 1)
 
 
 def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:

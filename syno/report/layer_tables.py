@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
-from syno.report.page_tables import NOTHING, Cell, Table, latency, word
+from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, word
 from syno.report.results import Results
 from syno.results.speedups import LAYERS
 from syno.results.table import LATENCY_COLUMNS
@@ -128,16 +128,28 @@ def _label(layer: str) -> str:
 
 
 def layer_table(results: Results) -> Table:
-    """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup."""
+    """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup.
+
+    After each is its share of the device's limit, where that is known.
+    """
     operators = list(dict.fromkeys(row.operator for row in results.layer_list))
     found: dict[tuple[str, str, str], dict[str, Latency]] = {}
     for row in results.layer_list:
         found.setdefault((row.layer, row.device, row.compiler), {})[row.operator] = row
+    limited = {row.operator for row in results.layer_list if row.of_limit is not None}
     lines = [
-        (word(_label(layer)), word(f"{compiler} on {device}"), *(_cell(of.get(name)) for name in operators))
+        (
+            *(word(_label(layer)), word(f"{compiler} on {device}")),
+            *(
+                cell
+                for name in operators
+                for cell in (_cell(of.get(name)), *((of_limit(of.get(name)),) if name in limited else ()))
+            ),
+        )
         for (layer, device, compiler), of in found.items()
     ]
-    return Table(("layer", "compiler", *operators), tuple(lines))
+    headings = (heading for name in operators for heading in (name, *((f"{OF_LIMIT}, {name}",) if name in limited else ())))
+    return Table(("layer", "compiler", *headings), tuple(lines))
 
 
 def _cell(row: Latency | None) -> Cell:

@@ -45,6 +45,11 @@ def trial_operators(results: Results) -> dict[int, TrialOperator]:
 
 
 NOTHING = "–"
+OF_LIMIT = "share of the limit"  # a heading
+LIMIT = (
+    "the time that the device takes at its peak for so many multiply-adds, or to move so many bytes, whichever is longer, as a "
+    "share of this time; algorithms that do fewer multiply-adds than are counted, as Winograd's, can have more than 100 %"
+)
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SHOWN_METRICS = ("flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
 
@@ -82,6 +87,7 @@ def summary(results: Results) -> Table:
     """Return a row for each operator and the original: score, cost, and latency on each device with each compiler, if any."""
     metric, measured = results.metric, latencies(results)
     reached, judged = targets(measured.values()), "verdict" in results.scores
+    limited = {row.target for row in results.latency_list if row.of_limit is not None}
     fast = "goal_speedup" in results.scores
     rows = []
     for row in score_rows(results):
@@ -92,10 +98,19 @@ def summary(results: Results) -> Table:
             score(row, metric), difference(row, metric),
             *((speedup(row),) if fast else ()), *((verdict(row),) if judged else ()),
             quantity(row.flops, row.flops_share), quantity(row.parameters, row.parameters_share),
-            *(latency(times.get(target)) for target in reached),
+            *(cell for target in reached for cell in (
+                latency(times.get(target)), *((of_limit(times.get(target)),) if target in limited else ()),
+            )),
         ))  # fmt: skip
     asked = (*(("speedup",) if fast else ()), *(("goal",) if judged else ()))
-    timed = (f"{compiler} on {device}" for device, compiler in reached)
+    timed = [
+        heading
+        for device, compiler in reached
+        for heading in (
+            f"{compiler} on {device}",
+            *((f"{OF_LIMIT}, {compiler} on {device}",) if (device, compiler) in limited else ()),
+        )
+    ]
     columns = ("operator", "role", metric.heading, "difference", *asked, "FLOPs", "parameters", *timed)
     known = [
         place for place in range(len(columns)) if not results.scores.empty or any(row[place].text != NOTHING for row in rows)
@@ -216,6 +231,12 @@ def latency(row: Latency | None) -> Cell:
     of_original = "" if row.speedup is None else f" ({row.speedup:.2f}×)"
     text = f"{digits(time)} ms{of_original}{' ?' if row.is_suspicious else ''}"
     return Cell(text, time, "; ".join(notes), warns=row.is_suspicious)
+
+
+def of_limit(row: Latency | None) -> Cell:
+    """Return a cell with the share of the device's limit."""
+    known = None if row is None else row.of_limit
+    return Cell(NOTHING) if known is None else Cell(f"{100 * known:.0f} %", known, LIMIT)
 
 
 def digits(value: float) -> str:

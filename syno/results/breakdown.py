@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.results import FOLDER, OF_BREAKDOWN
-from syno.results.measurement import Measurement
+from syno.results.measurement import OF_LIMIT, Measurement
 from syno.results.parquet import read_parquet
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, 
         "reason": found.reason,
         **shown,
     }
-    yield shared | {"part": ORIGINAL, **_times(found.original_ms)}
-    yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio)}
+    yield shared | {"part": ORIGINAL, **_times(found.original_ms, limit_ms=found.original_limit_ms)}
+    yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio, found.limit_ms)}
     for number, layer in enumerate(found.layers):
         earlier = [other.name for other in found.layers[:number]].count(layer.name)  # of other pictures, or sequences
         same = shared | {"layer": f"{layer.name} ({earlier + 1})" if earlier else layer.name, "count": layer.count}
-        yield same | {"part": ORIGINAL, **_times(layer.original_ms)}
-        yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup)}
+        yield same | {"part": ORIGINAL, **_times(layer.original_ms, limit_ms=layer.original_limit_ms)}
+        yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup, layer.limit_ms)}
         stages = record.stages[number] if record.stages else ()
         for place, stage in enumerate(stages):
             nth = [other.name for other in stages[: place + 1]].count(stage.name)
@@ -99,18 +99,20 @@ def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, 
         yield shared | {"part": REST, "ms": found.rest_ms}
 
 
-def _times(time: Interval | None, speedup: Interval | None = None) -> dict[str, float]:
+def _times(time: Interval | None, speedup: Interval | None = None, limit_ms: float | None = None) -> dict[str, float]:
     named = [("ms", time), ("speedup", speedup)]
     spans = [(name, span) for name, span in named if span is not None]
-    return {f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), span, strict=True)}
+    found = {f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), span, strict=True)}
+    return found if time is None or limit_ms is None else {**found, OF_LIMIT: limit_ms / time.value}
 
 
 def breakdown_table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a table with `BREAKDOWN_COLUMNS`; what a row lacks is missing."""
+    """Return rows as a table with `BREAKDOWN_COLUMNS` and `OF_LIMIT`; what a row lacks is missing."""
     import pandas
 
-    table = pandas.DataFrame(rows, columns=list(BREAKDOWN_COLUMNS))
-    return table.astype({**dict.fromkeys((name for name in BREAKDOWN_COLUMNS if name.startswith(("ms", "speedup"))), float)})
+    table = pandas.DataFrame(rows, columns=[*BREAKDOWN_COLUMNS, OF_LIMIT])
+    numbers = [name for name in table.columns if name.startswith(("ms", "speedup", OF_LIMIT))]
+    return table.astype(dict.fromkeys(numbers, float))
 
 
 def read_breakdown(folder: Path) -> pandas.DataFrame:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     pass
 
 Quantity: TypeAlias = Literal[
-    "accuracy", "loss", "perplexity", "latency", "throughput", "training_throughput", "flops", "parameters", "memory"
+    "accuracy", "loss", "perplexity", "latency", "throughput", "training_throughput", "flops", "parameters", "memory",
+    "limit"
 ]  # fmt: skip
 Origin: TypeAlias = Literal["measured", "artifact", "paper"]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
@@ -34,10 +35,12 @@ UNITS: dict[Quantity, str] = {
     "flops": "multiply-adds per sample",
     "parameters": "numbers",
     "memory": "bytes",
+    "limit": "ms",
 }
 OK: Status = "ok"
 INT8 = "int8"  # the baseline of a network in 8-bit integers
 INT8_COMPILER = "-int8"  # the end of the names of compilers to 8-bit integers
+OF_LIMIT = "of_limit"  # a column of tables of times: the share of the device's limit
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 
 
@@ -60,7 +63,8 @@ class Measurement(Record):
         batch: Samples in one call, for a latency; None if unknown.
         threads: CPU threads, for a latency; None if unknown.
         metric: The quantity. Perplexity is exp(loss). A sample of a training's throughput is a picture, or a token of a text.
-            This throughput is of whole steps: making a batch, forward, backward, and the update of the weights.
+            This throughput is of whole steps: making a batch, forward, backward, and the update of the weights. The limit is
+            the time that the device takes for the work of a latency at its peak.
         value: The number, in `unit`. It is finite; None if the measurement failed.
         low: The lower end of the 95 % confidence interval of `value`; None if unknown.
         high: Its upper end; None if unknown.

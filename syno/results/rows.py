@@ -159,6 +159,8 @@ def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[
         yield Measurement.of("flops", record.flops / record.settings.batch, **shared)
     if record.status == OK and record.parameters is not None:
         yield Measurement.of("parameters", record.parameters, **shared)
+    if record.status == OK and record.limit_ms is not None:
+        yield Measurement.of("limit", record.limit_ms, batch=record.settings.batch, threads=record.settings.threads, **shared)
 
 
 def _measured(subject: OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject) -> tuple[str | None, str | None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL, write_whole
 from syno.base.interval import Interval
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
-from syno.results.measurement import OK, SUSPICIOUS, Measurement
+from syno.results.measurement import OF_LIMIT, OK, SUSPICIOUS, Measurement
 from syno.results.metric import METRICS, difference, spread
 from syno.results.parquet import read_parquet, write_parquet
 
@@ -43,6 +43,7 @@ LATENCY_COLUMNS = (
     "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
     "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
 )  # fmt: skip
+
 SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip
@@ -185,7 +186,7 @@ def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, n
 
 
 def latency_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return a row for each latency of an experiment's networks: `key` and `LATENCY_COLUMNS`.
+    """Return a row for each latency of an experiment's networks: `key`, `LATENCY_COLUMNS` and `OF_LIMIT`.
 
     Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
     """
@@ -194,7 +195,7 @@ def latency_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
 
 
 def layer_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return a row for each latency of a single layer: `key`, `LATENCY_COLUMNS` and `layer`.
+    """Return a row for each latency of a single layer: `key`, `LATENCY_COLUMNS`, `OF_LIMIT` and `layer`.
 
     Speedups are over the original's same layer, by the same compiler on the same device.
     """
@@ -207,13 +208,14 @@ def _latencies(rows: Sequence[Measurement], place: Callable[[Measurement], tuple
     import pandas
 
     timed = [one for one in rows if one.metric == "latency" and one.role is not None and one.device_setting is not None]
+    limits = {(one.key, *place(one)): one.value for one in rows if one.metric == "limit"}
     originals = {place(one): one.value for one in timed if one.key == ORIGINAL and one.status == OK}
-    found = [_latency_row(one, originals.get(place(one))) for one in timed]
-    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, "layer"])
-    return view.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup"), float))
+    found = [_latency_row(one, originals.get(place(one)), limits.get((one.key, *place(one)))) for one in timed]
+    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, OF_LIMIT, "layer"])
+    return view.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup", OF_LIMIT), float))
 
 
-def _latency_row(one: Measurement, original: float | None) -> dict[str, Any]:
+def _latency_row(one: Measurement, original: float | None, limit: float | None) -> dict[str, Any]:
     same = ("key", "operator", "operator_id", "role", "compiler", "status", "reason", "batch", "threads", "checked", "layer")
     return {
         **{name: getattr(one, name) for name in same},
@@ -224,6 +226,7 @@ def _latency_row(one: Measurement, original: float | None) -> dict[str, Any]:
         "latency_high_ms": one.high,
         "suspicious": one.note == SUSPICIOUS,
         "speedup": original / one.value if one.status == OK and original is not None and one.value is not None else None,
+        OF_LIMIT: limit / one.value if one.status == OK and limit is not None and one.value else None,
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from syno.base.errors import SpecError, suggestion
 from syno.base.interval import Interval
 from syno.results.breakdown import BREAKDOWN_COLUMNS
-from syno.results.measurement import OK
+from syno.results.measurement import OF_LIMIT, OK
 from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
 
@@ -90,6 +90,7 @@ class Latency:
         speedup: over the original there.
         batch, threads, is_checked: as in a measurement.
         is_suspicious: whether it is faster than the device's own peak allows.
+        of_limit: the share of the device's limit; None if it is not known.
     """
 
     operator: str
@@ -107,6 +108,7 @@ class Latency:
     threads: int | None
     is_checked: bool | None
     is_suspicious: bool
+    of_limit: float | None = None
 
     @property
     def target(self) -> Target:
@@ -344,7 +346,7 @@ def latencies_in(table: pandas.DataFrame, what: str = "latency") -> list[Latency
             row.text("operator"), row.text("role"), row.text("key"), row.text("layer"), row.text("device"),
             row.text("device_name"), row.text("compiler"), row.text("status"), row.text("reason"),
             row.interval("latency_ms", "latency_low_ms", "latency_high_ms"), row.number("speedup"), row.count("batch"),
-            row.count("threads"), row.answer("checked"), row.is_true("suspicious"),
+            row.count("threads"), row.answer("checked"), row.is_true("suspicious"), row.number(OF_LIMIT),
         )
         for row in rows_in(complete(table, columns, what))
     ]  # fmt: skip

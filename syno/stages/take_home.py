@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from syno.results import FOLDER, SCORES
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.measure import subject_of
+from syno.stages.measurements import KINDS
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
@@ -27,6 +28,7 @@ from syno.stages.top import summary
 if TYPE_CHECKING:
     from torch import nn
 
+    from syno.measure.tuning_record import TuningRecord
     from syno.report.take_home.network_folder import TrainedNetwork
     from syno.train.training_record import TrainingRecord
 
@@ -50,7 +52,6 @@ def take_network(
         folder: by default one with the operator's name, here.
         formats: names in `syno.report.take_home.network_formats.NETWORK_FORMATS`.
         seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
-        seed: of the training; None: the one with the best score.
         run_code: whether code of one's own may run wherever it lies; if not, only the user's: in the folder where the command
             runs or on Python's path, but neither in a folder of results nor in an installed package.
 
@@ -139,6 +140,7 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
 
 def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
     from syno.model.substitution import substitute
+    from syno.report.take_home.comparison import Calls
     from syno.report.take_home.network_folder import TrainedNetwork
     from syno.train.weights import load_weights
 
@@ -149,6 +151,8 @@ def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights
     if operator is not None:
         network = substitute(network, operator, example, where=record.workload.layers)
     load_weights(network, weights, record.weights)
+    measured = _measured_with_kernels(experiment, given)
+    timing = experiment.tune.latency if measured is None else measured.settings
     return TrainedNetwork(
         name=record.name,
         operator=record.operator,
@@ -159,7 +163,20 @@ def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights
         sections=_sections(experiment, record, data),
         score=_score(experiment, record),
         recorded=record.score,
+        calls=Calls(batch=timing.batch, threads=timing.threads),
+        kernels=measured is not None,
     )
+
+
+def _measured_with_kernels(experiment: Experiment, given: str) -> TuningRecord | None:
+    """Return the record of the network's latency with native kernels on this machine; None if there is none."""
+    from syno.measure.tuning_record import TuningRecord
+
+    file = KINDS["tune"].file(experiment, key_of(experiment, given), "native", "cpu")
+    with suppress(SpecError):  # damaged
+        found = TuningRecord.read(file) if file.is_file() else None
+        return found if found is not None and found.latency_ms is not None else None
+    return None
 
 
 def _score(experiment: Experiment, record: TrainingRecord) -> Callable[[nn.Module], float] | None:

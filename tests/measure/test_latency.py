@@ -170,10 +170,24 @@ class TestMeasure:
         found = measured(lambda x: x, flops=flops, peak=Peak(1e6, 1e12))
         assert found.suspicious is suspicious and found.flops_per_second == pytest.approx(flops * 500)
 
+    def test_multiply_adds_that_read_padding_need_not_be_done(self) -> None:
+        """A 3x3 window over one pixel at nearly the peak: 9 times as many multiply-adds are counted as are done."""
+        given = {"flops": 17_000, "peak": Peak(1e6, 1e12)}
+        assert measured(lambda x: x, **given).suspicious
+        found = measured(lambda x: x, inside=1 / 9, **given)
+        assert not found.suspicious and found.limit_ms == pytest.approx(1.889, rel=1e-3)
+
     def test_more_bytes_than_the_machine_can_move_are_suspicious(self) -> None:
         found = measured(lambda x: x, weight_bytes=744, peak=Peak(1e6, 1e5))
         assert found.bytes_per_second == pytest.approx(1000 * 500) and found.suspicious
         assert not measured(lambda x: x, weight_bytes=744, peak=Peak(1e6, 4.5e5)).suspicious  # peaks vary
+
+    @pytest.mark.parametrize(("flops", "limit_ms"), [(1000, 1.0), (100, 0.5)])
+    def test_the_limit_is_the_longer_of_computing_and_moving(self, flops: int, limit_ms: float) -> None:
+        """1000 bytes are moved, as fast as memory of that size is."""
+        peak = Peak(1e6, 1e9, ((500, 1e9), (2000, 2e6)))
+        assert measured(lambda x: x, flops=flops, weight_bytes=744, peak=peak).limit_ms == pytest.approx(limit_ms)
+        assert measured(lambda x: x, flops=flops).limit_ms is None
 
 
 class TestPeak:

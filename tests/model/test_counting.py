@@ -197,6 +197,20 @@ def test_rows_say_what_calls_a_layer_s_weight_and_what_stays() -> None:
     assert (rows["attention"].parameters, rows["compiled"].parameters) == (3 * C * C + 3 * C, C * C + C)
 
 
+@pytest.mark.parametrize(("side", "inside"), [(1, 1 / 9), (2, 4 / 9), (3, (7 / 9) ** 2)])
+def test_multiply_adds_that_read_padding_are_told(side: int, inside: float) -> None:
+    x = torch.zeros(2, 4, side, side)
+    convolution, operator = (
+        nn.Conv2d(4, 4, 3, padding=1),
+        syno.build(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": side}),
+    )
+    assert [count(module, x).inside for module in (convolution, operator)] == pytest.approx([inside, inside])
+    around = nn.Sequential(nn.Conv2d(4, 4, (5, 1), stride=(2, 1), padding=(2, 0)), nn.Conv2d(4, 4, 1))
+    # Windows of 5 at every second position of 5: 3, 5 and 3 places of each are inside.
+    assert count(around, torch.zeros(1, 4, 5, 1)).inside == pytest.approx((11 + 3) / (15 + 3))
+    assert count(nn.ConvTranspose2d(4, 4, 3, padding=1), x).inside == 1
+
+
 def test_products_of_activations_do_not_count() -> None:
     """Neither those of PyTorch's attention nor written out, though the module has a parameter of its own."""
 

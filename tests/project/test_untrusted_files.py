@@ -46,6 +46,8 @@ FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 LOADS_LIBRARIES = {
     "base/fork_server.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
+    # It is copied into a folder, and loads what that folder's own source was compiled to, and the network beside it.
+    "report/take_home/native_at_home.py": ["spec_from_file_location", "torch.ops.load_library"],
     "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
     "measure/native/build.py": ["ctypes.CDLL"],  # this user's own store of kernels, below ~/.cache, as that of TorchInductor
     "measure/native/kernels.py": ["ctypes.CDLL"],  # what it has just compiled

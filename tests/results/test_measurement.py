@@ -10,6 +10,7 @@ from typing import Any
 import pandas
 import pytest
 from pydantic import ValidationError
+from result_tables import results, score_table
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
@@ -19,9 +20,11 @@ from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
+from syno.report.layer_tables import layer_table
+from syno.report.page_tables import summary
 from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
 from syno.results.rows import rows_of_training, rows_of_tuning
-from syno.results.table import COLUMNS, measurement_table
+from syno.results.table import COLUMNS, latency_view, layer_view, measurement_table
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
 
@@ -140,6 +143,22 @@ def test_records_that_do_not_compare_give_no_measurements(status: str) -> None:
 
 def test_a_time_beyond_the_machines_peak_is_marked() -> None:
     assert [one.note for one in rows_of_tuning(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
+
+
+def test_the_share_of_the_limit_is_in_the_tables_and_what_the_command_prints() -> None:
+    record = tuned(latency_low_ms=1.5, latency_high_ms=2.5, limit_ms=0.5, remark="native kernels in 2 of 3 layers")
+    (line,) = record.lines()
+    assert line.text.endswith("2 ms (95 % in 1.5 to 2.5; 25 % of the limit), native kernels in 2 of 3 layers")
+    place = {"key": "original", "role": "original", "device_setting": "cpu"}
+    layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"), limit_ms=1.0)
+    rows = [*rows_of_tuning(record, "f", **place), *rows_of_tuning(layer, "f", **place)]
+    unknown = rows_of_tuning(tuned(compiler="eager"), "f", **place)
+    latency, layers = latency_view([*rows, *unknown]), layer_view(rows)
+    found = results(latency=latency, layers=layers, scores=score_table()[:0])
+    assert [[cell.text for cell in row][-3:] for row in summary(found).rows] == [["2.00 ms (1.00×)", "2.00 ms (1.00×)", "25 %"]]
+    assert summary(found).columns[-2:] == ("inductor on cpu", "share of the limit, inductor on cpu")
+    assert layer_table(found).columns[-2:] == ("original", "share of the limit, original")
+    assert [cell.text for row in layer_table(found).rows for cell in row][-2:] == ["2.00 ms (1.00×)", "50 %"]
 
 
 def test_the_measurements_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,20 @@ class TestFigure:
         assert "No operator's layers" in breakdown_figure(breakdown_table([])).axes[0].texts[0].get_text()
 
 
+def test_the_share_of_the_limit_is_in_the_table_and_what_the_command_prints() -> None:
+    first, *others = a_speedup().layers
+    limited = first.model_copy(update={"original_limit_ms": 2.0, "limit_ms": 0.25})
+    record = a_record(a_speedup(layers=(limited, *others), original_limit_ms=6.0, limit_ms=0.9))
+    shown = next(iter(record.lines("eager on cpu"))).text
+    assert "4 ms (50 % of the limit) before, 1 ms (25 % of the limit) after, conv2d" in shown
+    table = breakdown_table(list(breakdown_rows(record, key="k", role="found", compiler="eager", device="cpu")))
+    known = table.dropna(subset=["of_limit"])
+    assert list(zip(known["part"], known["layer"].fillna(""), known["of_limit"], strict=True)) == [
+        ("original", "", 0.5), ("network", "", pytest.approx(0.1)),
+        ("original", "conv_io4", 0.5), ("operator", "conv_io4", 0.25),
+    ]  # fmt: skip
+
+
 def test_a_record_is_of_layers_and_of_one_operator() -> None:
     whole = a_speedup().conditions.model_copy(update={"measured": "network"})
     for wrong in ({"speedup": a_speedup(conditions=whole)}, {"operator_id": "0"}):

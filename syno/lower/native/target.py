@@ -37,6 +37,8 @@ TARGETS = {
         Target("generic", 4, 16, ()),
     )
 }
+# What Linux must list for a processor of this kind; the widest vectors first.
+INSTRUCTIONS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "fma"}, "avx2": {"avx2", "fma"}}
 
 
 def own_target() -> Target:
@@ -44,10 +46,7 @@ def own_target() -> Target:
     if platform.machine() in ("aarch64", "arm64"):
         return TARGETS["neon"]
     flags = _processor_flags()
-    for name, needed in (("avx512", {"avx512f", "avx512vl", "avx512dq", "fma"}), ("avx2", {"avx2", "fma"})):
-        if needed <= flags:
-            return TARGETS[name]
-    return TARGETS["generic"]
+    return next((TARGETS[name] for name, needed in INSTRUCTIONS.items() if needed <= flags), TARGETS["generic"])
 
 
 def _processor_flags() -> set[str]:

@@ -1,16 +1,23 @@
 // PyTorch's operator `syno::native`, by its stable ABI: a call of a native kernel, which it finds by its name.
+//
+// With SYNO_PACKAGE, it is a function that packages of AOTInductor hold and call, and PyTorch does not know of it.
 #include <omp.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#ifndef SYNO_OPERATOR
+#define SYNO_OPERATOR "native"
+#endif
 
 namespace {
 
@@ -92,10 +99,30 @@ extern "C" void syno_register(const char* name, void* function, int64_t scratch,
   kernels()[name] = Kernel{reinterpret_cast<Function>(function), scratch, elements};
 }
 
+#ifndef SYNO_PACKAGE
 STABLE_TORCH_LIBRARY_FRAGMENT(syno, m) {
-  m.def(
-      "native(Tensor x, Tensor factors, Tensor? scale, Tensor? shift, Tensor? residual, str kernel, int[] shape, int samples) "
-      "-> Tensor");
+  m.def(SYNO_OPERATOR
+        "(Tensor x, Tensor factors, Tensor? scale, Tensor? shift, Tensor? residual, str kernel, int[] shape, int samples) "
+        "-> Tensor");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(syno, CPU, m) { m.impl("native", TORCH_BOX(&native)); }
+STABLE_TORCH_LIBRARY_IMPL(syno, CPU, m) { m.impl(SYNO_OPERATOR, TORCH_BOX(&native)); }
+#else
+extern "C" AOTITorchError SYNO_PACKAGE(AtenTensorHandle x, AtenTensorHandle factors, AtenTensorHandle* scale,
+                                       AtenTensorHandle* shift, AtenTensorHandle* residual, const char* kernel,
+                                       const int64_t* shape, int64_t axes, int64_t samples, AtenTensorHandle* y) {
+  const auto of = [](AtenTensorHandle given) {  // the caller keeps its own
+    AtenTensorHandle made;
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(given, &made));
+    return Tensor(made);
+  };
+  const auto if_any = [&](AtenTensorHandle* given) { return given ? std::optional<Tensor>(of(*given)) : std::nullopt; };
+  try {
+    const Tensor made = native(of(x), of(factors), if_any(scale), if_any(shift), if_any(residual), kernel,
+                               std::vector<int64_t>(shape, shape + axes), samples);
+    return aoti_torch_new_tensor_handle(made.get(), y);
+  } catch (const std::exception&) {
+    return AOTI_TORCH_FAILURE;
+  }
+}
+#endif

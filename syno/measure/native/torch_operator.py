@@ -20,16 +20,19 @@ from syno.measure.native.kernels import Kernel
 SOURCE = Path(__file__).with_name("operator.cpp")
 
 
-@functools.cache
+_LOADED: list[Path] = []  # the library of this process: PyTorch takes no second one, of another store
+
+
 def torch_operator(store: Path) -> Any:
     """Return the operator, compiled into the store unless it is there, and loaded into this process.
 
     Raises MissingPackageError if there is no C++ compiler, BuildError if it does not compile PyTorch's headers.
     """
-    if not hasattr(torch.ops.syno, "native"):
+    if not _LOADED:
         path = _library(store)
         torch.ops.load_library(str(path))
         torch.library.register_fake("syno::native", _fake)
+        _LOADED.append(path)
     return torch.ops.syno.native.default
 
 
@@ -56,14 +59,22 @@ def _fake(
 @functools.cache
 def _register(store: Path) -> Any:
     torch_operator(store)
-    function = loaded(_library(store)).syno_register
+    function = loaded(_LOADED[0]).syno_register
     function.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return function
 
 
+CALLABLE: dict[str, Kernel] = {}  # in this process, by name
+
+
 def make_callable(kernel: Kernel, store: Path) -> str:
     """Let calls of the operator in this process find a kernel. Return its name there."""
-    into, _ = kernel.request.stored_shapes(own_target().lanes)
     name, function = kernel.program.name, ctypes.cast(kernel.function, ctypes.c_void_p)
-    _register(store)(name.encode(), function, kernel.program.scratch, prod(into))
+    _register(store)(name.encode(), function, kernel.program.scratch, input_elements(kernel))
+    CALLABLE[name] = kernel
     return name
+
+
+def input_elements(kernel: Kernel) -> int:
+    """Return how many elements a kernel's input has."""
+    return prod(kernel.request.stored_shapes(own_target().lanes)[0])

@@ -45,6 +45,17 @@ class Agreement:
     wrong: dict[tuple[int, ...], float]
 
 
+@dataclass(frozen=True)
+class Calls:
+    """How a network will be called, for formats that are made for that: the samples of a batch, and CPU threads."""
+
+    batch: int = 1
+    threads: int = 1
+
+
+ONE = Calls()
+
+
 class Comparison:
     """Inputs of several shapes, and what a trained network makes of them in evaluation mode.
 
@@ -52,10 +63,11 @@ class Comparison:
         network: in evaluation mode.
         example: a batch of its input.
         symbols: number of tokens that it knows; None if it takes numbers.
+        calls: how it will be called.
     """
 
-    def __init__(self, network: nn.Module, example: torch.Tensor, symbols: int | None) -> None:
-        self.network, self.sample, self.symbols = network, tuple(example.shape[1:]), symbols
+    def __init__(self, network: nn.Module, example: torch.Tensor, symbols: int | None, calls: Calls = ONE) -> None:
+        self.network, self.sample, self.symbols, self.calls = network, tuple(example.shape[1:]), symbols, calls
         self.wanted: dict[tuple[int, ...], tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._add((BATCH, *self.sample))
         for shape in [(batch, *self.sample) for batch in BATCHES] + [self._other(change) for change in OTHER_SIZES]:
@@ -67,6 +79,13 @@ class Comparison:
     def inputs(self) -> torch.Tensor:
         """A batch of the shape that the network was trained with."""
         return self.wanted[(BATCH, *self.sample)][0]
+
+    def of_batch(self, batch: int) -> torch.Tensor:
+        """Return a batch of so many samples, which is compared, too."""
+        shape = (batch, *self.sample)
+        if shape not in self.wanted:
+            self._add(shape)
+        return self.wanted[shape][0]
 
     @property
     def batch_of_3(self) -> torch.Tensor:

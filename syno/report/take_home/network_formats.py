@@ -72,6 +72,11 @@ class NetworkFormat:
     usage: str
     needs: str
 
+    @property
+    def own_files(self) -> tuple[str, ...]:
+        """The names of its files that the format of source does not have."""
+        return tuple(file for file in self.files if file not in (NETWORK_CODE, WEIGHTS, PROGRAM))
+
 
 def write_code(found: Comparison, folder: Path, title: str) -> Written:
     """Write source and weights; where no source can be written, a program of `torch.export` that has both."""
@@ -158,14 +163,19 @@ def write_package(found: Comparison, folder: Path, title: str) -> Written:
             except Exception as error:  # there are very many kinds
                 raise LoweringError(f"AOTInductor cannot compile the network: {first_line(error)}") from error
             temporary.write_bytes(package.read_bytes())
-        with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
-            again: Run = torch._inductor.aoti_load_package(str(file))
-            again(found.inputs)
-        return _without_errors(again)
+        return loaded_package(file, found.inputs)
 
     note = "for processors like this machine's"
     options: dict[str, Any] = {"sizes": False, "batch": AOTI_BATCH}  # code for one size of samples is faster
     return _first_equal(found, (PACKAGE,), write, COMPILED_MODE, note, **options)
+
+
+def loaded_package(file: Path, example: torch.Tensor) -> Run:
+    """Return what is in a package of AOTInductor, which checks the sizes of its inputs."""
+    with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
+        again: Run = torch._inductor.aoti_load_package(str(file))
+        again(example)
+    return _without_errors(again)
 
 
 def _without_errors(run: Run) -> Run:
@@ -192,7 +202,7 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
     from syno.measure.tvm.targets import target
 
     module, to = tvm(), target("host")
-    executable = built(scheduled(fused(import_network(_with_identifiers(found), found.inputs[:1]), to), to), to)
+    executable = built(scheduled(fused(import_network(with_identifiers(found), found.inputs[:1]), to), to), to)
     file = folder / LIBRARY
     with replaced(file) as temporary, TemporaryDirectory(prefix="syno-library-") as made:
         library = Path(made) / "network.so"
@@ -203,7 +213,7 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
         temporary.write_bytes(library.read_bytes())
     again = TvmModule(module.runtime.load_module(str(file)), "cpu")
     agreement = found.agreement(again, batch=1)
-    _require_equal(agreement, (LIBRARY,))
+    require_equal(agreement, (LIBRARY,))
     return Written((LIBRARY,), again, agreement, COMPILED_MODE, 1, "for processors like this machine's")
 
 
@@ -231,17 +241,17 @@ def _first_equal(
     Raises LoweringError if the network cannot be exported, WrongOutputError if each file computes something else.
     """
     agreement = None
-    for program, only in exports(_with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
+    for program, only in exports(with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
         again = write(program)
         agreement = found.agreement(again, only)
         if not agreement.wrong:
             return Written(files, again, agreement, only_inference, only, note)
     assert agreement is not None
-    _require_equal(agreement, files)
+    require_equal(agreement, files)
     raise AssertionError("one of the files is equal")
 
 
-def _with_identifiers(found: Comparison) -> nn.Module:
+def with_identifiers(found: Comparison) -> nn.Module:
     """Return the network; where layers have names that Python takes no attribute for, such as `in`, as its source has them.
 
     PyTorch exports such a network, and cannot read what it has exported.
@@ -262,7 +272,7 @@ def _with_identifiers(found: Comparison) -> nn.Module:
     return network.eval()
 
 
-def _require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
+def require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
     """Raise WrongOutputError if a file computes something else than the network."""
     if agreement.wrong:
         raise WrongOutputError(

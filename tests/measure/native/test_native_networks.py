@@ -298,4 +298,5 @@ def test_a_measurement_is_checked_and_records_the_compiler(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     record = tune(CONV2D, "native", settings=FAST, time_limit_s=550)
     assert (record.status, record.reason) == ("ok", "") and record.checked
+    assert record.remark.startswith("native kernels in ") and record.limit_ms
     assert record.versions[CPP] and list((tmp_path / "syno" / "native").glob("kernel_*.so"))

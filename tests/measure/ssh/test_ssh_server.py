@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from syno.base.errors import DeviceError
 from syno.cli import app
 from syno.ir.library import OPERATORS
+from syno.measure.compilers import CPP, cpp_version
 from syno.measure.devices import SshSettings
 from syno.measure.ssh import about
 from syno.measure.subjects import ModelSubject, OperatorSubject
@@ -30,7 +31,7 @@ from syno.measure.tuning import tune
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 DIFFER = {"latency_ms", "latency_low_ms", "latency_high_ms", "latency_minimum_ms", "compile_seconds", "date"}
-DIFFER |= {"flops_per_second", "bytes_per_second", "calls_per_repeat", "suspicious"}  # follow from the latency
+DIFFER |= {"flops_per_second", "bytes_per_second", "limit_ms", "calls_per_repeat", "suspicious"}  # follow from the latency
 DIFFER |= {"largest_relative_error", "share_of_allowed"}  # of an input that depends on the number of calls
 
 
@@ -84,6 +85,14 @@ def test_a_failure_there_is_a_record(server: SshServer) -> None:
     subject = ModelSubject(factory="tuned_modules:sleep", input_shape=(4,))
     record = tune(subject, "eager", "board", FAST, time_limit_s=0.1, remote=server.settings())
     assert record.status == "timeout" and record.reason.endswith("it was stopped at its time limit of 0.1 s")
+
+
+@pytest.mark.slow
+def test_native_kernels_are_made_and_kept_there(server: SshServer) -> None:
+    record = tune(CONV2D, "native", "board", FAST, time_limit_s=550, remote=server.settings())
+    assert (record.status, record.reason) == ("ok", "") and record.checked
+    assert record.versions[CPP] and record.remark.startswith("native kernels in ") and record.limit_ms
+    assert list((server.folder / "cache" / "syno" / "native").glob("kernel_*.so"))
 
 
 def ended(process: int) -> bool:
@@ -146,6 +155,7 @@ def test_the_command_says_what_machines_are(server: SshServer, tmp_path: Path) -
     assert done.exit_code == 0, done.output
     row = next(line for line in done.stdout.splitlines() if line.startswith("| board"))
     assert row.split(" | ")[1].strip() == "board" and "GiB" in row and sys.version.split()[0] in row
+    assert cpp_version().get(CPP, "") in row
     assert "| cores" in done.stdout
     done = check(board={**described, "python": "/no/such/python"})
     assert done.exit_code == 1 and 'error: device "board" (ssh board): there is no program "/no/such/python"' in done.stderr

@@ -1,0 +1,185 @@
+"""A trained network with native kernels leaves the experiment, and its kernels work without Syno, or PyTorch's code does."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syno
+from syno.base.errors import LoweringError
+from syno.measure.native import kernels, network
+from syno.model.saved import code_of
+from syno.report.take_home import native_formats
+from syno.report.take_home.comparison import Calls
+from syno.report.take_home.network_folder import TrainedNetwork, write_network
+
+pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
+SHAPE = (4, 3, 6, 6)
+FACTS = {"weights": "of this network", "metric": "accuracy"}
+X = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+# Python without Syno: whether the outputs are those of PyTorch's code, and what computed them.
+WITHOUT_SYNO = """
+import sys
+sys.modules["syno"] = None
+import native, network, torch
+x, model = torch.load("x.pt"), native.load()
+with torch.no_grad():
+    torch.testing.assert_close(model(x), network.load()(x))
+print(len(model.program), *model.said)
+"""
+PACKAGE_WITHOUT_SYNO = """
+import sys
+sys.modules["syno"] = None
+import torch
+model = torch._inductor.aoti_load_package("native_aoti.pt2")
+torch.testing.assert_close(model(torch.load("x.pt")), torch.load("y.pt"))
+"""
+
+
+def small() -> nn.Module:
+    """Return a network whose layers are a convolution and an operator, with random statistics."""
+    operator = syno.build(syno.OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 4, "H": 6}, seed=0)
+    made = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), operator, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    for seed, parameter in enumerate(made.parameters()):
+        nn.init.normal_(parameter, std=0.2, generator=torch.Generator().manual_seed(seed))
+    return made.eval()
+
+
+def trained(**changes: Any) -> TrainedNetwork:
+    given = {"kernels": True, "calls": Calls(batch=SHAPE[0]), **changes}
+    return TrainedNetwork("small", None, small(), torch.zeros(2, *SHAPE[1:]), None, FACTS, {}, None, 0.5, **given)
+
+
+def quick(patches: pytest.MonkeyPatch, store: Path) -> None:
+    """Let kernels be made quickly, and be chosen."""
+    patches.setattr(kernels, "TILES_TIMED", 1)
+    patches.setattr(kernels, "SECONDS_TIMED", 0.0)
+    patches.setattr(network, "hopeless", lambda layer, threads: "")
+    patches.setattr(network, "fastest_in_turns", lambda native, other: (1.0, 2.0))
+    patches.setattr(native_formats, "store_of_user", lambda: store)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Path:
+    """The folder of a network that was measured with kernels; it lies elsewhere than where it was written."""
+    written, folder = tmp_path_factory.mktemp("written") / "small", tmp_path_factory.mktemp("taken") / "small"
+    with pytest.MonkeyPatch.context() as patches:
+        quick(patches, store)
+        plain, native = write_network(trained(), written, ("module",))
+    assert "network.py" in plain and "native kernels for 3 layers at batches of 4" in native
+    shutil.move(written, folder)
+    torch.save(X, folder / "x.pt")
+    return folder
+
+
+def at_home(folder: Path) -> Any:
+    """Return the folder's native.py, as if another process had imported it."""
+    return code_of((folder / "native.py").read_text(encoding="utf-8"), str(folder / "native.py"))
+
+
+def outputs(model: nn.Module, x: torch.Tensor, warning: str = "") -> torch.Tensor:
+    """Return the outputs, after a look at whether kernels compute them, or a warning says why not."""
+    model.program.clear()
+    with warnings.catch_warnings(record=True) as said, torch.no_grad():
+        warnings.simplefilter("always")
+        y = model(x)
+        model(x)
+    assert [warning in str(one.message) for one in said] == ([True] if warning else [])
+    return y
+
+
+def test_the_source_says_what_each_kernel_computes_and_where(taken: Path) -> None:
+    head = (taken / "native.cpp").read_text().partition("#define")[0]
+    assert f"For {platform.machine()}" in head and f"Syno {syno.__version__}" in head and "1 call:" in head
+    assert "sizes: C_in=4, C_out=4, H=6, N=4" in head and "operator conv1x1" in head and "then: scale, shift, relu" in head
+    assert "native.load()" in (taken / "README.md").read_text()
+    assert {"native.py", "native.cpp", "native.pt2"} <= set(json.loads((taken / "network.json").read_text())["files"])
+
+
+@pytest.mark.parametrize("has_compiler", [True, False])
+def test_without_syno_kernels_compute_or_one_warning_says_why_not(has_compiler: bool, taken: Path, tmp_path: Path) -> None:
+    shutil.rmtree(taken / "native_cache", ignore_errors=True)
+    environment = os.environ if has_compiler else {"PATH": str(tmp_path)}
+    command = [sys.executable, "-c", WITHOUT_SYNO]
+    done = subprocess.run(command, cwd=taken, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    if has_compiler:
+        assert done.stdout == "1\n" and "UserWarning" not in done.stderr and len(list((taken / "native_cache").iterdir())) == 1
+    else:
+        assert done.stdout.startswith("0 there is no C++ compiler: install g++ or clang")
+        assert done.stderr.count("UserWarning: PyTorch's code computes this network") == 1
+
+
+def test_pytorchs_code_computes_what_kernels_cannot(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = at_home(taken)
+    model, plain = code.load(), code.network()
+    with torch.no_grad():
+        wanted, fewer = plain(X), plain(X[:3])
+    torch.testing.assert_close(outputs(model, X), wanted)
+    assert model.program
+    assert torch.equal(outputs(model, X[:3]), fewer) and not model.program
+    with pytest.warns(UserWarning, match=r"they have no gradients: call it within torch\.no_grad"):
+        model(X).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert model.train()(X).requires_grad and not model.program
+    code = at_home(taken)
+    model, code.INSTRUCTIONS = code.load(), frozenset({"teleport"})
+    monkeypatch.delattr(torch.ops.syno, code.OPERATOR, raising=False)
+    code.OPERATOR = "not_there"
+    assert torch.equal(outputs(model, X, "this processor lacks the instructions teleport"), wanted)
+
+
+def test_after_training_the_new_weights_compute(taken: Path) -> None:
+    code = at_home(taken)
+    model, plain = code.load(), code.network()
+    for one in (model.network, plain):
+        nn.init.constant_(next(iter(one.parameters())), 0.5)
+    with torch.no_grad():
+        assert torch.equal(outputs(model, X, "they have the weights that were loaded, which have changed"), plain(X))
+
+
+def test_a_program_of_another_network_is_refused(taken: Path, tmp_path: Path) -> None:
+    shutil.copytree(taken, tmp_path / "taken")
+    (tmp_path / "taken/native.pt2").write_bytes(b"of another one")
+    with pytest.raises(ValueError, match=r"native\.pt2 is damaged, or not the file of this network"), torch.no_grad():
+        at_home(tmp_path / "taken").load()(X)
+
+
+def test_without_a_faster_kernel_the_folder_has_the_source_alone(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch, store)
+    monkeypatch.setattr(network, "hopeless", lambda layer, threads: "it is fast already")
+    _, said = write_network(trained(), tmp_path / "small", ("module",))
+    assert "native.py" in said and "not written: it has no native kernels: none is faster on this machine" in said
+    assert not [file for file in (tmp_path / "small").iterdir() if file.name.startswith("native")]
+    with pytest.raises(LoweringError, match="none is faster on this machine"):
+        write_network(trained(), tmp_path / "other", ("native",))
+
+
+@pytest.mark.slow
+def test_a_package_holds_the_kernels(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch, store)
+    found = trained()
+    (line,) = write_network(found, tmp_path / "small", ("native-aoti",))
+    assert "native kernels for 3 layers" in line and "for batches of 4 only" in line
+    with torch.no_grad():
+        torch.save(found.network(X), tmp_path / "small/y.pt")
+    torch.save(X, tmp_path / "small/x.pt")
+    command = [sys.executable, "-c", PACKAGE_WITHOUT_SYNO]
+    subprocess.run(command, cwd=tmp_path / "small", capture_output=True, text=True, timeout=300, check=True)
