@@ -443,3 +443,18 @@ def _parts(operations: Iterable[Operation], targets: Iterable[Dim]) -> dict[Dim,
         part = part_of.get(dim) or _Part((), frozenset((dim,)))
         part_of |= dict.fromkeys(part.dims, replace(part, targets=(*part.targets, dim)))
     return part_of
+
+
+# ---- how much of windows lies in the picture --------------------------------------------------------------------------
+
+
+def windows_inside(graph: PGraph, valuation: Valuation) -> float:
+    """Return the share of the places in the windows of an operator that lie in the picture."""
+    windows = [[valuation.numel([dim.size]) for dim in one.bottoms] for one in graph.operations if one.primitive is UNFOLD]
+    return prod(share_inside(length, window, length, padding=window // 2) for length, window in windows)
+
+
+def share_inside(length: int, window: int, made: int, padding: int, stride: int = 1, dilation: int = 1) -> float:
+    """Return the share of the places in all windows along an axis that lie between its ends."""
+    places = (at * stride + tap * dilation - padding for at in range(made) for tap in range(window))
+    return sum(0 <= place < length for place in places) / max(made * window, 1)

@@ -246,9 +246,14 @@ class Prepared:
 def limit_ms(request: Request, material: Material, call_bytes: int) -> float | None:
     """Return the milliseconds of a call with so many bytes of input and output, where the request's device is at its peak.
 
-    None if the compiler may compute in coarser numbers than the module's.
+    None if the compiler may compute in coarser numbers than the module's, or a GPU has no memory for measuring its peak.
     """
-    most = _peak(compiler_named(request.compiler), request.settings, request.device, material)
+    import torch
+
+    try:
+        most = _peak(compiler_named(request.compiler), request.settings, request.device, material)
+    except torch.OutOfMemoryError:
+        return None
     if most is None:
         return None
     return 1e3 * most.limit_seconds(round(material.inside * material.flops), _weight_bytes(material) + call_bytes)

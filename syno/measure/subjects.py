@@ -94,11 +94,11 @@ class OperatorSubject(Subject):
         """Return the operator's module. Its reference is the interpreter, or if that takes long, its other form."""
         import torch
 
+        from syno.ir.support import windows_inside
         from syno.lower.choose import plan
         from syno.lower.interpreter import interpret, shapes
         from syno.measure.reference import Material, by_sample, in_double
         from syno.model import build
-        from syno.model.counting import windows_inside
 
         graph, values = self.replacement, self.values(batch)
         if isinstance(graph, ModuleBaseline):

@@ -25,8 +25,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from syno.algebra import Valuation
 from syno.base.user_code import user_code
-from syno.ir.graph import PGraph
-from syno.ir.primitives import UNFOLD
+from syno.ir.support import share_inside, windows_inside
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
@@ -408,12 +407,6 @@ def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int,
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation), windows_inside(module.graph, valuation)
 
 
-def windows_inside(graph: PGraph, valuation: Valuation) -> float:
-    """Return the share of the places in the windows of an operator that lie in the picture."""
-    windows = [[valuation.numel([dim.size]) for dim in one.bottoms] for one in graph.operations if one.primitive is UNFOLD]
-    return math.prod(_inside(length, window, length, padding=window // 2) for length, window in windows)
-
-
 def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
     """Return the share of a convolution's multiply-adds that read no padding."""
     x, weight, _, stride, padding, dilation, is_transposed = args[:7]
@@ -421,13 +414,7 @@ def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
         return 1.0
     settings = [one if len(one) == x.dim() - 2 else [one[0]] * (x.dim() - 2) for one in (padding, stride, dilation)]
     axes = zip(x.shape[2:], weight.shape[2:], made.shape[2:], *settings, strict=True)
-    return math.prod(_inside(*axis) for axis in axes)
-
-
-def _inside(length: int, window: int, made: int, padding: int, stride: int = 1, dilation: int = 1) -> float:
-    """Return the share of the places in all windows along an axis that lie between its ends."""
-    places = (at * stride + tap * dilation - padding for at in range(made) for tap in range(window))
-    return sum(0 <= place < length for place in places) / max(made * window, 1)
+    return math.prod(share_inside(*axis) for axis in axes)
 
 
 def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:
