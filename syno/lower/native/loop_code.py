@@ -33,6 +33,7 @@ class LoopCode:
         channel: the step of each loop in the number of the output's channel.
         is_aligned: whether vectors are read at multiples of their length.
         writes_aligned: whether they are written there.
+        writes_far: whether they are written into the caller's memory, which no cache near the processor holds.
         masks: the loop over the vectors of a plane, and for each of them which lanes hold positions; None if all do.
     """
 
@@ -44,4 +45,5 @@ class LoopCode:
     channel: Mapping[int, int] = field(default_factory=dict)
     is_aligned: bool = True
     writes_aligned: bool = True
+    writes_far: bool = False
     masks: tuple[int, Array] | None = None

@@ -366,6 +366,7 @@ class PlaneLanes(Lanes):
                     channel=channel_steps(nest, self.channel) if last else {},
                     is_aligned=False,
                     writes_aligned=not (last and self.writes_in_place),
+                    writes_far=last and self.writes_in_place,
                     masks=(loops[-1], self._masks(at + 1)) if needed else None,
                 )
             )

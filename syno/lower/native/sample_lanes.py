@@ -102,6 +102,7 @@ class SampleLanes(Lanes):
                 write=writing(nest, layouts[at + 1]),
                 factor_loops=None if nest.factor is None else nest.factor.loops,
                 channel=channel_steps(nest, self.channel) if nest is nests[-1] else {},
+                writes_far=nest is nests[-1] and self.writes_in_place,
             )
             for at, nest in enumerate(nests)
         ]

@@ -26,6 +26,7 @@ PRODUCTS_A_CYCLE, READS_A_CYCLE = 2, 2
 LINE = 64  # bytes of the caches
 READ_BYTES = 48, 16  # a cycle, from the second cache, and from beyond
 WRITE_CYCLES = 4, 14  # a line, where the lines of a plane follow each other, and where they do not
+FAR = 3  # times as many cycles where results go to the caller's memory
 SHARE_OF_CACHE = 0.8  # what is read again is still in the first cache if all that is read in between is at most this share
 SEEN = 0.2  # of the fewer cycles, which are not hidden
 
@@ -185,13 +186,14 @@ def _writing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
     tile, order = dict(schedule.tile), schedule.order
     vector = 4 * target.lanes
     size = vector * prod(code.extents[loop] for loop in order)
-    if size <= target.first_cache / 2:
+    if size <= target.first_cache / 2 and not code.writes_far:
         return 0
+    streaming, scattered = (cycles * (FAR if code.writes_far else 1) for cycles in WRITE_CYCLES)
     along = next((loop for loop in order if code.write.steps.get(loop) == target.lanes), None)
     if along is not None and order[-1] == along:
-        return size / LINE * WRITE_CYCLES[0]
+        return size / LINE * streaming
     run = vector * (1 if along is None else tile.get(along, 1))
     between = 0 if along is None else prod(code.extents[loop] for loop in order[order.index(along) + 1 :]) * (LINE + run)
     if between <= target.first_cache / 2:  # a line is whole before it leaves
-        return size / LINE * sum(WRITE_CYCLES) / 2
-    return size / run * (run / LINE + (1 if run % LINE else 0)) * WRITE_CYCLES[1]
+        return size / LINE * (streaming + scattered) / 2
+    return size / run * (run / LINE + (1 if run % LINE else 0)) * scattered

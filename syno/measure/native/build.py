@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 from syno.base.errors import MissingPackageError, SynoError
@@ -16,6 +17,9 @@ from syno.lower.native.target import Target
 # Sums may be taken with fused multiply-adds. Nothing else that changes results is allowed: no reordering, and NaN stays NaN.
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
 NO_COMPILER = "native kernels need a C++ compiler: install g++ or clang, or give one in the environment variable CXX"
+
+
+CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each is held by a compiler, or by what is timed
 
 
 class BuildError(SynoError):
@@ -65,7 +69,9 @@ def library(source: str, target: Target, folder: Path, name: str, extra: tuple[s
         with replaced(written, durable=False) as file:
             file.write_text(source)
         with replaced(made, durable=False) as file:
-            said = subprocess.run([path, *options, "-o", str(file), str(written)], capture_output=True, text=True, check=False)
+            command = [path, *options, "-o", str(file), str(written)]
+            with CORES:
+                said = subprocess.run(command, capture_output=True, text=True, check=False)
             if said.returncode:
                 raise BuildError(f"{path} does not compile {written}: {said.stderr.strip()[:2000]}")
     return made

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,7 +36,8 @@ from syno.measure.native.torch_operator import make_callable, torch_operator
 
 Formats: TypeAlias = tuple[Format, Format]  # of the input and of the output
 USUAL: Formats = ("contiguous", "contiguous")
-SECONDS_TIMED, LEAST_ROUNDS = 0.1, 8  # of each pair of a kernel and PyTorch's code
+IN_LANES: Formats = ("lanes", "lanes")
+SECONDS_TIMED, LEAST_ROUNDS = 0.06, 8  # of each pair of a kernel and PyTorch's code
 REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
 NEAR_LIMIT = 0.6  # of the speed of products of matrices: no kernel is looked for where PyTorch's code reaches that
 SHORTEST_MS = 0.02  # of PyTorch's code: in shorter ones, the time is that of a call
@@ -117,7 +120,9 @@ class Workshop:
             for tensor in (layer.input, layer.end.residual, layer.last)
             if tensor in possible
         }
-        times = [self._times(layer.layer, layer.end, (layer.input in worth, layer.last in worth)) for layer in layers]
+        lanes = [(layer.input in worth, layer.last in worth) for layer in layers]
+        self._make(layers, lanes)
+        times = [self._times(layer.layer, layer.end, one) for layer, one in zip(layers, lanes, strict=True)]
         found = fastest_formats(layers, times)
         return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
 
@@ -141,6 +146,29 @@ class Workshop:
             tuple(int(length) for length in shape),
         )
 
+    def _make(self, layers: Sequence[PlacedLayer], lanes: Sequence[tuple[bool, bool]]) -> None:
+        """Make the kernels of layers, several at once. Those that differ in what follows come one after another."""
+        same: dict[Request, list[tuple[Layer, End, Formats]]] = {}
+        for one, which in zip(layers, lanes, strict=True):
+            wanted = [(one.layer, one.end, formats) for formats in self._wanted(one.layer, which)]
+            same.setdefault(one.layer.request, []).extend(wanted)
+
+        def make(wanted: Sequence[tuple[Layer, End, Formats]]) -> None:
+            for layer, end, formats in wanted:
+                with suppress(LoweringError, BuildError):  # `_times` says why
+                    self._kernel(layer, end, formats)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(make, same.values()):
+                pass
+
+    def _wanted(self, layer: Layer, lanes: tuple[bool, bool]) -> list[Formats]:
+        """Return the formats of the kernels that may be faster than PyTorch's code. For `lanes` see `_times`."""
+        if not any(lanes) and self._why_hopeless(layer):
+            return []
+        inner: Formats = ("lanes" if lanes[0] else "contiguous", "lanes" if lanes[1] else "contiguous")
+        return [formats for formats in dict.fromkeys((USUAL, inner)) if formats != USUAL or layer.is_alone]
+
     def _why_hopeless(self, layer: Layer) -> str:
         if layer not in self._hopeless:
             self._hopeless[layer] = hopeless(layer, self.threads)
@@ -157,11 +185,9 @@ class Workshop:
             end: what follows it.
             lanes: whether the input, and the output, may be in lanes.
         """
-        inner: Formats = ("lanes" if lanes[0] else "contiguous", "lanes" if lanes[1] else "contiguous")
         reason = "" if any(lanes) else self._why_hopeless(layer)
-        wanted = [] if reason else [formats for formats in dict.fromkeys((USUAL, inner)) if formats != USUAL or layer.is_alone]
         kernels: dict[Formats, Kernel] = {}
-        for formats in wanted:
+        for formats in self._wanted(layer, lanes):
             try:
                 kernels[formats] = self._kernel(layer, end, formats)
             except (LoweringError, BuildError) as error:
@@ -170,10 +196,10 @@ class Workshop:
             return Times(reason=reason or "it is no kernel but between tensors in lanes")
         other, *native = self._measured(layer, end, list(kernels.values()))
         times = dict(zip(kernels, native, strict=True))
-        if all(lanes) and inner in times:
-            trial = kernels[inner].choice
-            times["contiguous", "lanes"] = times[inner] + trial.bringing_in_ms
-            times["lanes", "contiguous"] = times[inner] + trial.bringing_out_ms
+        if IN_LANES in times:
+            trial = kernels[IN_LANES].choice
+            times["contiguous", "lanes"] = times[IN_LANES] + trial.bringing_in_ms
+            times["lanes", "contiguous"] = times[IN_LANES] + trial.bringing_out_ms
         return Times(times, other)
 
     def _kernel(self, layer: Layer, end: End, formats: Formats) -> Kernel:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ from syno.lower.native.sample_lanes import sample_lanes
 from syno.lower.native.schedules import NestSchedule, cost, schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import Plan, candidates
-from syno.measure.native.build import compiler, compiler_version, library, loaded
+from syno.measure.native.build import CORES, compiler, compiler_version, library, loaded
 
 SCHEDULES_TIMED = 3  # of each nest, in each form
 FORMS_TIMED = 3
@@ -45,6 +46,7 @@ MOST_CYCLES = 1.6  # times the fewest by the model: forms with more are not time
 COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats that come in or go out; samples are transposed
 LEAST_ROWS = 7  # of a band: shorter ones compute too many rows twice
 ENDS: tuple[tuple[Format, Format], ...] = (("contiguous", "contiguous"), ("lanes", "lanes"))
+ONE_IS_TIMED = threading.Lock()
 TOLERANCE = 1e-4  # of the largest element: rounding errors of long sums are below 1e-5, wrong elements far above
 CHECKED_ELEMENTS = 96
 
@@ -324,7 +326,7 @@ def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
         return _trial(ranked[0][1][0], (0.0, 0.0, 0.0))
     likely = [found for cycles, found in ranked if cycles <= MOST_CYCLES * ranked[0][0]][:FORMS_TIMED]
     fastest = min(_trials(request, target, store, likely), key=lambda trial: trial.latency_ms(request.formats))
-    return _in_lanes(fastest, request, target, store) if request.formats[1] == "lanes" else fastest
+    return _in_lanes(fastest, request, target) if request.formats[1] == "lanes" else fastest
 
 
 def _trial(candidate: Candidate, times_ms: Sequence[float]) -> Trial:
@@ -352,25 +354,16 @@ def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequ
     return [Trial.model_validate_json(place.read_text()) for place in places.values()]
 
 
-def _in_lanes(trial: Trial, request: Request, target: Target, store: Path) -> Trial:
-    """Return a trial with the order of loops that is the fastest where the last nest writes in place.
+def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
+    """Return a trial whose last nest writes its results one after another, if that is faster where it writes in place.
 
-    There, results and residuals are not in a near cache: it may be faster to write them one after another.
+    There, results and residuals are not in a near cache.
     """
-    plain = replace(request, formats=("lanes", "lanes"), epilogue=Epilogue(residual=True))
     *before, last = trial.schedules
-    code = _form(plain, target, trial.form)
-    steps = code.codes()[-1].write.steps
-    order = tuple(sorted(last.order, key=lambda loop: -steps.get(loop, 0)))
-    if order == last.order:
-        return trial
-    place = store / f"trial_{_key(plain, target, trial.form)}.json"
-    if not place.is_file():
-        ways = [Candidate(trial.form, code, (*before, way)) for way in (last, replace(last, order=order))]
-        (found,) = _timed(plain, target, store, [ways])
-        write_whole(place, found.model_dump_json(), durable=False)
-    found = Trial.model_validate_json(place.read_text())
-    return trial.model_copy(update={"schedules": found.schedules, "computing_ms": found.computing_ms})
+    code = _form(replace(request, formats=ENDS[1]), target, trial.form).codes()[-1]
+    in_order = replace(last, order=tuple(sorted(last.order, key=lambda loop: -code.write.steps.get(loop, 0))))
+    best = min(last, in_order, key=lambda way: cost(code, way, target))
+    return trial.model_copy(update={"schedules": [*before, best]})
 
 
 def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
@@ -430,12 +423,13 @@ def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequen
         for binary, row in zip(binaries, programs, strict=True)
         for program in row
     ]
-    end = time.monotonic() + SECONDS_TIMED
-    for turn in itertools.count():
-        for call in calls:
-            call()
-        if turn and time.monotonic() > end:
-            break
+    with ONE_IS_TIMED, CORES:
+        end = time.monotonic() + SECONDS_TIMED
+        for turn in itertools.count():
+            for call in calls:
+                call()
+            if turn and time.monotonic() > end:
+                break
     return [
         np.array(
             [list((ctypes.c_longlong * (len(one.codes) + 2)).in_dll(binary, f"{one.name}_laps")) for one in row], np.float64
