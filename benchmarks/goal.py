@@ -52,7 +52,7 @@ Record = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search, evaluate, print the page, and write it if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--config", type=Path, default=Path("config/quickstart.yaml"))
+    parser.add_argument("--config", type=Path, default=Path("benchmarks/goal.yaml"))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
     parser.add_argument("--records", type=Path, required=True)
     options = reports.parse(parser, arguments)
