@@ -23,6 +23,7 @@ from syno.config import Experiment, load_experiments
 from syno.config.specs import merged
 from syno.data.settings import DATA_SETTINGS, AugmentationSettings, PictureSettings
 from syno.data.settings import RECIPES as AUGMENTATIONS
+from syno.paper.numbers import A100, MOBILE_CPU, MOBILE_GPU
 from syno.search.policies.mcts import PRESETS, MctsSettings
 from syno.space.options import OptionGroup
 from syno.space.spec import OperatorSpec
@@ -231,6 +232,8 @@ OF_TUNING = {
                        {"gpt2-final": ["cuda"]}),
     "tune.remote_devices": Of(JETSON, "paper, section 8.1: a Jetson Orin Nano", {"gpt2-final": {}}),
     "tune.baselines": Of(True, "paper, Figures 8 and 9"),
+    "tune.stands_for": Of(dict(zip(("cuda", "jetson-cpu", "jetson-gpu"), (A100, MOBILE_CPU, MOBILE_GPU), strict=True)),
+                          "paper, section 8.1: its devices", {"gpt2-final": None}),
     "tune.layers": Of(False, "paper, Figure 9: of ResNet-34", {"layers-*": "only"}),
     "tune.breakdown": Of(False, NONE),
     "tune.training": Of(False, "paper, section 9.4: of GPT-2", {"gpt2-final": True}),
@@ -265,6 +268,7 @@ DEFAULTS: Mapping[str, str] = {
     **dict.fromkeys(("select.source", "select.operators"), "an experiment without them searches, or takes no others"),
     "select.shortlist": "of a selection by latency, and those give it",
     "tune.remote_devices": "an experiment without them has no such device",
+    "tune.stands_for": "names beside which figures put the numbers",
     **dict.fromkeys(("tune.breakdown", "tune.training"), "more measurements, which change no other"),
     **dict.fromkeys(("tune.latency.*_ms", "tune.latency.*_repeats", "tune.tvm.least_ms", "tune.speed.*"), TIMING),
     **dict.fromkeys(("tune.*_seconds", "tune.tvm.builders", "tune.tvm.share", "tune.memory_limit_mib"), "limits and processes"),
@@ -312,13 +316,13 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
         "policy": {"name": experiment.policy["name"], **experiment.policy_settings.model_dump()},
         "reward": experiment.make_reward().settings(),
         "workload": {"placed": None, **whole["workload"]},
-        "tune": {name: value for name, value in whole["tune"].items() if name != "remote_devices"},
+        "tune": {name: value for name, value in whole["tune"].items() if name not in ("remote_devices", "stands_for")},
     }
     del whole["workload"]["milestones"], whole["workload"]["data_settings"]
     left_out = (*OF_NONE, *(() if experiment.searches else OF_SEARCHES), *(() if experiment.tune.all_compilers else ("tune",)))
     found = dict(flat({name: value for name, value in whole.items() if name not in left_out}))
     if experiment.tune.all_compilers:
-        found["tune.remote_devices"] = remote
+        found |= {"tune.remote_devices": remote, "tune.stands_for": dict(experiment.tune.stands_for) or None}
     return {name: value for name, value in found.items() if name not in FILES}
 
 

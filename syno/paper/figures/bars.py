@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
 from textwrap import fill
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -66,7 +67,8 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
             heights = [*(float(rows["speedup"].get(model, float("nan"))) for model in models), *average["speedup"]]
             wrong = [*(bool(rows["is_wrong"].get(model, False)) for model in models), bool(rows["is_wrong"].any())]
             told = [_bar_text(model_title(model), compiler, rows, model) for model in models]
-            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told)
+            beside = [*(float(rows["difference"].get(model, float("nan"))) for model in models), *average["difference"]]
+            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told, beside=beside)
             for model, row in (*rows.iterrows(), *((MEAN, row) for _, row in average.iterrows())) if mixed else ():
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
                 origins.mark_bar(axes, middle, width, 0, row["speedup"], row)
@@ -132,8 +134,14 @@ def _bar_text(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Poi
     if key not in rows.index:
         return Point("")
     row = rows.loc[key]
-    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}"
+    difference: Any = row["difference"]
+    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}{beside_published(difference)}"
     return Point(f"{what}, {operator_title(str(row['operator']))}: {speedup}", str(row["operator"]))
+
+
+def beside_published(difference: float) -> str:
+    """Return the difference of a speedup from the published one as text; "" where there is none."""
+    return f" ({difference:+.0f} %)" if isfinite(difference) else ""
 
 
 def _series(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -183,8 +191,12 @@ def group(
     base: float = 0.0,
     wrong: Sequence[bool] = (),
     told: Sequence[Point] = (),
+    beside: Sequence[float] = (),
 ) -> None:
-    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says."""
+    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says.
+
+    `beside` are the differences from published values, in percent.
+    """
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]
     heights = [value - base for value in values]
@@ -199,6 +211,7 @@ def group(
         for number, ((middle, _), value) in enumerate(zip(found, values, strict=True)):
             if isfinite(value):
                 mark = WRONG if any(wrong[number : number + 1]) else ""
+                mark += "".join(map(beside_published, beside[number : number + 1]))
                 axes.text(middle, value, f" {value:.2f}{mark}", ha="center", va="bottom", fontsize=6.5, rotation=90)
 
 
