@@ -258,6 +258,9 @@ def test_own_numbers_meet_the_papers_with_the_difference(published: pandas.DataF
     beside = html.partition('<section id="beside">')[2].partition("</section>")[0]
     assert beside.count("+10.0 %") == len(mine) and "A100, measured" in beside
     assert "A100 (NVIDIA A100-SXM4-80GB)" in html and "(+10 %)" in html
+    figure = PAPER_FIGURES["figure-5"].draw(numbers, PAPER_FIGURES["figure-5"].tables(numbers), ())
+    titles = [axes.get_title().partition(" (")[0] for axes in figure.axes]
+    assert titles == ["mobile CPU", "mobile GPU", "A100"]  # a panel for each device, for both
 
 
 # ---- what figures and the page say ----------------------------------------------------------------------------------
