@@ -114,20 +114,20 @@ TABLE: Mapping[str, Of] = {
     "relative_budget.least_parameters": Of(0.0, "program: no limit"),
     "relative_budget.most_parameters": Of(None, "program: no limit"),
     # ---- the network and its data
-    "workload.model": Of("resnet18", "paper, section 8.1; script", {
+    "workload.model": Of("resnet18", "paper; script", {
         "*resnet34": "resnet34", "*densenet121": "densenet121", f"*{EFFICIENT}": EFFICIENT, GPT2: "gpt2",
         RESNEXT: f"{RESNEXT}_1000", f"imagenet-{RESNEXT}": RESNEXT}),  # searched with a head for 1000 classes
-    "workload.width": Of(1.0, "paper, section 8.1: the networks as they are"),
+    "workload.width": Of(1.0, "paper: the networks as they are"),
     "workload.layers": Of("paper", "program; data: 58, 10, 10 and 12 layers", {"resnet18": "paper-3x3"}),  # data: 16 layers
-    "workload.data": Of("cifar100", "paper, section 8.1", {FINAL: "imagenet", GPT2: "lm1b", "layers-*": "shapes"}),
+    "workload.data": Of("cifar100", "paper", {FINAL: "imagenet", GPT2: "lm1b", "layers-*": "shapes"}),
     "workload.seed": Of(0, "here: runs can be repeated; the program draws its seeds"),
-    # ---- the training: paper, section 8.1, and the recipes in the program
+    # ---- the training: paper, and the recipes in the program
     "workload.training.recipe": Of("paper-cifar", "here: the name of what follows", {
         FINAL: "paper-imagenet", GPT2: "paper-gpt2"}),
-    "workload.training.device": Of("cuda", "paper, section 8.1"),
-    "workload.training.epochs": Of(100, "paper, section 8.1; program", {FINAL: 90, GPT2: 1}),
+    "workload.training.device": Of("cuda", "paper"),
+    "workload.training.epochs": Of(100, "paper; program", {FINAL: 90, GPT2: 1}),
     "workload.training.most_steps": Of(None, "program: by epochs; GPT-2 of 100,000 sequences", {GPT2: 100_000}),
-    "workload.training.most_minutes": Of(None, "paper, section 8.1: half an hour for GPT-2 in the search", {"gpt2": 30.0}),
+    "workload.training.most_minutes": Of(None, "paper: half an hour for GPT-2 in the search", {"gpt2": 30.0}),
     "workload.training.most_epoch_seconds": Of(None, "here: the program's 60 s make results depend on the machine's speed"),
     "workload.training.round_steps": Of(None, "here: how often GPT-2 is tested, for milestones", {GPT2: 1000}),
     "workload.training.most_tests": Of(None, "here: how much GPT-2 is tested on, for milestones", {GPT2: 100}),
@@ -148,7 +148,7 @@ TABLE: Mapping[str, Of] = {
     "workload.training.score": Of("best", "program: best epoch; ImageNet: the last; GPT-2: the last 20 % of the losses",
                                   {FINAL: "last", GPT2: "tail"}),
     "workload.training.flip_tests": Of(False, "program: on ImageNet only", {FINAL: True}),
-    # The paper, section 8.1, says FP32 for training and inference.
+    # The paper, says FP32 for training and inference.
     "workload.training.precision": Of("float32", "program; ImageNet under autocast, not FP32", {FINAL: "float16"}),
     "workload.training.tf32": Of(True, "program, where the paper has FP32"),
     "workload.training.compile": Of(True, "program: each kernel; it changes speed alone", {FINAL: False, GPT2: False}),
@@ -203,7 +203,7 @@ OF_TEXT = {
     "data.tokenizer": Of("data/gpt2", "program: GPT-2's"),
     "data.vocabulary": Of(50257, "program: GPT-2's"),
     "data.most_train_tokens": Of(205_000_000, "program: 100,000 sequences"),
-    "data.length": Of(2048, "paper, section 8.1; program"),
+    "data.length": Of(2048, "paper; program"),
 }
 OF_IMAGENET = {
     "data.reader": Of("ffcv", "program"),
@@ -228,18 +228,18 @@ OF_TUNING = {
     "tune.compilers": Of(["inductor", "inductor-max-autotune", "tvm"], "paper: TorchInductor with max-autotune, and TVM",
                          {"gpt2-final": ["eager", "inductor"]}),
     "tune.original_compilers": Of(None, "paper, Figure 8: INT8", {"imagenet-resnet18": ["inductor-int8", "tvm-int8"]}),
-    "tune.devices": Of(["cpu", "cuda", "jetson-cpu", "jetson-gpu"], "paper, section 8.1: A100 and Jetson; here: the processor",
+    "tune.devices": Of(["cpu", "cuda", "jetson-cpu", "jetson-gpu"], "paper: A100 and Jetson; here: the processor",
                        {"gpt2-final": ["cuda"]}),
-    "tune.remote_devices": Of(JETSON, "paper, section 8.1: a Jetson Orin Nano", {"gpt2-final": {}}),
+    "tune.remote_devices": Of(JETSON, "paper: a Jetson Orin Nano", {"gpt2-final": {}}),
     "tune.baselines": Of(True, "paper, Figures 8 and 9"),
     "tune.stands_for": Of(dict(zip(("cuda", "jetson-cpu", "jetson-gpu"), (A100, MOBILE_CPU, MOBILE_GPU), strict=True)),
-                          "paper, section 8.1: its devices", {"gpt2-final": None}),
+                          "paper: its devices", {"gpt2-final": None}),
     "tune.layers": Of(False, "paper, Figure 9: of ResNet-34", {"layers-*": "only"}),
     "tune.breakdown": Of(False, NONE),
-    "tune.training": Of(False, "paper, section 9.4: of GPT-2", {"gpt2-final": True}),
-    "tune.latency.batch": Of(1, "paper, section 8.1; data"),
+    "tune.training": Of(False, "paper: of GPT-2", {"gpt2-final": True}),
+    "tune.latency.batch": Of(1, "paper; data"),
     "tune.latency.threads": Of(1, "here: latencies of a processor do not depend on its number of cores"),
-    "tune.latency.tf32": Of(False, "paper, section 8.1: FP32"),
+    "tune.latency.tf32": Of(False, "paper: FP32"),
     "tune.latency.tolerance": Of(None, "here: outputs are checked as strictly as rounding allows"),
     "tune.latency.warm_up_ms": Of(100.0, TIMING),
     "tune.latency.least_repeats": Of(20, TIMING),
