@@ -344,9 +344,7 @@ def _facts(kernel: Kernel) -> dict[str, Any]:
     - loads: for each product of the tiles.
     """
     program, lanes = kernel.program, kernel.choice.form.lanes
-    width = own_target().lanes
-    blocks = -(-program.samples // width) if lanes == "samples" else program.samples
-    executed = [blocks * width * prod(code.extents) for code in program.codes]
+    executed = [program.blocks * own_target().lanes * prod(code.extents) for code in program.codes]
     needed = [program.samples * nest.multiply_adds for nest in program.nests]
     results = [n / prod(code.extents[loop] for loop in code.summed) for n, code in zip(needed, program.codes, strict=True)]
     loads = 0.0

@@ -75,6 +75,7 @@ class Program:
         name: of the function.
         scratch: floats that each thread needs.
         samples: positions of the axes that stay as they are.
+        blocks: how often the nests are run for one call.
         codes: the nests as they are written.
         schedules: their schedules.
         nests: the nests.
@@ -84,6 +85,7 @@ class Program:
     name: str
     scratch: int
     samples: int
+    blocks: int
     codes: tuple[LoopCode, ...]
     schedules: tuple[NestSchedule, ...]
     nests: tuple[Nest, ...]
@@ -474,6 +476,7 @@ class Lanes:
             name=name,
             scratch=sum(sizes),
             samples=self.plan.samples,
+            blocks=self.blocks,
             codes=tuple(codes),
             schedules=tuple(schedules),
             nests=self.plan.nests,
