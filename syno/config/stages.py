@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from syno.base.errors import SpecError, SynoError
+from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.registry import check_path, is_path
 from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
@@ -107,8 +107,9 @@ class TrainSettings(Section):
         return given
 
 
-# Fields of `tune` that say what is measured, and not how: records do not depend on them, but for `speed`, on which its own do.
-WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "speed")
+# Fields of `tune` that say what is measured, or what it is compared with, and not how: records do not depend on them, but for
+# `speed`, on which its own do.
+WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "stands_for", "speed")
 
 
 class TuneSettings(Section):
@@ -122,6 +123,9 @@ class TuneSettings(Section):
     """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
     remote_devices: Mapping[str, RemoteDevice] = {}
     """devices that TVM's RPC reaches, and machines that are reached by ssh, by name"""
+    stands_for: Mapping[str, str] = {}
+    """names under which joined results compare devices and compilers with others', as in {cuda: A100, jetson-gpu: Jetson Orin
+    Nano GPU}; several devices may be one board"""
     baselines: bool = True
     """whether the baselines are measured, too"""
     layers: bool | Literal["only"] = False
@@ -187,6 +191,18 @@ class TuneSettings(Section):
         for compiler in map(compiler_facts, self.all_compilers):
             for device in self.devices:
                 compiler.check_gpu(device)
+        self._check_stands_for()
+
+    def _check_stands_for(self) -> None:
+        known = (*self.devices, *self.all_compilers)
+        if unknown := [name for name in self.stands_for if name not in known]:
+            raise SpecError(
+                f'stands_for: "{unknown[0]}" is neither a device nor a compiler here; there are: {", ".join(known)}'
+                f".{suggestion(unknown[0], known)}"
+            )
+        names = [self.stands_for.get(name, name) for name in self.all_compilers]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise SpecError(f'stands_for: two compilers would be "{twice[0]}", and their numbers one; give each its own name')
 
     def device(self, name: str, compiler: str) -> RemoteDevice | None:
         """Return the remote device of this name, or None for a device of this machine.

@@ -97,7 +97,7 @@ class AugmentationSettings(DataSettings):
 
 
 RECIPES: Registry[AugmentationSettings] = Registry("recipe of augmentation")
-RECIPES.register("paper")(AugmentationSettings())
+RECIPES.register("paper")(AugmentationSettings(pad=2, flip=True, cutout=3, size=224))  # whatever the defaults are
 RECIPES.register("paper-small")(AugmentationSettings(size=None))  # not enlarged, which would cost 49 times as much
 RECIPES.register("none")(AugmentationSettings(pad=0, flip=False, cutout=0, size=None))
 

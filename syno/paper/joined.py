@@ -1,8 +1,9 @@
 """The joined table: the measurements of several experiments, imports and the paper as one table, and what it lacks.
 
-It has the columns of the table of measurements and two more. `experiment` is the name of the experiment or of the folder that a
-row is from, or "paper". `data_role` is "proxy" for the data set on which operators are compared first (the paper's CIFAR-100
-and lm1b), "final" for the one of the final training (ImageNet), or missing.
+It has the columns of the table of measurements and four more. `experiment` is the name of the experiment or of the folder that
+a row is from, or "paper". `data_role` is "proxy" for the data set on which operators are compared first (the paper's CIFAR-100
+and lm1b), "final" for the one of the final training (ImageNet), or missing. `device_stands_for` and `compiler_stands_for` are
+the names under which figures compare the row (`tune: stands_for`), or missing where these are its own.
 
 - An operator has one name in it: the library's, else the published one, else that of the first experiment that has it. A name
   has one operator: others of the same name get digits of their id.
@@ -13,8 +14,8 @@ and lm1b), "final" for the one of the final training (ImageNet), or missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 PROXY, FINAL = "proxy", "final"
 ROLES = {SEARCH_DATA: PROXY, LANGUAGE_DATA: PROXY, TEST_DATA: FINAL}  # of data sets, where an experiment says nothing else
 PAPER = "paper"  # in place of an experiment's name, for numbers that only the paper has
-JOINED_COLUMNS = (*COLUMNS, "experiment", "data_role")
+STANDS_FOR = ("device_stands_for", "compiler_stands_for")
+JOINED_COLUMNS = (*COLUMNS, "experiment", "data_role", *STANDS_FOR)
 SEARCHED_WITH = {"resnext29_2x64d_1000": "resnext29_2x64d"}  # networks that differ in the head only
 IDENTITY = (  # of a measurement: a row that is equal in these is the same one
     "operator", "model", "data", "layer", "device", "device_setting", "compiler", "batch", "threads", "metric", "value", "seed",
@@ -48,6 +50,7 @@ class Part:
         losses: Its loss curves (`LOSS_COLUMNS`).
         data: The data set of all its networks, for latencies, whose rows name none; None for an import or a join.
         width: The width of its network.
+        stands_for: Other names of its devices, as its settings name them, and of its compilers.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Part:
     losses: pandas.DataFrame
     data: str | None = None
     width: float = 1.0
+    stands_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,24 @@ def with_roles(rows: pandas.DataFrame, name: str) -> pandas.DataFrame:
     return rows.assign(experiment=pandas.Series(experiments, rows.index, dtype=object), data_role=roles)
 
 
+def with_names(rows: pandas.DataFrame, stands_for: Mapping[str, str]) -> pandas.DataFrame:
+    """Return a table of measurements with the columns `STANDS_FOR`; one that has them stays as it is.
+
+    Args:
+        rows: The table.
+        stands_for: Other names of devices, as the settings of their experiment name them, and of compilers.
+    """
+    import pandas
+
+    if set(STANDS_FOR) <= set(rows.columns):
+        return rows
+    found = {
+        column: pandas.Series([stands_for.get(name) for name in rows[named]], rows.index, dtype=object)
+        for column, named in zip(STANDS_FOR, ("device_setting", "compiler"), strict=True)
+    }
+    return rows.assign(**found)
+
+
 # ---- the rows of one experiment -------------------------------------------------------------------------------------
 
 
@@ -132,7 +154,7 @@ def _rows(part: Part, role: Callable[[str], str | None]) -> pandas.DataFrame:
 
     rows = part.rows[(part.rows["origin"] != "measured") | part.rows["role"].notna()]
     is_new = "data_role" not in rows.columns
-    rows = with_roles(rows, part.name).reindex(columns=list(JOINED_COLUMNS))
+    rows = with_names(with_roles(rows, part.name), part.stands_for).reindex(columns=list(JOINED_COLUMNS))
     roles: list[str | None] = []
     for name, known, data in zip(rows["experiment"], rows["data_role"], rows["data"], strict=True):
         named = data if isinstance(data, str) else part.data  # latencies name no data set

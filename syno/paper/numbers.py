@@ -13,7 +13,8 @@ from syno.results.measurement import INT8, Measurement
 
 MOBILE_CPU, MOBILE_GPU, A100 = "Jetson Orin Nano CPU", "Jetson Orin Nano GPU", "A100"
 DEVICES = {MOBILE_CPU: "mobile CPU", MOBILE_GPU: "mobile GPU", A100: "A100"}  # and their names in the paper
-COMPILERS = {"tvm": "TVM", "inductor": "TorchInductor"}
+TVM, INDUCTOR = "tvm", "inductor-max-autotune"  # all the paper's latencies of TorchInductor are with max-autotune
+COMPILERS = {TVM: "TVM", INDUCTOR: "TorchInductor"}
 
 MODELS = {  # and their names in the paper
     "resnet18": "ResNet-18",

@@ -73,7 +73,13 @@ def recipes() -> str:
     """What each recipe of training sets, and the curves of milestones."""
     names = [name for name in RECIPES if RECIPES[name]]
     settings = [field for field in TrainingSettings.model_fields if any(field in RECIPES[name] for name in names)]
-    rows = [{"training": f"`{field}`", **{f"`{name}`": RECIPES[name].get(field, "") for name in names}} for field in settings]
+
+    def text(value: object) -> object:
+        return "null" if value is None else ", ".join(map(str, value)) if isinstance(value, tuple) else value
+
+    rows = [
+        {"training": f"`{field}`", **{f"`{name}`": text(RECIPES[name].get(field, "")) for name in names}} for field in settings
+    ]
     curves = [
         {
             "milestones": f"`{name}`",

@@ -16,11 +16,13 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
+from syno.config.stages import TuneSettings
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.paper.figures.catalogue import Numbers
+from syno.paper.numbers import MOBILE_CPU
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_headlines
 from syno.paper.stages.join import JoinRecord, join, notes
@@ -135,6 +137,25 @@ def test_the_record_says_what_is_joined_and_what_is_missing(group: dict[str, Exp
     ]
     lines = notes(found)
     assert "joined: again (results/group/again): 4 measured" in lines and f"missing: {missing[0]}" in lines
+
+
+def test_a_processor_that_stands_for_the_papers(group: dict[str, Experiment]) -> None:
+    """The settings of its experiment say so, also after it was measured; a name that nobody else has is missing."""
+    for name, meant in (("again", MOBILE_CPU), ("chosen", "Jetson Orin Nano")):
+        tune = {**group[name].tune.model_dump(), "stands_for": {"cpu": meant}}
+        make_tables(group[name].model_copy(update={"tune": TuneSettings(**tune)}))
+    found = join(group["figures"])
+    alone = [line for line in found.missing if "stands for" in line]
+    assert len(alone) == 1 and alone[0].startswith(
+        "chosen: cpu stands for Jetson Orin Nano, of which no other results are here."
+    )
+    rows = read_measurements(group["figures"].folder, "syno join")
+    own = rows[(rows["experiment"] == "again") & (rows["metric"] == "latency")]
+    assert set(own["device"]) == {"a processor"} and set(own["device_stands_for"]) == {MOBILE_CPU}
+    draw(group["figures"], "figure-5")
+    table = pandas.read_csv(group["figures"].folder / "tables" / "figure-5.csv")
+    here = table[table["latency_origin"] == "measured"].set_index("device")
+    assert here.loc[MOBILE_CPU, "operator"] == "operator_1" and "mobile CPU, measured" in set(here["place"])
 
 
 def test_the_page_is_that_of_published_data(group: dict[str, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, 
 
 from syno.ir.library import OPERATORS
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
-from syno.paper.figures.headlines import headlines
+from syno.paper.figures.headlines import headline_table, headlines
 from syno.paper.figures.language import curves, mean_curve, perplexities, training_speedups
 from syno.paper.figures.left_out import lines
 from syno.paper.figures.mixture import FINAL, PROXY, scored, timed
@@ -17,6 +17,9 @@ from syno.paper.figures.networks import best_over_best, case_study, fastest, lay
 from syno.paper.figures.origins import is_mixed
 from syno.paper.figures.page import paper_page
 from syno.paper.figures.titles import compiler_title, model_title
+from syno.paper.joined import Part
+from syno.paper.joined import joined as put_together
+from syno.paper.numbers import A100, INDUCTOR, MOBILE_CPU, MOBILE_GPU
 from syno.paper.stages.artifact import import_artifact
 from syno.report.figures import drawn
 from syno.results.measurement import Measurement
@@ -59,9 +62,8 @@ def test_own_networks_and_compilers_have_bars(rows: pandas.DataFrame) -> None:
     assert (small["operator"], small["speedup"], small["accuracy_origin"]) == ("found_1", 2.0, "measured")  # found_2 is worse
     assert here(best, "resnet18", "inductor-max-autotune")["speedup"].tolist() == [1.5]
     assert (best["latency_origin"] == "artifact").sum() == 5 * 6
-    assert (model_title(SMALL), compiler_title("inductor-max-autotune")) == (
-        "ResNet-18, width 0.125", "TorchInductor, max-autotune",
-    )  # fmt: skip
+    titles = {"inductor-max-autotune": "TorchInductor", "inductor": "TorchInductor, default mode", "eager": "eager"}
+    assert {name: compiler_title(name) for name in titles} == titles and model_title(SMALL) == "ResNet-18, width 0.125"
 
 
 def test_a_ratio_is_of_one_origin_and_setting() -> None:
@@ -178,6 +180,89 @@ def test_the_speed_of_training_is_a_ratio() -> None:
     assert (row["operator"], row["speedup"]) == ("found_3", 1.2)
 
 
+# ---- own devices that stand for the paper's -------------------------------------------------------------------------
+
+# The devices of the paper as own experiments have them: their settings' names, what the machines call themselves (over RPC,
+# nothing), and the mode of the compiler that one had to take.
+MACHINES = {
+    (A100, "tvm"): ("cuda", "NVIDIA A100-SXM4-80GB"),
+    (A100, INDUCTOR): ("cuda", "NVIDIA A100-SXM4-80GB"),
+    (MOBILE_CPU, "tvm"): ("jetson-cpu", "jetson-cpu"),
+    (MOBILE_CPU, INDUCTOR): ("jetson-cpu", "NVIDIA Jetson Orin Nano Developer Kit"),
+    (MOBILE_GPU, "tvm"): ("jetson-gpu", "jetson-gpu"),
+    (MOBILE_GPU, INDUCTOR): ("jetson-gpu", "Orin"),
+}
+STANDS_FOR = {"cuda": A100, "jetson-cpu": MOBILE_CPU, "jetson-gpu": MOBILE_GPU, "inductor": INDUCTOR}
+
+
+def under_machine_names(published: pandas.DataFrame) -> pandas.DataFrame:
+    """Published rows, as if they had been measured by own experiments on the same boards."""
+    rows = published.copy()
+    for (device, compiler), (setting, machine) in MACHINES.items():
+        there = (published["device"] == device) & (published["compiler"] == compiler)
+        rows.loc[there, ["device", "device_setting"]] = machine, setting
+    return rows.assign(compiler=rows["compiler"].replace(INDUCTOR, "inductor"))
+
+
+@pytest.fixture(scope="module")
+def published(rows: pandas.DataFrame) -> pandas.DataFrame:
+    return rows[rows["origin"] != "measured"].drop(columns=["data_role", "experiment"]).reset_index(drop=True)
+
+
+def numbers_of(rows: pandas.DataFrame, **named: dict[str, str]) -> Numbers:
+    losses = own_losses()
+    return Numbers(put_together([Part("published", rows, losses, **named)], with_paper=False).rows, losses)
+
+
+def test_rows_under_machine_names_give_the_same_page(published: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = numbers_of(published)
+    renamed = under_machine_names(published)
+    assert not set(renamed["device"].dropna()) & {A100, MOBILE_CPU, MOBILE_GPU}
+    found = numbers_of(renamed, stands_for=STANDS_FOR)
+    assert headline_table(headlines(*found)).equals(headline_table(headlines(*expected)))
+    without = headline_table(headlines(*numbers_of(renamed)))
+    assert set(without.loc[without["figure"].isin(["5", "9"]) & without["paper"].notna(), "verdict"]) == {"unknown"}
+    for name, figure in PAPER_FIGURES.items():
+        for key, table in figure.tables(expected).items():
+            pandas.testing.assert_frame_equal(figure.tables(found)[key], table, obj=f"{name}: {key}")
+    monkeypatch.setattr("syno.paper.figures.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]})
+    operators = {"operator_1": OPERATORS["operator_1"]()}
+    assert paper_page(found, operators) == paper_page(expected, operators)
+
+
+def test_own_numbers_meet_the_papers_with_the_difference(published: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that is 10 % faster here than in the published data, in all networks, by a GPU and two ways to a board."""
+    own = under_machine_names(published)
+    is_whole = (own["metric"] == "latency") & own["layer"].isna() & own["device_setting"].notna()
+    own = own[is_whole].assign(origin="measured", key=own["operator"], role="found", batch=1, threads=1, source="x.json")
+    own.loc[own["operator"] == "original", "role"] = "original"
+    own["value"] = own["value"].where(own["operator"] == "original", own["value"] / 1.1)
+    none = own_losses().iloc[:0]
+    parts = [Part("published", published, none), Part("here", own, none, stands_for=STANDS_FOR)]
+    numbers = Numbers(put_together(parts, lambda name: FINAL if name == "here" else None, with_paper=False).rows, own_losses())
+    both = timed(numbers.rows)
+    mine = both[(both["latency_origin"] == "measured") & (both["operator"] != "original")]
+    assert len(mine) > 10 and mine["difference"].tolist() == pytest.approx([10.0] * len(mine))
+    assert both[both["latency_origin"] != "measured"]["difference"].isna().all()
+
+    table = headline_table(headlines(*numbers)).set_index(["what", "origin"])
+    means_here = table[[what.endswith("mean speedup of networks") for what, _ in table.index]].reset_index()
+    assert len(means_here) == 12 and set(means_here["figure"]) == {"5"} and means_here["paper"].notna().all()
+    ours = means_here["origin"].str.startswith("latency measured")
+    ratios = means_here[ours]["computed"].to_numpy() / means_here[~ours]["computed"].to_numpy()
+    assert ours.sum() == 6 and ratios == pytest.approx([1.1] * 6)
+    assert means_here["difference"].notna().all()
+
+    monkeypatch.setattr("syno.paper.figures.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]})
+    html = paper_page(numbers, {})
+    beside = html.partition('<section id="beside">')[2].partition("</section>")[0]
+    assert beside.count("+10.0 %") == len(mine) and "A100, measured" in beside
+    assert "A100 (NVIDIA A100-SXM4-80GB)" in html and "(+10 %)" in html
+    figure = PAPER_FIGURES["figure-5"].draw(numbers, PAPER_FIGURES["figure-5"].tables(numbers), ())
+    titles = [axes.get_title().partition(" (")[0] for axes in figure.axes]
+    assert titles == ["mobile CPU", "mobile GPU", "A100"]  # a panel for each device, for both
+
+
 # ---- what figures and the page say ----------------------------------------------------------------------------------
 
 
@@ -186,11 +271,11 @@ def test_data_that_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Number
     assert f"Operator 1 in ResNet-18, TVM (failed: {FAILED})" in told["figure-5"]
     assert f"ResNet-18, TVM, {DEVICE} (no operator with an accuracy and a latency there)" in told["figure-6"]
     assert "found_2 in ResNet-18, width 0.125 (no accuracy on the final data set)" in told["figure-6"]
-    assert f"ResNet-18, width 0.125, TorchInductor, {DEVICE} (no latency of INT8)" in told["figure-8"]
+    assert f"ResNet-18, width 0.125, TorchInductor, default mode, {DEVICE} (no latency of INT8)" in told["figure-8"]
     assert "original in GPT-2 (artifact) (no curve of its loss, only the score)" in told["figure-10"]
     without = rows[~((rows["operator"] == "original") & (rows["device"] == DEVICE) & (rows["metric"] == "latency"))]
     again = " ".join(lines(PAPER_FIGURES["figure-5"].left_out(Numbers(without, numbers.losses))))
-    assert f"ResNet-18, TorchInductor, max-autotune, {DEVICE}" in again and "no latency of the original network there" in again
+    assert f"ResNet-18, TorchInductor, {DEVICE}" in again and "no latency of the original network there" in again
     many = lines(PAPER_FIGURES["figure-6"].left_out(Numbers(rows[rows["metric"] != "accuracy"], numbers.losses)), 2)
     assert any(line.count(";") == 2 and "more (" in line for line in many)
 
@@ -199,7 +284,7 @@ def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame
     counts = {"space": "s", "variant": "all rules", "primitives": [1, None], "sampled": [900, 8000], "canonical": [900, 100]}
     ablations = {"ablation-canonical": pandas.DataFrame({**counts, "origin": "measured"})}
     found = {one.what: one for one in headlines(*numbers._replace(ablations=ablations))}
-    own = found[f"TorchInductor, {DEVICE}: mean speedup of networks"]
+    own = found[f"TorchInductor, default mode, {DEVICE}: mean speedup of networks"]
     assert (own.computed, own.verdict, own.paper) == (pytest.approx(2.0), "no number", None)
     assert own.origin == "latency measured; accuracy artifact, measured, paper"
     theirs = found["TorchInductor, A100: mean speedup of networks"]

@@ -14,7 +14,7 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.figures.page import published_results
-from syno.paper.numbers import GUARD
+from syno.paper.numbers import GUARD, INDUCTOR
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
 from syno.results.table import read_measurements
@@ -95,7 +95,7 @@ def test_operators_have_cards_with_the_authors_numbers(folder: Path, html: str) 
     assert len(times) == 6
     assert {row["speedup"] for row in times.values()} == {2.0}
     assert {row["checked"] for (compiler, _), row in times.items() if compiler == "tvm"} == {False}
-    assert {row["checked"] for (compiler, _), row in times.items() if compiler == "inductor"} == {True}
+    assert {row["checked"] for (compiler, _), row in times.items() if compiler == INDUCTOR} == {True}
 
 
 @pytest.mark.usefixtures("one_figure")

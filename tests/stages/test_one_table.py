@@ -14,7 +14,7 @@ from small_artifact import write_artifact
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.paper.figures.catalogue import PAPER_FIGURES
-from syno.paper.numbers import A100, SEARCH_DATA
+from syno.paper.numbers import A100, INDUCTOR, SEARCH_DATA
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.results import MEASUREMENTS
@@ -107,7 +107,7 @@ class TestMixtures:
         return tmp_path
 
     def latencies(self) -> Iterator[Measurement]:
-        fields = {"model": "resnet18", "device": "a processor", "compiler": "inductor", "origin": "measured", "source": "here"}
+        fields = {"model": "resnet18", "device": "a processor", "compiler": INDUCTOR, "origin": "measured", "source": "here"}
         for operator, value in (("original", 12.0), ("operator_1", 4.0)):
             yield Measurement.of("latency", value, operator=operator, **fields)
         yield Measurement.of("latency", None, operator="published_07801", status="failed", reason="it broke", **fields)

@@ -37,6 +37,11 @@ class TestWrongInput:
             ({"tune": {"compilers": ["tvm"], "devices": ["cpu", "cuda:1"]}}, "CUDA_VISIBLE_DEVICES"),
             ({"tune": {"tvm": {"target": "jetson"}}}, "jetson-orin-nano-cpu"),
             ({"tune": {"tvm": {"trials": 9}}}, "trials_per_task"),
+            (
+                {"tune": {"stands_for": {"cuda": "A100"}}},
+                "neither a device nor a compiler here; there are: cpu, eager, inductor",
+            ),
+            ({"tune": {"stands_for": {"eager": "inductor"}}}, 'two compilers would be "inductor"'),
             ({"train": {"seeds": [1, 1]}}, "twice"),
             ({"spec": {"deepth": 4}}, 'Did you mean "depth"'),
             ({"name": "a/b"}, "an experiment's name is 'a/b'"),

@@ -35,6 +35,7 @@ rule tables:
         **needs_of("tables"),
     params:
         config=CONFIG,
+        stands_for=lambda wildcards: str(sorted(EXPERIMENTS[wildcards.folder].tune.stands_for.items())),
     shell:
         "syno tables {params.config:q} 2>&1 | tee -i {log:q}"
 

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import DataError
-from syno.paper.numbers import A100, CASE, MOBILE_CPU, MOBILE_GPU, MODELS, SEARCH_DATA, TEST_DATA
+from syno.paper.numbers import A100, CASE, INDUCTOR, MOBILE_CPU, MOBILE_GPU, MODELS, SEARCH_DATA, TEST_DATA, TVM
 from syno.results.speedups import LAYERED
 
 NETWORK_FOLDERS = {  # of operators, by data set: the folder around them, and the networks of the folders in it
@@ -68,12 +68,12 @@ class Target:
 
 
 TARGETS = (
-    Target("mdev", "llvm", MOBILE_CPU, "tvm"),
-    Target("mdev", "inductor-cpu", MOBILE_CPU, "inductor"),
-    Target("mdev", "cuda", MOBILE_GPU, "tvm"),
-    Target("mdev", "inductor-cuda", MOBILE_GPU, "inductor"),
-    Target("a100", "cuda", A100, "tvm"),
-    Target("a100", "inductor-cuda", A100, "inductor"),
+    Target("mdev", "llvm", MOBILE_CPU, TVM),
+    Target("mdev", "inductor-cpu", MOBILE_CPU, INDUCTOR),
+    Target("mdev", "cuda", MOBILE_GPU, TVM),
+    Target("mdev", "inductor-cuda", MOBILE_GPU, INDUCTOR),
+    Target("a100", "cuda", A100, TVM),
+    Target("a100", "inductor-cuda", A100, INDUCTOR),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
 from textwrap import fill
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -34,6 +35,7 @@ MEAN = "geometric\nmean"
 BEST_OF_OURS = "best of the other operators"
 WRONG = "†"  # beside a latency of code that computes something else
 SHARE = 4  # entries of a legend in a line
+FIRST_PUBLISHED = ("paper", "artifact", "measured")  # origins of the bars of one compiler, from the left
 
 
 def panels(figure: Figure, count: int, *, share: bool = True) -> list[Axes]:
@@ -51,22 +53,28 @@ def size(count: int, height: float, extra: float = 1.2) -> tuple[float, float]:
 
 
 def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw speedups of networks, and their geometric means: a group of bars for each network, a bar for each compiler."""
+    """Draw speedups of networks, and their geometric means: a group of bars for each network, a bar for each compiler.
+
+    What was measured here on a device of the paper is in the paper's panel, a bar to the right of the published one.
+    """
     if best.empty:
         return nothing(title, "No network's latency is known with an operator that is accurate enough.", notes)
+    best, means = (_without_origins(table) for table in (best, means))
     places, compilers, mixed = places_of(best), compilers_of(best["compiler"]), origins.is_mixed(best)
     figure = Figure(figsize=size(len(places), 3.2), layout="constrained")
     every = panels(figure, len(places))
     for axes, (place, heading) in zip(every, places.items(), strict=True):
         local = best[best["place"] == place]
-        models, own = models_of(local["model"]), compilers_of(local["compiler"])
-        for number, compiler in enumerate(own):
-            rows = local[local["compiler"] == compiler].set_index("model")
-            average = means[(means["place"] == place) & (means["compiler"] == compiler)]
+        models, found = models_of(local["model"]), set(zip(local["compiler"], local["latency_origin"], strict=True))
+        own = [(compiler, origin) for compiler in compilers for origin in FIRST_PUBLISHED if (compiler, origin) in found]
+        for number, (compiler, origin) in enumerate(own):
+            rows = local[(local["compiler"] == compiler) & (local["latency_origin"] == origin)].set_index("model")
+            average = means[(means["place"] == place) & (means["compiler"] == compiler) & (means["latency_origin"] == origin)]
             heights = [*(float(rows["speedup"].get(model, float("nan"))) for model in models), *average["speedup"]]
             wrong = [*(bool(rows["is_wrong"].get(model, False)) for model in models), bool(rows["is_wrong"].any())]
             told = [_bar_text(model_title(model), compiler, rows, model) for model in models]
-            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told)
+            beside = [*(float(rows["difference"].get(model, float("nan"))) for model in models), *average["difference"]]
+            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told, beside=beside)
             for model, row in (*rows.iterrows(), *((MEAN, row) for _, row in average.iterrows())) if mixed else ():
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
                 origins.mark_bar(axes, middle, width, 0, row["speedup"], row)
@@ -75,13 +83,19 @@ def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: st
         axes.set_xticks(range(len(models) + 1), [*labels, MEAN], fontsize=7)
         axes.axvline(len(models) - 0.5, color=GREY, linewidth=0.6, linestyle=":")
         axes.set_title(fill(heading, 55), fontsize=9)
-        axes.margins(y=0.14)
+        axes.margins(y=0.14 if best["difference"].isna().all() else 0.28)  # room for the values above the bars
     first_of_lines(every, "speedup over the original network")
     legend(every[0], {compiler_title(compiler): place for place, compiler in enumerate(compilers)})
     count = len(compilers) + origins.legend_entries(every[0], best)
     finish(figure, every, title, notes, columns=min(count, SHARE))
     no_vertical_grid(every)
     return figure
+
+
+def _without_origins(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table whose places are the same for measurements of all origins there."""
+    columns = (table["place"], table["latency_origin"])
+    return table.assign(place=[place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)])
 
 
 def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
@@ -132,8 +146,14 @@ def _bar_text(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Poi
     if key not in rows.index:
         return Point("")
     row = rows.loc[key]
-    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}"
+    difference: Any = row["difference"]
+    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}{beside_published(difference)}"
     return Point(f"{what}, {operator_title(str(row['operator']))}: {speedup}", str(row["operator"]))
+
+
+def beside_published(difference: float) -> str:
+    """Return the difference of a speedup from the published one as text; "" where there is none."""
+    return f" ({difference:+.0f} %)" if isfinite(difference) else ""
 
 
 def _series(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -183,8 +203,12 @@ def group(
     base: float = 0.0,
     wrong: Sequence[bool] = (),
     told: Sequence[Point] = (),
+    beside: Sequence[float] = (),
 ) -> None:
-    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says."""
+    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says.
+
+    `beside` are the differences from published values, in percent.
+    """
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]
     heights = [value - base for value in values]
@@ -199,6 +223,7 @@ def group(
         for number, ((middle, _), value) in enumerate(zip(found, values, strict=True)):
             if isfinite(value):
                 mark = WRONG if any(wrong[number : number + 1]) else ""
+                mark += "".join(map(beside_published, beside[number : number + 1]))
                 axes.text(middle, value, f" {value:.2f}{mark}", ha="center", va="bottom", fontsize=6.5, rotation=90)
 
 

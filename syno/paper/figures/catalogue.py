@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import exp, isfinite
+from math import exp, isfinite, isnan
 from textwrap import fill
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,7 +62,8 @@ def case_study_figure(table: pandas.DataFrame, title: str, notes: Sequence[str])
             axes.barh(number, row["latency_ms"], 0.6, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
             if row["latency_origin"] == "measured" and is_mixed(table):
                 axes.barh(number, row["latency_ms"], 0.6, facecolor="none", edgecolor=INK, linewidth=OUTLINE)
-            faster = f" ({row['speedup']:.2f}x)" if isfinite(row["speedup"]) else ""
+            difference = f", {row['difference']:+.0f} %" if isfinite(row["difference"]) else ""
+            faster = f" ({row['speedup']:.2f}x{difference})" if isfinite(row["speedup"]) else ""
             text = f" {row['latency_ms']:.3g} ms{faster}{WRONG if row['is_wrong'] else ''}"
             axes.text(row["latency_ms"], number, text, va="center", fontsize=7.5)
         axes.set_xlim(0, 1.5 * here["latency_ms"].max())
@@ -202,7 +203,10 @@ def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed:
 def _point(row: dict[Any, Any]) -> Point:
     """Return the text at the mark of a network."""
     network = f"{model_title(row['model'])}, {operator_title(row['operator'])}"
-    return Point(f"{network}: accuracy {row['accuracy']:.4f}, latency {row['latency_ms']:.3g} ms", str(row["operator"]))
+    latency = f"latency {row['latency_ms']:.3g} ms" + (
+        "" if isnan(row["difference"]) else f", speedup {row['difference']:+.0f} %"
+    )
+    return Point(f"{network}: accuracy {row['accuracy']:.4f}, {latency}", str(row["operator"]))
 
 
 def language_figure(curves: pandas.DataFrame, known: Scores, title: str, notes: Sequence[str]) -> Figure:

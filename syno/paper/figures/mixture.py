@@ -1,7 +1,8 @@
 """The rows that the paper's figures are drawn from: measurements of one origin or several, of which like is compared with like.
 
 A latency is compared with the original network's of the same origin, device, compiler, batch and threads; an accuracy with the
-original network's of the same data set, and of the same origin where there is one.
+original network's of the same data set, and of the same origin where there is one. Devices and compilers have the names that
+they stand for (`tune: stands_for`), so that what was measured here meets what was published.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.paper.joined import FINAL, PROXY, ROLES
+from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
 from syno.results.measurement import INT8, INT8_COMPILER, OK, SUSPICIOUS
 
@@ -26,7 +27,9 @@ BEST_ROLE = {FINAL: 0, PROXY: 2}  # latencies are of the networks for the final 
 
 
 def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows that figures may show, with the columns `experiment`, `data_role` and `is_baseline`.
+    """Return the rows that figures may show, with the columns `experiment`, `data_role`, `machine` and `is_baseline`.
+
+    Devices and compilers get the names that they stand for; `machine` is the name of the device that was measured.
 
     The original network compiled in 8-bit integers becomes the operator "int8" of the compiler without "-int8". Rows of records
     that their experiment no longer uses are dropped; those of failed measurements are kept.
@@ -39,6 +42,11 @@ def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
         rows["experiment"] = ""
     if "data_role" not in rows:
         rows["data_role"] = rows["data"].map(ROLES)
+    rows["machine"] = rows["device"]
+    for column in STANDS_FOR:
+        if column in rows:
+            named = column.partition("_")[0]
+            rows[named] = rows[column].where(rows[column].notna(), rows[named])
     is_int8 = rows["compiler"].fillna("").str.endswith(INT8_COMPILER) & (rows["operator"] == ORIGINAL)
     if is_int8.any():
         quantized = rows[is_int8].assign(operator=INT8, compiler=rows["compiler"].str.removesuffix(INT8_COMPILER))
@@ -68,7 +76,9 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
 
     Columns: model, layer, device, compiler, batch, threads, latency_origin, experiment, operator, is_baseline, latency_ms,
     original_ms (missing where that was not measured), speedup, is_wrong (whether the code computes something else, or the
-    latency cannot be right), place (the device in print, and what else tells measurements there apart).
+    latency cannot be right), published_ms and published_speedup (of the same there, beside what was measured here), difference
+    (of the two speedups, in percent of the published one), place (the device in print, and what else tells measurements there
+    apart).
     """
     found = _latencies(ready(rows), layers)
     group = ["model", "layer", *TARGET]
@@ -85,7 +95,23 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
     best = useful.groupby([found[name] for name in group], dropna=False).transform("min") % 10
     found = found[found["rank"] == best]
     found = found.iloc[found["speedup"].isna().argsort(kind="stable")].drop_duplicates([*group, "operator"]).sort_index()
-    return _with_places(found.drop(columns=["rank", "data", "data_role"]).reset_index(drop=True))
+    return _with_places(_beside_published(found.drop(columns=["rank", "data", "data_role"])))
+
+
+def percent(own: Any, published: Any) -> Any:
+    """Return how much larger a number is than the published one, in percent of that."""
+    return 100 * (own / published - 1)
+
+
+def _beside_published(found: pandas.DataFrame) -> pandas.DataFrame:
+    """Add the published numbers beside those that were measured here at batch 1, as the published ones were."""
+    keys, names = ["model", "layer", "device", "compiler", "operator"], ["published_ms", "published_speedup"]
+    published = found[found["latency_origin"] != "measured"].drop_duplicates(keys)
+    published = published.rename(columns=dict(zip(["latency_ms", "speedup"], names, strict=True)))[[*keys, *names]]
+    found = found.merge(published, on=keys, how="left")
+    has_none = (found["latency_origin"] != "measured") | (found["batch"] > 1)
+    found = found.assign(**{name: found[name].mask(has_none) for name in names})
+    return found.assign(difference=percent(found["speedup"], found["published_speedup"]))
 
 
 def _latencies(rows: pandas.DataFrame, layers: bool) -> pandas.DataFrame:

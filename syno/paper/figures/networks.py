@@ -7,12 +7,12 @@ and the paper's (`syno.paper.figures.mixture`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, log, nan
 
 import pandas
 
 from syno.base.files import ORIGINAL
-from syno.paper.figures.mixture import TARGET, ordered, ready, scored, timed
+from syno.paper.figures.mixture import TARGET, ordered, percent, ready, scored, timed
 from syno.paper.figures.titles import model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import ALPHA_NAS, ALPHA_NAS_TOLD, CASE_STUDY, COMPILERS, COSTS, DEVICES, MODELS, NAS_PTE, STACKED
@@ -25,7 +25,8 @@ CASE_OPERATOR = "operator_1"  # of the paper's case study
 CANDIDATES = (ORIGINAL, INT8, STACKED)
 CASE_COLUMNS = (
     "model", "device", "compiler", "batch", "threads", "place", "candidate", "operator", "latency_ms", "original_ms", "speedup",
-    "accuracy", "latency_origin", "accuracy_origin", "experiment", "is_wrong",
+    "accuracy", "latency_origin", "accuracy_origin", "experiment", "is_wrong", "published_ms", "published_speedup",
+    "difference",
 )  # fmt: skip
 
 
@@ -63,14 +64,21 @@ def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pan
 def means(best: pandas.DataFrame) -> pandas.DataFrame:
     """Return geometric means over the networks.
 
-    Columns: device, place, compiler, latency_origin, speedup, models (how many).
+    Columns: device, place, compiler, latency_origin, speedup, models (how many), difference (from the published mean of the
+    same networks, in percent).
     """
-    keys = ["device", "place", "compiler", "latency_origin"]
-    groups = [
-        (*key, geometric_mean(list(group["speedup"])), len(group))
-        for key, group in best.groupby(keys, sort=False, dropna=False)
+    keys, published, groups = ["device", "place", "compiler", "latency_origin"], dict[object, float](), []
+    for key, group in best.groupby(keys, sort=False, dropna=False):
+        device, _, compiler, origin = key
+        mean, networks = geometric_mean(list(group["speedup"])), (device, compiler, *sorted(group["model"]))
+        groups.append((*key, mean, len(group), networks))
+        if origin != "measured":
+            published.setdefault(networks, mean)
+    rows = [
+        (*others, percent(others[4], published[networks]) if others[3] == "measured" and networks in published else nan)
+        for *others, networks in groups
     ]
-    return pandas.DataFrame(groups, columns=[*keys, "speedup", "models"])
+    return pandas.DataFrame(rows, columns=[*keys, "speedup", "models", "difference"])
 
 
 # ---- Figure 6 -------------------------------------------------------------------------------------------------------
@@ -157,7 +165,8 @@ OF_NAS_PTE = "nas_pte_"  # the beginning of the names of its operators
 KEYS = ["model", "place", "compiler", "layer"]
 LAYER_COLUMNS = (
     "model", "device", "compiler", "batch", "threads", "place", "layer", "label", "family", "operator", "latency_ms",
-    "original_ms", "speedup", "is_best", "latency_origin", "experiment", "is_wrong",
+    "original_ms", "speedup", "is_best", "latency_origin", "experiment", "is_wrong", "published_ms", "published_speedup",
+    "difference",
 )  # fmt: skip
 MOST_LOST_FINALLY = 0.02  # of accuracy on the final data set
 ON_PROXY, ON_FINAL = f"{MOST_LOST:g} on the proxy data set", f"{MOST_LOST_FINALLY:g} on the final data set"

@@ -12,19 +12,20 @@ import pandas
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers, PaperFigure
-from syno.paper.figures.headlines import UNKNOWN, digits, headline_table, headlines
+from syno.paper.figures.headlines import UNKNOWN, digits, has_own, headline_table, headlines, in_percent
 from syno.paper.figures.left_out import lines
-from syno.paper.figures.mixture import ready, scored, timed
+from syno.paper.figures.mixture import ordered, percent, ready, scored, timed
 from syno.paper.figures.origins import note
-from syno.paper.figures.titles import SHORT_ORIGINS, model_title
+from syno.paper.figures.titles import SHORT_ORIGINS, compiler_title, model_title, operator_title
 from syno.paper.joined import PROXY
-from syno.paper.numbers import GUARD, WRONG_GUARD
+from syno.paper.numbers import COMPILERS, DEVICES, GUARD, MODELS, WRONG_GUARD
 from syno.report.figures import drawn
 from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
 from syno.report.results import Results
 from syno.results.measurement import OK
+from syno.results.speedups import LAYERS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.results.values import TRIAL_COLUMNS
 
@@ -78,6 +79,7 @@ def paper_page(
         measurements=f"{len(numbers.rows):,}",
         sources=_source_cells(numbers.rows),
         headlines=_headline_cells(table),
+        beside=_own_cells(numbers.rows),
         figures=[_section(name, figure, numbers, table) for name, figure in PAPER_FIGURES.items()],
         guard=GUARD,
         has_guard=bool((numbers.rows["note"] == WRONG_GUARD).any()),
@@ -112,23 +114,50 @@ def _deviation(row: Mapping[Any, Any]) -> str:
 
 
 def _headline_cells(table: pandas.DataFrame) -> Table:
-    rows = []
+    rows, is_own = [], has_own(table)
     for place, row in enumerate(table.to_dict("records")):
         computed = Cell("–") if isnan(row["computed"]) else Cell(digits(row["computed"], row), row["computed"])
         paper = None if isnan(row["paper"]) else row["paper"]
         verdict = row["verdict"]
         rows.append((
             Cell(str(row["figure"]), float(place), is_number=False), Cell(row["what"], is_number=False), computed,
-            Cell(row["printed"] or "–", paper),
+            Cell(row["printed"] or "–", paper), *((_percent(row["difference"]),) if is_own else ()),
             Cell(verdict, note=row["note"], is_number=False, warns=verdict in DEVIATING), Cell(row["origin"], is_number=False),
         ))  # fmt: skip
-    return Table(("figure", "number", "computed", "paper", "agrees", "origin"), tuple(rows))
+    return Table(
+        ("figure", "number", "computed", "paper", *(("difference",) if is_own else ()), "agrees", "origin"), tuple(rows)
+    )
+
+
+def _percent(difference: float) -> Cell:
+    return Cell(in_percent(difference), None if isnan(difference) else difference)
+
+
+def _own_cells(rows: pandas.DataFrame) -> Table:
+    """Return a row for each latency that was measured here of what the published data has a latency of, on the same device."""
+    both = pandas.concat([timed(rows), timed(rows, layers=True)], ignore_index=True).dropna(subset=["published_ms"])
+    cells = []
+    for row in ordered(both, compiler=COMPILERS, device=DEVICES, model=MODELS).to_dict("records"):
+        names = (", ".join(filter(None, [model_title(row["model"]), LAYERS.get(row["layer"], row["layer"])])),
+                 operator_title(row["operator"]), compiler_title(row["compiler"]), row["place"])  # fmt: skip
+        times = [(f"{row[name]:.4g}", row[name]) for name in ("latency_ms", "published_ms")]
+        speedups = [(f"{row[name]:.2f}", row[name]) for name in ("speedup", "published_speedup")]
+        cells.append((
+            *(Cell(str(name), is_number=False) for name in names),
+            *(Cell(*one) for one in times), _percent(percent(row["latency_ms"], row["published_ms"])),
+            *(Cell("–") if isnan(one[1]) else Cell(*one) for one in speedups), _percent(row["difference"]),
+        ))  # fmt: skip
+    return Table((
+        "network", "operator", "compiler", "device", "latency/ms", "published", "difference", "speedup", "published speedup",
+        "difference of speedups",
+    ), tuple(cells))  # fmt: skip
 
 
 def _source_cells(rows: pandas.DataFrame) -> Table:
     """Return a row for each experiment and origin: its networks, data sets, devices and compilers, and how much it has."""
     cells = []
     for (experiment, origin), own in rows.groupby(["experiment", "origin"], sort=False, dropna=False):
+        own = own.assign(device=_with_machines(own))
         names = [", ".join(map(str, dict.fromkeys(own[column].dropna()))) for column in ("data", "device", "compiler")]
         failed = int((own["status"] != OK).sum())
         cells.append((
@@ -139,6 +168,13 @@ def _source_cells(rows: pandas.DataFrame) -> Table:
         ))  # fmt: skip
     headings = ("experiment", "origin", "networks", "data", "devices", "compilers", "measurements", "failed")
     return Table(headings, tuple(cells))
+
+
+def _with_machines(rows: pandas.DataFrame) -> list[Any]:
+    """Return the names of the devices, each with that of the machine that stands for it, if that was measured here."""
+    stands = (rows["origin"] == "measured") & (rows["device"] != rows["machine"]) & rows["machine"].notna()
+    columns = (rows["device"], rows["machine"], stands)
+    return [f"{device} ({machine})" if is_other else device for device, machine, is_other in zip(*columns, strict=True)]
 
 
 # ---- the operators --------------------------------------------------------------------------------------------------

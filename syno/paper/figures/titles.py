@@ -29,9 +29,12 @@ def model_title(model: str) -> str:
 
 
 def compiler_title(compiler: str) -> str:
-    """Return the name of a compiler: `inductor-max-autotune` is "TorchInductor, max-autotune"."""
-    name, _, mode = compiler.partition("-")
-    return COMPILERS[name] + (f", {mode}" if mode else "") if name in COMPILERS else compiler
+    """Return the name of a compiler: the paper's, as "TorchInductor", or one beside it, as "TorchInductor, default mode"."""
+    if compiler in COMPILERS:
+        return COMPILERS[compiler]
+    family, _, mode = compiler.partition("-")
+    known = {name.partition("-")[0]: title for name, title in COMPILERS.items()}
+    return f"{known[family]}, {mode or 'default mode'}" if family in known else compiler
 
 
 def operator_title(operator: str) -> str:
@@ -51,7 +54,8 @@ def models_of(found: pandas.Series) -> list[str]:
 
 def compilers_of(found: pandas.Series) -> list[str]:
     """Return the compilers in a column, those of the paper first, each followed by its other modes."""
-    return sorted(present(tuple(COMPILERS), found), key=lambda compiler: _place(compiler.replace("-", "@"), tuple(COMPILERS)))
+    families = [name.partition("-")[0] for name in COMPILERS]
+    return sorted(present(tuple(COMPILERS), found), key=lambda compiler: _place(compiler.replace("-", "@"), families))
 
 
 def present(names: Sequence[str], found: pandas.Series) -> list[str]:

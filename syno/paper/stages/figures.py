@@ -11,11 +11,12 @@ from syno.config import Experiment
 from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY, ImportRecord
-from syno.paper.joined import with_roles
+from syno.paper.joined import with_names, with_roles
 from syno.paper.stages import ablations
 from syno.paper.stages.join import MADE_BY as JOINED_BY
 from syno.paper.stages.join import JoinRecord, notes, operators_of
 from syno.results.table import read_losses, read_measurements, write_table
+from syno.stages.kept import read_kept
 from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
 from syno.stages.store import OperatorStore
 
@@ -62,7 +63,9 @@ def read_numbers(folder: Path) -> Numbers:
     from syno.paper.figures.catalogue import Numbers
 
     made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
+    kept = read_kept(folder)
     rows = with_roles(read_measurements(folder, made_by), folder.name)
+    rows = with_names(rows, {} if kept is None else kept.tune.stands_for)
     losses = read_losses(folder, made_by)
     named = losses.assign(experiment=_names(losses["experiment"], folder))
     return Numbers(rows, named, read_ablations(folder, made_by))

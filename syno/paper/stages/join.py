@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from syno.base.errors import SpecError, SynoError
+from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.record import Number, Record, versions
 from syno.config import Experiment
 from syno.config.dependencies import role_of
@@ -19,6 +19,7 @@ from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY as IMPORTED_BY
 from syno.paper.artifact.imported import ImportRecord
 from syno.paper.joined import Joined, Part, joined
+from syno.paper.numbers import COMPILERS, DEVICES
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.rows import gaps
 from syno.results.table import read_losses, read_measurements, write_table
@@ -115,11 +116,21 @@ def join(experiment: Experiment) -> JoinRecord:
         measurements=len(found.rows),
         operators=operators,
         renamed=tuple(RenamedOperator(**vars(one)) for one in found.renamed),
-        missing=(*missing, *gaps(found.rows)),
+        missing=(*missing, *gaps(found.rows), *_alone([part for part, _ in parts])),
         versions=versions([]),
     )
     record.write(experiment.folder / JOINED)
     return record
+
+
+def _alone(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield what stands for a device or compiler of which neither the paper nor another experiment has numbers."""
+    names = {part.name: {*part.rows["device"], *part.rows["compiler"], *part.stands_for.values()} for part in parts}
+    for part in parts:
+        known = {*DEVICES, *COMPILERS}.union(*(found for name, found in names.items() if name != part.name))
+        for name, meant in part.stands_for.items():
+            if meant not in known:
+                yield f"{part.name}: {name} stands for {meant}, of which no other results are here.{suggestion(meant, DEVICES)}"
 
 
 def _join_ablations(parts: Sequence[tuple[str, Path]], folder: Path) -> None:
@@ -183,6 +194,7 @@ def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
         read_losses(folder, made_by),
         data=None if workload is None else workload.data,
         width=1.0 if workload is None else workload.width,
+        stands_for={} if kept is None else kept.tune.stands_for,
     )
     if (folder / RECORD).is_file():
         missing += [f"{name}: {problem}" for problem in ImportRecord.read(folder / RECORD).problems]

@@ -13,7 +13,7 @@ from syno.paper.artifact.imported import ImportRecord
 from syno.paper.artifact.operators import Folder, _names  # what it does with odd names
 from syno.paper.artifact.places import TARGETS
 from syno.paper.artifact.reading import Contents, read
-from syno.paper.numbers import A100, WRONG_GUARD
+from syno.paper.numbers import A100, INDUCTOR, WRONG_GUARD
 from syno.paper.stages.artifact import import_artifact
 from syno.results.measurement import Measurement, Measurements
 from syno.stages.store import OperatorStore
@@ -46,7 +46,7 @@ def test_latencies_are_in_milliseconds_whatever_the_compiler_wrote(contents: Con
 
 
 def test_a_layer_is_measured_by_itself(contents: Contents) -> None:
-    place = {"layer": "conv_io64", "device": A100, "compiler": "inductor", "metric": "latency"}
+    place = {"layer": "conv_io64", "device": A100, "compiler": INDUCTOR, "metric": "latency"}
     found = {one.operator: one.value for one in contents.measurements if all(getattr(one, k) == v for k, v in place.items())}
     sequences = {f"nas_pte_sequence_{number}": 36.0 * (1 + number) for number in (1, 2, 3)}
     assert found == pytest.approx({"original": 36.0, "operator_1": 9.0, **sequences})
