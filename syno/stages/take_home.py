@@ -164,8 +164,14 @@ def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights
         score=_score(experiment, record),
         recorded=record.score,
         calls=Calls(batch=timing.batch, threads=timing.threads),
-        kernels=measured is not None,
+        kernels=measured is not None or _has_a_goal_with_kernels(experiment),
     )
+
+
+def _has_a_goal_with_kernels(experiment: Experiment) -> bool:
+    """Return whether the experiment looked for speed with native kernels on this machine."""
+    goal = experiment.goal
+    return goal is not None and (goal.compiler, goal.device) == ("native", "cpu")
 
 
 def _measured_with_kernels(experiment: Experiment, given: str) -> TuningRecord | None:
