@@ -259,14 +259,14 @@ class PlaneLanes(Lanes):
         return -(-self.plane[0].extent // self.rows)
 
     def _halo(self, at: int) -> tuple[int, int]:
-        """Return how far nest `at` reads beyond its own position along the outermost axis, before it and after it."""
+        """Return the rows before and after its own that nest `at` reads."""
         if at == len(self.plan.nests):
             return 0, 0
         axis = self.plan.nests[at].source[self.plane[0].sources[at]]
         return axis.before, axis.after
 
     def margin(self, at: int) -> tuple[int, int]:
-        """Return how many rows of tensor `at` are computed, or brought in, before the band and after it.
+        """Return the numbers of rows of tensor `at` before and after the band that are computed, or brought in, with it.
 
         Tensor 0 is the input, the last one the output. Without bands these are none: what is read there is zero.
         """
@@ -338,7 +338,7 @@ class PlaneLanes(Lanes):
         return found
 
     def _rows_ahead(self, at: int) -> int:
-        """Return how many rows of tensor `at` are written ahead of the position at which the next nest begins to read."""
+        """Return the number of rows of tensor `at` between the first one written and the first one at which a nest reads."""
         return self._halo(at)[0] if self.bands > 1 else 0
 
     def codes(self) -> list[LoopCode]:

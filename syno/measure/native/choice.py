@@ -175,7 +175,7 @@ class Workshop:
         return self._hopeless[layer]
 
     def _times(self, layer: Layer, end: End, lanes: tuple[bool, bool]) -> Times:
-        """Return what a layer takes by PyTorch's code, and by kernels.
+        """Return the milliseconds of a layer's kernels, by formats, and those of PyTorch's code.
 
         A kernel from lanes to another format, or back, is not timed: it is the one from lanes to lanes, with the time of
         transposing, as it was measured with the schedules.
@@ -233,7 +233,7 @@ class Workshop:
 
 
 def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
-    """Return what was chosen: a kernel with these formats, or PyTorch's code."""
+    """Return the choice of a kernel with these formats, or, without them, of PyTorch's code."""
     return LayerChoice(
         name=layer.name,
         is_native=formats is not None,

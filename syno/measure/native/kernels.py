@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +83,7 @@ class Request:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the input and of the output, as the operator has them."""
+        """The shapes of the input and of the output, as the operator has them."""
         into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
         return into, tuple(-(-extent // step) for extent, step in zip(out, self.steps or [1] * len(out), strict=True))
 
@@ -131,7 +131,7 @@ class Trial(BaseModel):
     bringing_out_ms: float
 
     def latency_ms(self, formats: tuple[Format, Format]) -> float:
-        """Return what a call takes; in the format "lanes", nothing is transposed."""
+        """Return the milliseconds of a call; in the format "lanes", nothing is transposed."""
         into, out = (0.0 if form == "lanes" else 1.0 for form in formats)
         return into * self.bringing_in_ms + self.computing_ms + out * self.bringing_out_ms
 
@@ -213,17 +213,9 @@ def kernel_for(request: Request, store: Path, *, target: Target | None = None, t
 
 def _key(request: Request, target: Target, *details: object) -> str:
     path = compiler()
-    asked = [
-        request.operator,
-        request.values,
-        request.formats,
-        asdict(request.epilogue),
-        request.threads,
-        target.name,
-        *details,
-    ]
     generator = sources_checksum("syno.lower")  # plans, too: a stored kernel names its plan by number
-    return checksum(repr([*asked, target.name, *details, generator, path, compiler_version(path), _processor()]).encode())[:20]
+    made_by = [generator, path, compiler_version(path), _processor()]
+    return checksum(repr([request, target.name, *details, *made_by]).encode())[:20]
 
 
 def _processor() -> str:
@@ -294,7 +286,7 @@ def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]
 
 
 def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
-    """Return how many rows of a plane are computed together; None if all.
+    """Return the number of rows of a band; None if all rows of a plane are computed together.
 
     Those of a band stay in the second cache, unless hardly any do; and each thread has a band where it has no sample.
     """

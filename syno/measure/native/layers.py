@@ -78,7 +78,7 @@ class Layer:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the input and of the output, as the operator has them."""
+        """The shapes of the input and of the output, as the operator has them."""
         return self.request.shapes
 
 
@@ -107,7 +107,7 @@ class End:
         return cls(scale, layer.bias, None, "identity", nodes)
 
     def epilogue(self, channel: int) -> Epilogue:
-        """Return what the kernel has to do."""
+        """Return the epilogue of a kernel whose output has its channels along this axis."""
         has_channels = self.scale is not None or self.shift is not None
         return Epilogue(
             channel=channel if has_channels else None,
@@ -451,7 +451,7 @@ def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[Pl
 
 
 def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
-    """Return what follows a layer and a kernel can compute, up to nodes that are taken by other layers."""
+    """Return the end of a layer's kernel: the nodes behind the layer that a kernel computes, up to those of other layers."""
     layer, node = placed.layer, placed.node
     shape = node.meta["val"].shape
     channel = len(shape) - 1 if layer.graph is linear() else layer.channel

@@ -100,7 +100,7 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
 def _chosen(
     network: fx.GraphModule, layers: Sequence[PlacedLayer], workshop: Workshop
 ) -> tuple[dict[Any, LayerChoice], list[PlacedLayer]]:
-    """Return what is chosen for each layer's node, and the layers that kernels compute, each with what follows it.
+    """Return the choice for each layer, by its node, and the layers that kernels compute, each with its end.
 
     What follows a layer that is no kernel can follow another one, so the others are chosen anew.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +20,13 @@ from torch.nn import functional
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError, WrongOutputError
 from syno.lower.native.activations import ACTIVATIONS
-from syno.lower.native.program import Format
+from syno.lower.native.program import Epilogue, Format
 from syno.lower.native.target import own_target
 from syno.measure.compilers import CPP, compiler_named
 from syno.measure.native import choice, kernels, layers
 from syno.measure.native.choice import Formats, Times, fastest_formats
+from syno.measure.native.kernels import Request, check, kernel_for
+from syno.measure.native.layers import convolution
 from syno.measure.native.network import NativeNetwork, native_network
 from syno.measure.output_check import OutputCheck
 from syno.measure.reference import in_double, vary_constants
@@ -50,6 +53,27 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
     monkeypatch.setattr(choice, "hopeless", lambda layer, threads: "")
     monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
+
+
+def test_kernels_of_one_store_are_told_apart(store: Path) -> None:
+    """Requests that differ in one thing, whatever it is, have kernels of their own: none computes another's."""
+    usual = Request(
+        str(convolution(False)), (("C", 3), ("G", 1), ("H", 8), ("N", 2), ("O", 4), ("W", 8), ("k_0", 3), ("k_1", 3))
+    )
+    changes = {
+        "operator": usual.operator.replace("operator convolution", "operator other"),
+        "values": (*usual.values[:-3], ("W", 16), *usual.values[-2:]),
+        "formats": ("lanes", "lanes"),
+        "epilogue": Epilogue(activation="relu"),
+        "threads": 2,
+        "steps": (1, 1, 2, 2),
+    }
+    assert {*changes} == {field.name for field in fields(Request)}
+    requests = [usual, *(replace(usual, **{name: value}) for name, value in changes.items())]
+    made = [kernel_for(request, store) for request in requests]
+    assert len({kernel.program.name for kernel in made}) == len(requests)
+    for kernel in made:
+        check(kernel)
 
 
 def operator(seed: int, side: int = 3) -> OperatorModule:
