@@ -25,6 +25,7 @@ from syno.measure.prediction.predictor import (
     estimated_ms,
     features,
     kernels,
+    native_kernels,
 )
 from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.measure.timing import LatencySettings
@@ -37,6 +38,7 @@ NAMES = (
 )
 FACTORS = {Kind.CONVOLUTION: 0.5, Kind.PRODUCT: 2.0, Kind.COPY: 3.0}  # true time / estimate
 REST = 0.3
+COMPILERS = ("native", "inductor")
 
 
 def of_data(operator: PGraph) -> list[Kernel]:
@@ -68,6 +70,32 @@ class TestKernels:
         conv2d = OPERATORS["conv2d"]()
         once, twice = features(conv2d, [LAYER]), features(conv2d, [LAYER, LAYER])
         assert once["convolutions"] == 1 and twice == {name: 2 * value for name, value in once.items()}
+
+
+class TestNativeKernels:
+    def test_a_convolution_is_one_nest_whose_work_counts(self) -> None:
+        (nest,) = native_kernels(OPERATORS["conv2d"](), LAYER)
+        wanted = 2 * 16 * 8 * 8 * 8 * 9
+        assert nest.kind is Kind.NEST and nest.channels == 8 * 9 and nest.cycles > 0
+        assert nest.flops >= wanted and nest.share == wanted / nest.flops
+
+    def test_an_operator_of_stages_is_a_nest_for_each(self) -> None:
+        sizes = LAYER | {"N": 8, "C_in": 64, "C_out": 64}
+        first, second = native_kernels(OPERATORS["low_rank_conv1x1"](), sizes)
+        assert first.written == second.read and first.channels == sizes["C_in"]
+
+    def test_more_work_takes_more_cycles(self) -> None:
+        cycles = [native_kernels(OPERATORS["conv2d"](), LAYER | {"C_out": count})[0].cycles for count in (16, 32, 64)]
+        assert cycles[0] < cycles[1] < cycles[2]
+
+    def test_with_the_compiler_native_nests_are_what_is_learnt_from(self) -> None:
+        fitted = {
+            name: SpeedupPredictor().fit([record(*one, compiler=name) for one in measured_operators()]) for name in COMPILERS
+        }
+        kinds = {
+            name: set(described.kinds) for name, one in fitted.items() if (described := one.described(OPERATORS["conv2d"]()))
+        }
+        assert kinds == {"native": {Kind.NEST}, "inductor": {Kind.CONVOLUTION, Kind.READER}}
 
 
 def networks(count: int, kinds: list[Kind], seed: int = 0) -> list[tuple[int, list[Kernel]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -303,20 +304,69 @@ def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
     raise AssertionError
 
 
-def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
-    """Return the fastest form with its schedules: by timing, with a folder for trials; else by the model."""
+@dataclass(frozen=True)
+class ExpectedNest:
+    """What the cost model expects of a nest of loops, in all blocks of a call.
+
+    Attributes:
+        cycles: of one core.
+        flops: multiply-adds, or additions of what has no factor; those in lanes that hold no element count, too.
+        summands: of each result.
+        read, written: elements that differ within a block.
+        share: of the flops of all nests of the kernel that its plan asks for; the others are in idle lanes or done twice.
+    """
+
+    cycles: float
+    flops: int
+    summands: int
+    read: int
+    written: int
+    share: float
+
+
+def expected_nests(request: Request, target: Target | None = None) -> list[ExpectedNest]:
+    """Return the nests of the form and the schedules that the cost model ranks first. Nothing is compiled.
+
+    Raises LoweringError if the operator has no form that can be written as a kernel.
+    """
+    target = target or own_target()
+    best = _ranked(request, target, 1)[0][0]
+    codes, vectors = best.code.codes(), best.code.blocks * target.lanes
+    flops = [vectors * math.prod(code.extents) for code in codes]
+    wanted = request.plans[best.form.plan].flops(request.graph.valuation(dict(request.values)))
+    return [
+        ExpectedNest(
+            cycles=best.code.blocks * cost(code, schedule, target),
+            flops=count,
+            summands=math.prod(code.extents[loop] for loop in code.summed),
+            read=vectors * math.prod(extent for loop, extent in enumerate(code.extents) if code.read.depends_on(loop)),
+            written=vectors * math.prod(extent for loop, extent in enumerate(code.extents) if loop not in code.summed),
+            share=min(1.0, wanted / sum(flops)),
+        )
+        for code, schedule, count in zip(codes, best.schedules, flops, strict=True)
+    ]
+
+
+def _ranked(request: Request, target: Target, count: int) -> list[list[Candidate]]:
+    """Return the forms, the best by the model first: each as candidates with so many schedules of each nest."""
     ranked: list[tuple[float, list[Candidate]]] = []
     for form, code in _forms(request, target):
-        ways = [schedules(one, target, SCHEDULES_TIMED) for one in code.codes()]
+        ways = [schedules(one, target, count) for one in code.codes()]
         turns = range(max(map(len, ways)))
         found = [Candidate(form, code, tuple(way[min(turn, len(way) - 1)] for way in ways)) for turn in turns]
         ranked.append((found[0].cycles(target), found))
     if not ranked:
         raise LoweringError(f"{request.graph!r} cannot be written as a native kernel: its indices are too irregular")
-    ranked.sort(key=lambda row: row[0])
+    return [found for _, found in sorted(ranked, key=lambda row: row[0])]
+
+
+def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
+    """Return the fastest form with its schedules: by timing, with a folder for trials; else by the model."""
+    ranked = _ranked(request, target, SCHEDULES_TIMED)
     if store is None:
-        return _trial(ranked[0][1][0], (0.0, 0.0, 0.0))
-    likely = [found for cycles, found in ranked if cycles <= MOST_CYCLES * ranked[0][0]][:FORMS_TIMED]
+        return _trial(ranked[0][0], (0.0, 0.0, 0.0))
+    most = MOST_CYCLES * ranked[0][0].cycles(target)
+    likely = [found for found in ranked if found[0].cycles(target) <= most][:FORMS_TIMED]
     fastest = min(_trials(request, target, store, likely), key=lambda trial: trial.latency_ms(request.formats))
     return _in_lanes(fastest, request, target) if request.formats[1] == "lanes" else fastest
 

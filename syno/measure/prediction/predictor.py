@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -21,9 +22,10 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from syno.base.errors import SpecError, SynoError
+from syno.base.errors import LoweringError, SpecError, SynoError
 from syno.base.interval import Interval
 from syno.ir.graph import PGraph
+from syno.measure.native.kernels import Request, expected_nests
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.model.baselines import read_replacement
@@ -34,6 +36,9 @@ from syno.model.module import build
 # The operator's module is called on tensors that have a shape and no data. Whatever forms the generator chooses, the calls
 # that reach PyTorch's dispatcher then are the ones that are carried out: convolutions, products of matrices, copies, and
 # element-wise work.
+#
+# With the compiler "native", an operator is one function. Its parts are nests of loops, and the cost model that ranks their
+# schedules says how many cycles each takes.
 
 
 class Kind(StrEnum):
@@ -44,6 +49,7 @@ class Kind(StrEnum):
     COPY = "copy"
     ELEMENTWISE = "elementwise"
     READER = "reader"
+    NEST = "nest"
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class Kernel:
         gap: distance in what is read between neighbours in the result, in elements; 0 if one element is repeated.
         spread: distance in the result between neighbours in what is read.
         row_read, row_written: length of the axis along which elements lie side by side in what is read, and in the result.
+        cycles: of a nest, by the cost model.
+        share: of the work of a nest that counts; the rest is done in idle lanes, or twice.
     """
 
     kind: Kind
@@ -83,6 +91,8 @@ class Kernel:
     spread: int = 1
     row_read: int = 1
     row_written: int = 1
+    cycles: float = 0.0
+    share: float = 1.0
 
 
 def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
@@ -105,6 +115,26 @@ def kernels(operator: PGraph, values: Mapping[str, int]) -> tuple[Kernel, ...]:
     with torch.no_grad(), _Trace(data) as trace:
         made = module(data)
     return (*trace.kernels, _reader(made))
+
+
+def native_kernels(operator: PGraph, values: Mapping[str, int], threads: int = 1) -> tuple[Kernel, ...]:
+    """Return the nests of an operator's native kernel in a layer, in order. Nothing is compiled.
+
+    Args:
+        operator: the operator.
+        values: of its variables in the layer, with the batch.
+        threads: how many it runs on.
+
+    Raises:
+        ValuationError, SizeError: a value is missing or does not divide.
+        LoweringError: the operator has no native kernel.
+    """
+    return tuple(
+        Kernel(
+            Kind.NEST, False, nest.flops, nest.read, nest.written, channels=nest.summands, cycles=nest.cycles, share=nest.share
+        )
+        for nest in expected_nests(Request(str(operator), tuple(values.items()), threads=threads))
+    )
 
 
 def _reader(made: torch.Tensor) -> Kernel:
@@ -235,11 +265,12 @@ def _neighbours(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int]:
 Numbers = NDArray[np.float64]
 
 # A nominal CPU core. Only ratios matter, and only until measurements tell more: models learn factors of these estimates.
-CALL_MS, FLOPS_PER_MS, BYTES_PER_MS = 0.003, 4e7, 8e6
+CALL_MS, FLOPS_PER_MS, BYTES_PER_MS, CYCLES_PER_MS = 0.003, 4e7, 8e6, 2.5e6
 FLOAT_BYTES = 4
 READER_SHARE = 0.3  # of the time of a reader that depends on how the tensor lies; the rest every operator's output costs
 
 DENSE = (Kind.CONVOLUTION, Kind.PRODUCT)
+OF_PYTORCH = tuple(kind for kind in Kind if kind is not Kind.NEST)
 MOST_RUN, MOST_GAP = 5.0, 12.0  # logarithms; beyond a cache line and a page it makes no difference
 
 # The columns: how far apart two kernels are that differ by 1 in it. Sizes are logarithms to base 2.
@@ -260,6 +291,8 @@ COLUMNS: Mapping[str, tuple[float, Callable[[Kernel], float]]] = {
     "row written": (2.0, lambda kernel: min(math.log2(kernel.row_written), MOST_RUN)),
     "read": (0.5, lambda kernel: math.log2(max(kernel.read, 1))),
     "written": (0.5, lambda kernel: math.log2(max(kernel.written, 1))),
+    "cycles of a product": (2.0, lambda kernel: math.log2(max(kernel.cycles / max(kernel.flops, 1), 2**-6)) + 6),
+    "share": (1.0, lambda kernel: math.log2(kernel.share)),
 }
 
 
@@ -300,6 +333,8 @@ def estimated_ms(kernel: Kernel) -> float:
     moved = (kernel.read + kernel.written) * FLOAT_BYTES / BYTES_PER_MS
     if kernel.kind is Kind.READER:
         return READER_SHARE * moved
+    if kernel.kind is Kind.NEST:
+        return kernel.cycles / CYCLES_PER_MS
     return CALL_MS + moved + (kernel.flops / FLOPS_PER_MS if kernel.kind in DENSE else 0.0)
 
 
@@ -355,9 +390,9 @@ def _flops(kernel: Kernel) -> str:
 NAMES = (
     *("FLOPs of convolutions", "FLOPs of 1x1 convolutions", "FLOPs of grouped convolutions", "FLOPs of depthwise convolutions"),
     "FLOPs of products",
-    *(f"{kind}s" for kind in Kind),
-    *(f"moved by {kind}s" for kind in Kind),
-    *(f"scattered by {kind}s" for kind in Kind if kind not in DENSE),
+    *(f"{kind}s" for kind in OF_PYTORCH),
+    *(f"moved by {kind}s" for kind in OF_PYTORCH),
+    *(f"scattered by {kind}s" for kind in OF_PYTORCH if kind not in DENSE),
 )
 
 
@@ -561,7 +596,8 @@ LEAST_RECORDS = 8  # with fewer, nothing is predicted
 class SpeedupPredictor:
     """A predictor of one network's speedups by operators, with one compiler on one device.
 
-    It predicts from the kernels that operators run in the network's layers (`kernels`), whose times it learns (`model`). Equal
+    It predicts from the kernels that operators run in the network's layers, whose times it learns (`model`): those of PyTorch
+    (`kernels`), or with the compiler "native" the nests of native kernels (`native_kernels`), where there are any. Equal
     records give equal predictions, in any order. It predicts nothing before there are 8 measurements. The less it knows about
     kernels like an operator's, the wider is the interval; then measuring decides.
 
@@ -652,9 +688,14 @@ class SpeedupPredictor:
         found = []
         for sizes, count in (self._layers or {}).items():
             values = {name: value for name, value in sizes if name in operator.variables}
-            own = kernels(operator, values)
-            found.append((count, [one for one in own if not (one.of_weights and self._constant_weights)]))
+            found.append((count, self._kernels(operator, values)))
         return describe(found)
+
+    def _kernels(self, operator: PGraph, values: Mapping[str, int]) -> Sequence[Kernel]:
+        if self._conditions is not None and self._conditions.compiler == "native":
+            with suppress(LoweringError):  # PyTorch's code computes it
+                return native_kernels(operator, values, self._conditions.settings.threads)
+        return [one for one in kernels(operator, values) if not (one.of_weights and self._constant_weights)]
 
 
 def _counts_of_sizes(layers: Sequence[Mapping[str, int]]) -> dict[tuple[tuple[str, int], ...], int]:
