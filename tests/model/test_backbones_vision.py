@@ -20,6 +20,7 @@ from syno.model.backbones import BACKBONES
 from syno.model.backbones.efficientnet import StochasticDepth
 from syno.model.counting import model_cost, parameters, published_flops
 from syno.model.extraction import replaceable
+from syno.model.geometry import Layer
 from syno.model.substitution import substitute
 from syno.space import preset
 
@@ -213,6 +214,11 @@ class TestFlops:
         assert model_cost(shaped(name, classes), PICTURE).flops == plain
 
 
+@cache
+def paper_layers(name: str) -> tuple[Layer, ...]:
+    return replaceable(shaped(name), PICTURE, "paper")
+
+
 class TestPaperLayers:
     @pytest.mark.parametrize(
         ("name", "sizes"),
@@ -232,11 +238,10 @@ class TestPaperLayers:
         ],
     )
     def test_layers_that_the_paper_replaces(self, name: str, sizes: dict[tuple[int, ...], int]) -> None:
-        layers = replaceable(shaped(name), PICTURE, "paper")
-        assert Counter((*list(layer.values.values())[1:], layer.stride) for layer in layers) == sizes
+        assert Counter((*list(layer.values.values())[1:], layer.stride) for layer in paper_layers(name)) == sizes
 
     def test_the_paper_means_something_else_in_each_network(self) -> None:
-        counts = {name: len(replaceable(shaped(name), PICTURE, "paper")) for name in (*NAMES, "resnet18", "resnet34")}
+        counts = {name: len(paper_layers(name)) for name in (*NAMES, "resnet18", "resnet34")}
         assert counts == {
             "densenet121": 58, "efficientnet_v2_s": 10, "resnext29_2x64d": 10, "resnet18": 19, "resnet34": 35,
         }  # fmt: skip

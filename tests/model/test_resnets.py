@@ -112,8 +112,8 @@ class TestPaperLayers:
         ("name", "classes", "rule", "operator", "flops", "count", "batch"),
         [
             ("resnet18", 100, "paper-3x3", "operator_1", 1_082_422_527, 6_566_436, 128),
-            ("resnet18", 1000, "paper", "operator_1", 1_238_061_071, 8_412_456, 1024),
-            ("resnet34", 1000, "paper", "operator_1", 2_178_815_879, 13_522_856, 1024),
+            pytest.param("resnet18", 1000, "paper", "operator_1", 1_238_061_071, 8_412_456, 1024, marks=pytest.mark.slow),
+            pytest.param("resnet34", 1000, "paper", "operator_1", 2_178_815_879, 13_522_856, 1024, marks=pytest.mark.slow),
             ("resnet34", 1000, "paper", "operator_2", 830_076_623, 4_945_832, 1024),
         ],
     )

@@ -109,7 +109,7 @@ def test_the_support_of_known_operators(name: str) -> None:
 
 
 @given(pgraphs())
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=6)
 def test_the_support_of_random_operators(graph: PGraph) -> None:
     check(graph, {})
 

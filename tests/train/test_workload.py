@@ -90,10 +90,10 @@ def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: W
 def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path) -> None:
     found = []
     for run in ("a", "b"):
-        study = search(config(output=tmp_path / run, study={"n_trials": 3}, policy={"name": "random"}))
-        found.append([(trial.operator.id, trial.metrics["accuracy"]) for trial in study.best(3)])
+        study = search(config(output=tmp_path / run, study={"n_trials": 2}, policy={"name": "random"}))
+        found.append([(trial.operator.id, trial.metrics["accuracy"]) for trial in study.best(2)])
     assert found[0] == found[1]
-    assert len({operator for operator, _ in found[0]}) == 3
+    assert len({operator for operator, _ in found[0]}) == 2
 
 
 def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -129,6 +129,12 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("experiment", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        pytest.param(experiment, id=name, marks=[pytest.mark.slow] if name.startswith("paper-small") else [])
+        for name, experiment in SEARCHES.items()
+    ],
+)
 def test_every_config_that_needs_no_files_has_a_space_with_operators(experiment: Experiment) -> None:
     check_not_empty(Space(experiment.operator_spec))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from small_run import MOST_SECONDS, ROOT, environment
+from small_run import ROOT, run_snakemake
 
 JOB = re.compile(r"^( *)(?:local)?(?:rule|checkpoint) (\w+):\n((?:\1 {4}.*\n)*)", re.MULTILINE)  # those of a group are indented
 
@@ -39,11 +37,8 @@ class Job:
 
 def dry_run(folder: Path, config: Path, profile: str, *more: str) -> list[Job]:
     """All jobs that a profile, named as users name it, would run in a folder."""
-    command = [sys.executable, "-m", "snakemake", "--profile", profile, "--directory", str(folder), "--configfile", str(config)]
-    command += ["--dry-run", *more]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+    done = run_snakemake(
+        ROOT, ["--dry-run", "--profile", profile, "--directory", str(folder), "--configfile", str(config), *more]
     )
-    printed = done.stdout + done.stderr
-    assert done.returncode == 0, printed
-    return [Job.read(rule, block) for _, rule, block in JOB.findall(printed)]
+    assert done.returncode == 0, done.stdout
+    return [Job.read(rule, block) for _, rule, block in JOB.findall(done.stdout)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -44,11 +47,16 @@ def write_config(file: Path, changes: Mapping[str, Any] | None = None, base: Map
     return file
 
 
-def command(folder: Path, config: Path, *more: str) -> list[str]:
-    """The command line that runs an experiment in a folder."""
+def arguments(folder: Path, config: Path, *more: str) -> list[str]:
+    """What Snakemake is given to run an experiment in a folder."""
     profile = ROOT / "workflow" / "profiles" / "local"
     places = ["--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile", config, "--profile", profile]
-    return [sys.executable, "-m", "snakemake", *map(str, places), "--cores", "2", *more]
+    return [*map(str, places), "--cores", "2", *more]
+
+
+def command(folder: Path, config: Path, *more: str) -> list[str]:
+    """The command line that runs an experiment in a folder."""
+    return [sys.executable, "-m", "snakemake", *arguments(folder, config, *more)]
 
 
 def environment() -> dict[str, str]:
@@ -56,19 +64,38 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
+# Snakemake begins in copies of a process that has imported it and Syno: for small experiments, that takes most of the time.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.dag", "syno.paper.artifact.imported", "syno.stages.networks"])
+
+
 def snakemake(folder: Path, config: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run an experiment in a folder, with variables of the environment; all that it prints is in `stdout`."""
-    return subprocess.run(
-        command(folder, config, *more),
-        cwd=folder,
-        env={**environment(), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=False,
-        timeout=MOST_SECONDS,
-    )
+    return run_snakemake(folder, arguments(folder, config, *more), **variables)
+
+
+def run_snakemake(folder: Path, given: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake, started in a folder, with these arguments; all that it prints is in `stdout`."""
+    with NamedTemporaryFile("r", encoding="utf-8") as printed:
+        process = FORKS.Process(target=_begin, args=(folder, given, {**environment(), **variables}, printed.name))
+        process.start()
+        process.join(MOST_SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            pytest.fail(f"it hangs: {printed.read()}")
+        return subprocess.CompletedProcess(given, process.exitcode, printed.read())
+
+
+def _begin(folder: Path, given: Sequence[str], variables: Mapping[str, str], printed: str) -> None:
+    from snakemake.cli import main
+
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for stream in (1, 2):
+        os.dup2(os.open(printed, os.O_WRONLY | os.O_APPEND), stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    main(list(given))
 
 
 def planned(folder: Path, config: Path, *targets: str) -> dict[str, int]:
