@@ -58,14 +58,15 @@ def test_a_network_with_an_operator() -> None:
     assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
 
 
-@pytest.mark.parametrize("elements", [1, 4])
-def test_inputs_may_begin_anywhere_in_memory(elements: int) -> None:
+def test_inputs_may_begin_anywhere_in_memory() -> None:
     """TVM's code loads vectors from multiples of 64 bytes; NumPy allocates multiples of 16, and a slice begins anywhere."""
     module, x = network()
-    moved = torch.empty(x.numel() + elements)[elements:].view(x.shape).copy_(x)
-    assert moved.data_ptr() % 64 and moved.is_contiguous()
     call = in_tvm(module, x)
-    assert torch.equal(call(moved), call(x))
+    expected = call(x)
+    for elements in (1, 4):
+        moved = torch.empty(x.numel() + elements)[elements:].view(x.shape).copy_(x)
+        assert moved.data_ptr() % 64 and moved.is_contiguous()
+        assert torch.equal(call(moved), expected)
 
 
 def test_the_example_of_the_documentation() -> None:

@@ -92,3 +92,22 @@ def test_what_limits_a_kernel(native: ModuleType, changes: dict[str, Any], said:
         "ms": {"native": 1.0, "convolution, eager": 1.0},
     }  # fmt: skip
     assert native.limit({**row, "kernel": {**kernel, **changes.pop("kernel", {})}, **changes}) == said
+
+
+def test_a_page_of_networks_compares_with_the_faster_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    program = importlib.import_module("native_networks")
+    table = program.OperatorTable.read()
+    first, second = program.best(table, 2)
+    assert first.accuracy() >= second.accuracy() and max(first.flops, second.flops) <= 0.2 * table.original.flops
+    both = {"inductor": 4.0, "native": 8.0}
+    rows = [
+        program.Row(
+            operator=entry.id, flops=0.1, accuracy=0.9, original_ms=both, latency_ms={"inductor": 2.0, "native": 4.0 / speedup},
+            speedup=speedup, low=speedup, high=speedup, seconds=both, cpu_seconds=both, kernels=12, layers=13, error=1e-7,
+        )
+        for entry, speedup in ((first, 2.0), (second, 8.0))
+    ]  # fmt: skip
+    text = " ".join(program.page(table, rows, 1))
+    assert "95 % interval: 4.00 (0.00 to 26" in text and "with TorchInductor 2.00 (2.00 to 2.00)" in text
+    assert "inductor 4.0 CPU-seconds, 4.0 s; native 8.0 CPU-seconds, 8.0 s" in text
