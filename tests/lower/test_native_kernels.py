@@ -29,6 +29,7 @@ from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
 from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.nests import nest_plan
+from syno.lower.native.plane_lanes import PlaneLanes
 from syno.lower.native.program import Epilogue, Format, Program, whole_file
 from syno.lower.native.target import TARGETS, Target
 from syno.lower.plan import candidates, fewest_flops
@@ -133,6 +134,28 @@ def exchanged() -> PGraph:
     y, x = build.unfold(y, j), build.unfold(x, column)
     c, i = build.contract([c, *build.reduce("k")])
     return build.finish([n, c, x, build.unfold(y, i)])
+
+
+def one_axis() -> PGraph:
+    """Return a convolution whose rows are shifted, and whose columns are read through two windows, whose borders differ."""
+    build = Builder("N, C, O, H, W; k=3", name="one_axis")
+    n, o, y, x = build.output("N, O, H, W")
+    c, i, j = build.contract(outer=[o], inner=build.reduce("C, k, k"))
+    return build.finish([n, c, build.unfold(build.unfold(x, i), j), build.shift(y, 1)])
+
+
+def test_a_plane_may_be_one_axis_before_others(tmp_path: Path) -> None:
+    graph = one_axis()
+    sizes = ((11, 9), (5, 6), (2, 3), (16, 24))
+    cases: list[tuple[Valuation, tuple[Format, Format], Program]] = []
+    for (height, width), form in product(sizes, ("contiguous", "channels_last")):
+        values = graph.valuation({"N": 2, "C": 3, "O": 9, "H": height, "W": width})
+        lanes = lanes_of(graph, values, "plane", (form, form), RESIDUAL)
+        assert isinstance(lanes, PlaneLanes) and [axis.extent for axis in lanes.plane] == [height]
+        cases.append((values, (form, form), program_of(lanes, f"{form}_{height}")))
+    binary = compiled([program for _, _, program in cases], tmp_path)
+    for values, formats, program in cases:
+        assert difference(graph, values, program, binary, RESIDUAL, formats=formats) < TOLERANCE, program.name
 
 
 @pytest.mark.parametrize(("graph", "step"), [(exchanged(), 1), (convolution(False), 2), (convolution(False), 5)])

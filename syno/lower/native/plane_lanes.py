@@ -203,8 +203,8 @@ def _rotations(readings: Sequence[_Reading], extent: int) -> list[int] | None:
 def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[PlaneAxis, ...]]:
     """Return the plan as it is stored, and the axes of the plane, from the outermost.
 
-    These are the last ones of the output that every nest reads at their own position plus an offset. The axis of channels is
-    none of them: what is multiplied and added for each channel is one number for all of a vector.
+    These are the axes of the output that every nest reads at their own position plus an offset. The axis of channels is none of
+    them: what is multiplied and added for each channel is one number for all of a vector.
     """
     nests = list(plan.nests)
     axes: list[PlaneAxis] = []
@@ -221,7 +221,7 @@ def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[Pl
         extent = nests[-1].target[last]
         rotations = _rotations(readings, extent) if len(readings) == len(nests) else None
         if rotations is None or any(readings[0].source == axis.sources[0] for axis in axes):
-            break
+            continue
         for at, one in enumerate(readings):
             source = [one.axis if number == one.source else axis for number, axis in enumerate(nests[at].source)]
             nests[at] = replace(nests[at], source=tuple(source))
@@ -523,7 +523,7 @@ def plane_lanes(
     """
     stored, plane = _with_plane(without_strides(plan), epilogue.channel)
     if not plane:
-        raise LoweringError("the last axes are not read at their own positions plus offsets")
+        raise LoweringError("no axis is read at its own positions plus offsets")
     found = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
     return found if rows is None else found.with_rows(rows)
 
