@@ -5,7 +5,8 @@
 
 The search measures with native kernels. The fastest operators that it measured, and Operator 1 of the paper, are measured with
 TorchInductor and plain PyTorch here, too, in turns with the original, so that the best compiler of each network is compared
-with the best one of the original. Predictions are those of a predictor that has learnt from all other operators that were measured.
+with the best one of the original. Predictions are those of a predictor that has learnt from all other operators that were
+measured.
 """
 
 from __future__ import annotations
