@@ -1,10 +1,11 @@
 """Whole networks with native kernels, beside TorchInductor's: their speed, and the time in which they are compiled.
 
-    python benchmarks/native_networks.py --output docs/measured/native_networks.md
+    python benchmarks/native_networks.py --records FOLDER --output docs/measured/native_networks.md
 
 The network is the ResNet-8 of the table of trained operators (docs/measured/table.md), with 64 pictures of 16x16. The operators
 are the most accurate ones of that table with less than 20 % of the network's FLOPs. Each network, with the original, is
 compiled in a process of its own that finds no cache but what its compiler keeps for all networks, and is timed in turns there.
+What has a record is not measured again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pydantic import BaseModel, ConfigDict
 from scipy.stats import t as student
 from torch import nn
 
+from syno.base.files import write_whole
 from syno.measure.inductor import frozen
 from syno.measure.native.network import NativeNetwork, native_network
 from syno.measure.timing import LatencySettings
@@ -78,6 +80,7 @@ class Row(BaseModel):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure each operator in a process of its own, print the page, and write it if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--records", type=Path, metavar="DIR", help="where rows are kept")
     parser.add_argument("--most", type=int, default=6, help="operators; default: %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--operator", help="print the row of this operator of the table alone, as JSON")
@@ -88,11 +91,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = f"benchmarks/native_networks.py {' '.join(arguments or sys.argv[1:])}"
     start, rows = reports.heading("Networks with native kernels", command), []
+    if options.records is None:
+        parser.error("give a folder for the rows: --records")
     for entry in best(table, options.most):
-        row = [sys.executable, __file__, "--operator", entry.id, "--threads", str(options.threads)]
-        printed = subprocess.run(row, stdout=subprocess.PIPE, text=True, check=True).stdout
-        rows.append(Row.model_validate_json(printed.splitlines()[-1]))
-        print(rows[-1], file=sys.stderr, flush=True)
+        file = options.records / f"{entry.id}-{options.threads}.json"
+        if not file.is_file():
+            row = [sys.executable, __file__, "--operator", entry.id, "--threads", str(options.threads)]
+            printed = subprocess.run(row, stdout=subprocess.PIPE, text=True, check=True).stdout
+            write_whole(file, printed.splitlines()[-1])
+        rows.append(Row.model_validate_json(file.read_text()))
     reports.deliver([*start, *page(table, rows, options.threads)], options.output)
     return 0
 
