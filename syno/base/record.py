@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
@@ -87,11 +88,8 @@ class Record(BaseModel):
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python, of Syno, and of those of `packages` that are installed."""
-    found = {"python": platform.python_version()}
-    for package in ("syno", *packages):
-        try:
+    found = {"python": platform.python_version(), "syno": VERSION}
+    for package in packages:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            if package == "syno":  # it runs from its folder
-                found[package] = VERSION
     return found

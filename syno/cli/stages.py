@@ -237,7 +237,7 @@ def freeze(config: Config, output: OutputFile = None) -> None:
 
 @app.command(rich_help_panel=STAGES)
 def shortlist(config: Config, output: OutputFile = None) -> None:
-    """List the operators whose latency is measured, for a selection by latency."""
+    """List the operators whose latency is measured, for a selection by latency or front."""
     from syno.stages.places import SHORTLIST
     from syno.stages.select import shortlist as listed
     from syno.stages.selection import why_none

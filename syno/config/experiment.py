@@ -411,6 +411,13 @@ class Experiment(Section):
         return None
 
     @property
+    def compares_latencies(self) -> bool:
+        """Whether operators are selected by their latency, so that those of a shortlist are measured before."""
+        by, tune = self.select.by, self.tune
+        is_measured = self.workload is not None and tune.layers != "only" and bool(tune.pairs)
+        return by == "latency" or (by == "front" and is_measured)
+
+    @property
     def goal_pair(self) -> tuple[str, str] | None:
         """The compiler and the device with which the goal's speedups are measured; None if no latency matters."""
         return None if self.goal is None or not self.goal.measures else (self.goal.compiler, self.goal.device)

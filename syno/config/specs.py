@@ -30,7 +30,7 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     if whole["goal"] is not None:
         whole["latency"] = whole["tune"]["latency"]
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
-    if whole["select"]["by"] != "latency":
+    if whole["select"]["by"] not in ("latency", "front"):
         del whole["select"]["shortlist"]  # nothing depends on it
     others = {name: whole["tune"].pop(name) for name in WHICH_MEASUREMENTS}
     return {

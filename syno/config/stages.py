@@ -51,10 +51,11 @@ class StudySettings(Section):
 class SelectSettings(Section):
     """The selection of the operators that are trained again and measured."""
 
-    by: Literal["pareto", "reward", "latency", "goal"] = "pareto"
-    """pareto: those on the front of accuracy or loss against FLOPs first; reward; latency: the fastest on each device; goal:
-    those that meet it first, then the nearest, which is the default where the experiment has a `goal`; reward is the default
-    where a workload's operators are only counted"""
+    by: Literal["pareto", "front", "reward", "latency", "goal"] = "pareto"
+    """pareto: those on the front of accuracy or loss against FLOPs first; front: only those on the front against latency on a
+    device, or against FLOPs if none is measured; reward; latency: the fastest on each device; goal: those that meet it first,
+    then the nearest, which is the default where the experiment has a `goal`; reward is the default where a workload's
+    operators are only counted"""
     count: Annotated[int, Field(ge=1)] = 3
     """most operators that are selected"""
     least_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -66,7 +67,7 @@ class SelectSettings(Section):
     within: Annotated[float, Field(ge=0)] | None = None
     """how much worse than the original network's an operator's score may be, in the search or in the source"""
     shortlist: Annotated[int, Field(ge=1)] = 10
-    """by latency: most operators whose latency is measured before the selection, the best by reward or by the source's score"""
+    """by latency or front: most operators whose latency is measured before the selection, the best by reward or score"""
     operators: tuple[OperatorChoice, ...] = ()
     """instead of a search: these operators, whatever `count` is; each by name, file or folder, with `rename` if it must be"""
 

@@ -27,6 +27,7 @@ from pydantic import AwareDatetime
 from syno.base.errors import DataError, MissingPackageError, SpecError, one_line
 from syno.base.files import replaced, write_whole
 from syno.base.record import Count, Record, versions
+from syno.base.release import pip_install
 from syno.data.image_folder import MOST_PIXELS, ImageFolder, find_pictures, read_picture
 
 SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"
@@ -76,7 +77,7 @@ def ffcv(module: str) -> Any:
     except (PackageNotFoundError, ImportError) as error:
         raise MissingPackageError(
             f"FFCV cannot be imported ({one_line(error)}): apt-get install -y --no-install-recommends {SYSTEM} "
-            f'&& pip install "syno[imagenet]"; or read the folders themselves, with data_settings: {{reader: torch}}'
+            f"&& {pip_install('imagenet')}; or read the folders themselves, with data_settings: {{reader: torch}}"
         ) from None
 
 

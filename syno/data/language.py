@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syno.base.errors import DataError, MissingPackageError, ShapeError, one_line
 from syno.base.files import checksum, json_with_checksum, parse_json, replaced
+from syno.base.release import pip_install
 from syno.data.contract import DATASETS, Orders, check_batch, described
 from syno.data.image_folder import parquet_files, rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
@@ -382,7 +383,7 @@ def _load_tokens(files: Sequence[Path]) -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise MissingPackageError('tokenizers is not installed: pip install "syno[text]"') from None
+        raise MissingPackageError(f"tokenizers is not installed: {pip_install('text')}") from None
     try:
         if len(files) == 1:
             return tokenizers.Tokenizer.from_file(str(files[0]))

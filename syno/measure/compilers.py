@@ -22,6 +22,7 @@ from syno.base.errors import MissingPackageError, SpecError
 from syno.base.files import check_name
 from syno.base.record import versions
 from syno.base.registry import Registry, is_path
+from syno.base.release import pip_install
 from syno.base.text_tables import plural
 from syno.lower.tvm.installed import VERSIONS
 from syno.measure.devices import RemoteDevice, SshSettings
@@ -85,7 +86,7 @@ class Compiler:
         for package, extra in self.requires.items():
             if find_spec(package) is None:
                 raise MissingPackageError(
-                    f"the compiler {self.name} needs {package}, which is not installed: pip install 'syno[{extra}]'"
+                    f"the compiler {self.name} needs {package}, which is not installed: {pip_install(extra)}"
                 )
 
     def check_gpu(self, device: str) -> None:

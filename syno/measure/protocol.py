@@ -27,7 +27,7 @@ from typing import Any, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
-from syno.base.record import versions
+from syno.base.release import DISTRIBUTION, VERSION
 from syno.measure.job import Phase, TrialCount
 from syno.measure.speedup_record import Measured, SpeedupRecord
 from syno.measure.timing import LatencySettings
@@ -103,7 +103,7 @@ class Code(BaseModel):
     """The version of a machine's Syno.
 
     Attributes:
-        syno: the version; empty if it is not installed as a package.
+        syno: the version.
         fields: a checksum of the fields of requests and records, by which different code of one version is told apart.
     """
 
@@ -114,12 +114,12 @@ class Code(BaseModel):
     @classmethod
     def of_this(cls) -> Code:
         """Return the identity of this machine."""
-        return cls(syno=versions(()).get("syno", ""), fields=_fields())
+        return cls(syno=VERSION, fields=_fields())
 
     def difference(self, there: Code) -> str:
         """Return the differences between this machine's Syno and that of another one; empty if there are none."""
-        if self.syno and there.syno and self.syno != there.syno:
-            return f"Syno is {there.syno} there and {self.syno} here: python -m pip install syno=={self.syno}"
+        if self.syno != there.syno:
+            return f"Syno is {there.syno} there and {self.syno} here: python -m pip install {DISTRIBUTION}=={self.syno}"
         if self.fields != there.fields:
             return "Syno has the same version number there as here, and other code: install the same code"
         return ""

@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from syno.base.errors import DeviceError, one_line
+from syno.base.release import DISTRIBUTION, VERSION
 from syno.measure.compilers import compiler_named
 from syno.measure.devices import SshSettings
 from syno.measure.protocol import (
@@ -170,7 +171,7 @@ class Session(Connection):
         if missing[1] == f"{MODULE}" or (package == "syno" and missing[1] != "syno"):
             return f"Syno there is of another version: install the same one in {python}"
         what = "Syno" if package == "syno" else f"the package {package}, which Syno needs,"
-        return f"{what} is not installed there: {python} -m pip install syno"
+        return f"{what} is not installed there: {python} -m pip install {DISTRIBUTION}=={VERSION}"
 
 
 def command(device: SshSettings, *arguments: str) -> list[str]:

@@ -1,15 +1,16 @@
-"""The fastest operators of a shortlist: one for each compiler on each device, by the records of their measurements."""
+"""The operators of a shortlist that are the fastest, or on the front of score and latency, for each compiler on each device."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
+from syno.results.metric import front
 from syno.stages.measurements import KINDS
 from syno.stages.operators import ComparedNetwork
 from syno.stages.own_records import check_belongs, check_measurement
@@ -22,12 +23,61 @@ MOST_NAMED = 3  # measurements in one message
 Pair = tuple[str, str]  # compiler, device
 
 
+class Measured(NamedTuple):
+    """The latencies that compare for a pair of compiler and device, in milliseconds: by key, and the original network's."""
+
+    pair: Pair
+    latencies: Mapping[str, float]
+    original: float | None
+
+    @property
+    def fastest(self) -> str:
+        """The key of the fastest operator, the first of equal ones."""
+        return min(self.latencies, key=self.latencies.__getitem__)
+
+
 def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple[FastestOn, ...]]:
     """Return the fastest operator for each pair of compiler and device, by key, with the pairs.
 
+    Of equal latencies, that of the operator that comes first on the shortlist wins. If there are more operators than `count`,
+    those that are the fastest for most pairs are taken, and of these, those of earlier pairs.
+
+    Args:
+        experiment: the experiment.
+        names: names of the operators of the shortlist, by key, the best first.
+
+    Raises errors as `measured` does.
+    """
+    found = measured(experiment, names)
+    often = Counter(one.fastest for one in found)  # `most_common` keeps the order of equal counts
+    return {key: _places(key, found) for key, _ in often.most_common(experiment.select.count)}
+
+
+def ahead(experiment: Experiment, names: Mapping[str, str], qualities: Mapping[str, float]) -> dict[str, tuple[FastestOn, ...]]:
+    """Return the operators on the front of quality and latency for some pair, by key; and where they are the fastest.
+
+    If there are more than `count`, those on the fronts of most pairs are taken; of these, those of earlier pairs, and the
+    faster ones.
+
+    Args:
+        experiment: the experiment.
+        names: names of the operators of the shortlist, by key, the best first.
+        qualities: numbers that are higher for better operators, by key.
+
+    Raises errors as `measured` does.
+    """
+    found, often = measured(experiment, names), Counter[str]()
+    for one in found:
+        keys = list(one.latencies)
+        often.update(keys[place] for place in front([(one.latencies[key], qualities[key]) for key in keys]))
+    return {key: _places(key, found) for key, _ in often.most_common(experiment.select.count)}
+
+
+def measured(experiment: Experiment, names: Mapping[str, str]) -> list[Measured]:
+    """Return the latencies of the shortlist for each pair of compiler and device that has any.
+
     Only measurements that compare count: none that failed, is of a network that is not tuned completely, or is faster than the
-    device's peak allows. Of equal latencies, that of the operator that comes first on the shortlist wins. If there are
-    more operators than `count`, those that are the fastest for most pairs are taken, and of these, those of earlier pairs.
+    device's peak allows.
 
     Args:
         experiment: the experiment.
@@ -36,32 +86,40 @@ def fastest(experiment: Experiment, names: Mapping[str, str]) -> dict[str, tuple
     Raises SpecError if a record is missing, damaged or of something else; NoneSelectedError if no operator was measured for any
     pair.
     """
-    found: dict[str, list[FastestOn]] = {}
+    found: list[Measured] = []
     problems: list[str] = []
-    for compiler, device in experiment.tune.pairs:
-        pair = (compiler, device)
+    for pair in experiment.tune.pairs:
         latencies: dict[str, float] = {}
         for key, name in names.items():
             record = _record(experiment, key, pair)
             if (problem := _problem(record)) is None and record.latency_ms is not None:
                 latencies[key] = record.latency_ms
             else:
-                problems.append(f"{name} with {compiler} on {device}: {problem}")
+                problems.append(f"{name} with {pair[0]} on {pair[1]}: {problem}")
         if latencies:
-            best = min(latencies, key=latencies.__getitem__)  # the first of equal ones
             original = _record(experiment, ORIGINAL, pair)
-            theirs = original.latency_ms if _problem(original) is None else None
-            speedup = None if theirs is None else theirs / latencies[best]
-            place = FastestOn(compiler=compiler, device=device, latency_ms=latencies[best], speedup=speedup)
-            found.setdefault(best, []).append(place)
+            found.append(Measured(pair, latencies, original.latency_ms if _problem(original) is None else None))
     if not found:
         more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
         raise NoneSelectedError(
             f"no operator of the shortlist has a latency that compares: {'; '.join(problems[:MOST_NAMED])}{more}; delete the "
             "records of these measurements to repeat them, or select by pareto or reward"
         )
-    often = Counter({key: len(places) for key, places in found.items()})  # `most_common` keeps the order of equal counts
-    return {key: tuple(found[key]) for key, _ in often.most_common(experiment.select.count)}
+    return found
+
+
+def _places(key: str, found: list[Measured]) -> tuple[FastestOn, ...]:
+    """Return where an operator is the fastest."""
+    return tuple(
+        FastestOn(
+            compiler=one.pair[0],
+            device=one.pair[1],
+            latency_ms=one.latencies[key],
+            speedup=None if one.original is None else one.original / one.latencies[key],
+        )
+        for one in found
+        if one.fastest == key
+    )
 
 
 def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
@@ -69,7 +127,9 @@ def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
     file = KINDS["tune"].file(experiment, key, *pair)
     again = f"syno tune model CONFIG {key} --compiler {pair[0]} --device {pair[1]}"
     if not file.is_file():
-        raise SpecError(f"{file} is not there, and select: by: latency compares measurements; `{again}` makes it")
+        raise SpecError(
+            f"{file} is not there, and select: by: {experiment.select.by} compares measurements; `{again}` makes it"
+        )
     record = TuningRecord.read(file)
     check_belongs(record, ComparedNetwork(key, ORIGINAL if key == ORIGINAL else "found"), file)
     check_measurement(file, record, experiment, again)
@@ -84,7 +144,7 @@ def _problem(record: TuningRecord) -> str | None:
 
 
 def compared_measurements(experiment: Experiment, keys: list[str]) -> list[Path]:
-    """Return the files of the measurements that a selection by latency compares.
+    """Return the files of the measurements that a selection by latency or front compares.
 
     Args:
         experiment: the experiment.

@@ -31,7 +31,9 @@ def shortlist_keys(experiment: Experiment, shortlisted: Sequence[str] | None = N
 def most_selected(experiment: Experiment) -> int:
     """Return the largest number of selected operators: by latency, at most one for each pair of a compiler and a device."""
     select = experiment.select
-    return min(select.count, select.shortlist, len(experiment.tune.pairs)) if select.by == "latency" else select.most
+    if not experiment.compares_latencies:
+        return select.most
+    return min(select.count, select.shortlist, *([len(experiment.tune.pairs)] if select.by == "latency" else []))
 
 
 def _placeholders(name: str, count: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -17,7 +17,7 @@ from syno.results.goal_tables import nothing_meets
 from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.results.values import Trial, best_first, rows_in, trials_in
-from syno.stages.fastest import fastest
+from syno.stages.fastest import ahead, fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
 from syno.stages.own_records import settings_of_score
@@ -117,27 +117,28 @@ def select(experiment: Experiment, output: Path | None = None) -> list[Selected]
 
     They come from the frozen table, sorted by reward, or nearest to the goal first, or from another experiment's selection or
     import, sorted by score, or are those that the config names, in this order. By latency, they are the fastest of the
-    shortlist, which came from there before.
+    shortlist, which came from there before; by front, those of it that no other surpasses in both latency and score.
 
     Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements).
     """
-    chosen = partial(_fastest if experiment.select.by == "latency" else choose, experiment)
+    chosen = partial(_of_shortlist if experiment.compares_latencies else choose, experiment)
     return _write(chosen, output or experiment.folder / SELECTED)
 
 
 def shortlist(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose the operators among which `select` takes the fastest, and write and return a list of them.
+    """Choose the operators whose latencies `select` compares, and write and return a list of them.
 
-    They are the best `shortlist` operators by reward, or by score in the source, that are within the limits.
+    They are the best `shortlist` operators by reward, or by score in the source, that are within the limits. For a front,
+    those on the front of score and FLOPs in the search come first.
 
-    Raises SpecError if the selection is not by latency; see `select`.
+    Raises SpecError if the selection compares no latencies; see `select`.
     """
     settings = experiment.select
-    if settings.by != "latency":
+    if not experiment.compares_latencies:
         raise SpecError(
             f'experiment "{experiment.name}" selects by {settings.by} (select: by), which needs no shortlist; run `syno select`'
         )
-    best = settings.model_copy(update={"by": "reward", "count": settings.shortlist})
+    best = settings.model_copy(update={"by": "reward" if settings.by == "latency" else "pareto", "count": settings.shortlist})
     chosen = partial(choose, experiment.model_copy(update={"select": best}))
     return _write(chosen, output or experiment.folder / SHORTLIST)
 
@@ -150,7 +151,7 @@ def _write(choose: Callable[[], list[Selected]], file: Path) -> list[Selected]:
 
 
 def choose(experiment: Experiment) -> list[Selected]:
-    """Return the operators that `select` in the config says, by pareto or reward, and add them to the operator store.
+    """Return the operators that `select` in the config says, by what is known of them, and add them to the operator store.
 
     Raises NoneSelectedError if none can be selected.
     """
@@ -161,6 +162,11 @@ def choose(experiment: Experiment) -> list[Selected]:
     if source is None:
         return _select_from_search(experiment)
     if (kind := source_of(source)) is not None:
+        if experiment.select.by == "front":
+            raise SpecError(
+                f"select: by: front compares latencies, or FLOPs, which {source} does not have; give compilers and devices to "
+                "measure with (tune: compilers)"
+            )
         return kind.choose(experiment)
     theirs = read_selection(source / SELECTED)
     if not theirs.selected:
@@ -169,15 +175,29 @@ def choose(experiment: Experiment) -> list[Selected]:
     return _select_from_source(experiment, source, theirs.selected)
 
 
-def _fastest(experiment: Experiment) -> list[Selected]:
-    """Return the fastest operators of the shortlist, and where they are."""
+def _of_shortlist(experiment: Experiment) -> list[Selected]:
+    """Return the operators of the shortlist that are the fastest or on a front, and where they are the fastest."""
     shortlisted = read_selection(experiment.folder / SHORTLIST)
     if not shortlisted.selected:
         raise NoneSelectedError(shortlisted.none_because)
     listed = {one.key: one for one in shortlisted.selected}
     check_in_store(list(listed.values()), experiment.folder)
-    found = fastest(experiment, {key: one.name for key, one in listed.items()})
+    names = {key: one.name for key, one in listed.items()}
+    by_latency = experiment.select.by == "latency"
+    found = fastest(experiment, names) if by_latency else ahead(experiment, names, _qualities(experiment, listed))
     return [listed[key].model_copy(update={"fastest_on": places}) for key, places in found.items()]
+
+
+def _qualities(experiment: Experiment, listed: Mapping[str, Selected]) -> dict[str, float]:
+    """Return a number that is higher for better operators, by key: of the scores by which they came on the shortlist."""
+    source = experiment.select.source
+    if source is not None and source_of(source) is None:
+        scores, metric = _scores(source)
+        return {key: metric.quality(scores.get(key, nan)) for key in listed}
+    known = [metric for name, metric in METRICS.items() if all(name in one.metrics for one in listed.values())]
+    if not known:
+        raise SpecError(f'select: by is "front", but operators of "{experiment.name}" have no {" or ".join(METRICS)}')
+    return {key: known[0].quality(one.metrics[known[0].name]) for key, one in listed.items()}
 
 
 # ---- from a search -----------------------------------------------------------------------------------------------------
@@ -191,8 +211,9 @@ def _select_from_search(experiment: Experiment) -> list[Selected]:
     ranked = best_first(_good_enough(complete, experiment))
     if settings.by == "goal" and experiment.goal is not None:
         return [_selected(experiment, trial) for trial in nearest_first(ranked, experiment.goal)[: settings.count]]
-    if settings.by == "pareto":
-        ranked = _front_first(ranked, metric_of_trials(table.columns), experiment)
+    if settings.by in ("pareto", "front"):
+        ahead, others = _front(ranked, metric_of_trials(table.columns), experiment)
+        ranked = ahead if settings.by == "front" else ahead + others
     return [_selected(experiment, trial) for trial in best_first(ranked[: settings.count])]
 
 
@@ -223,16 +244,17 @@ def _good_enough(trials: list[Trial], experiment: Experiment) -> list[Trial]:
     return near_the_original(trials, experiment)
 
 
-def _front_first(ranked: Sequence[Trial], metric: ScoreMetric | None, experiment: Experiment) -> list[Trial]:
-    """Return the trials with those on the Pareto front of score and FLOPs first; otherwise the order stays."""
+def _front(ranked: Sequence[Trial], metric: ScoreMetric | None, experiment: Experiment) -> tuple[list[Trial], list[Trial]]:
+    """Return the trials on the Pareto front of score and FLOPs, and the others, both in the order given."""
     if metric is None or not any(FLOPS in trial.metrics for trial in ranked):
         raise SpecError(
-            f'select: by is "pareto", but the trials of "{experiment.name}" have no {" or ".join(METRICS)}, or no flops; give '
-            "select: {by: reward}"
+            f'select: by is "{experiment.select.by}", but the trials of "{experiment.name}" have no {" or ".join(METRICS)}, or '
+            "no flops; give select: {by: reward}"
         )
     measured = [(trial.metrics.get(FLOPS, nan), trial.metrics.get(metric.name, nan)) for trial in ranked]
     on_front = set(front([(flops, metric.quality(score)) for flops, score in measured]))
-    return [ranked[place] for place in sorted(range(len(ranked)), key=lambda place: place not in on_front)]
+    ahead = [trial for place, trial in enumerate(ranked) if place in on_front]
+    return ahead, [trial for place, trial in enumerate(ranked) if place not in on_front]
 
 
 def _selected(experiment: Experiment, trial: Trial) -> Selected:
@@ -273,6 +295,13 @@ def _select_from_source(experiment: Experiment, source: Path, selected: Sequence
             f"no operator of {source} can be taken: the original's {metric.name} there is {metric.text(scores[ORIGINAL])}, the "
             f"operators' are {shown}, and select: within is {within:g}; raise it, or search longer"
         )
+    if experiment.select.by == "front":
+        good = [good[place] for place in front([(one.metrics.get(FLOPS, nan), found[one.key]) for one in good])]
+        if not good:
+            raise SpecError(
+                f'select: by is "front", and no operator of {source} has flops; measure latencies (tune: compilers), or select '
+                "by reward"
+            )
     best = sorted(good, key=lambda one: -found[one.key])[: experiment.select.count]
     theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
     for one in best:

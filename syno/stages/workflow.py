@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 from syno.base.devices import usable_cores
 from syno.base.errors import MissingPackageError, SpecError, suggestion
 from syno.base.fork_client import OFF, THREADS, VARIABLE
+from syno.base.release import pip_install
 from syno.config import Experiment
 from syno.results import MEASUREMENTS
 from syno.search.faults import LATER
@@ -172,7 +173,7 @@ def command(config: str, profile: str, cores: int | None, more: Sequence[str], p
     Raises SpecError if a file is missing, MissingPackageError without Snakemake.
     """
     if find_spec("snakemake") is None:
-        raise MissingPackageError("the workflow takes Snakemake, not installed here: pip install 'syno[workflow]'")
+        raise MissingPackageError(f"the workflow takes Snakemake, not installed here: {pip_install('workflow')}")
     folder = workflow_folder()
     count = cores or (usable_cores() if Path(profile).name == LOCAL else None)
     return [

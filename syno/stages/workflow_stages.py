@@ -88,7 +88,7 @@ class WorkflowStage:
             selected: keys of the selected operators; None before the selection: as many as may be selected.
             shortlisted: the same of the shortlist, for a selection by latency.
         """
-        is_listed = self.is_of_shortlist and experiment.select.by == "latency"
+        is_listed = self.is_of_shortlist and experiment.compares_latencies
         return shortlist_keys(experiment, shortlisted) if is_listed else keys(experiment, selected)
 
     def check(self, file: Path, pattern: str) -> None:
@@ -109,7 +109,7 @@ def one_job_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Se
 _ALWAYS = one_job_if(lambda experiment: True)
 _IF_NETWORK = one_job_if(lambda experiment: experiment.workload is not None)
 _IF_SEARCH = one_job_if(lambda experiment: experiment.searches)
-_IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.select.by == "latency")
+_IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.compares_latencies)
 _IF_SELECTS = one_job_if(lambda experiment: experiment.only_holds is None)
 
 

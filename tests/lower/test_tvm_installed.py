@@ -28,7 +28,7 @@ def test_the_extra_asks_for_the_pair_that_works() -> None:
 
 
 def test_the_pair_is_what_is_installed() -> None:
-    pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno[tvm]"')
+    pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno-operators[tvm]"')
     assert {name: version(name) for name in installed.VERSIONS} == installed.VERSIONS
     assert installed.tvm().__name__ == "tvm"
 
@@ -40,12 +40,12 @@ def test_a_missing_tvm_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", absent)
     made = plan(OPERATORS["matmul"](), SIZES)
     for needs_tvm in (lambda: stage_functions(made), lambda: prim_functions(made, SIZES)):
-        with pytest.raises(MissingPackageError, match=r'TVM is not installed.*; pip install "syno\[tvm\]"'):
+        with pytest.raises(MissingPackageError, match=r'TVM is not installed.*; pip install "syno-operators\[tvm\]"'):
             needs_tvm()
 
 
 def test_another_version_of_tvm_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.15.post2"}
     monkeypatch.setattr(installed, "version", given.__getitem__)
-    with pytest.raises(MissingPackageError, match=r'apache-tvm-ffi 0\.1\.15\.post2; .*"syno\[tvm\]"'):
+    with pytest.raises(MissingPackageError, match=r'apache-tvm-ffi 0\.1\.15\.post2; .*"syno-operators\[tvm\]"'):
         installed.tvm()

@@ -26,7 +26,7 @@ FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0
 OPERATOR_1 = str(syno.OPERATORS["operator_1"]().renamed("operator_1", g=4))
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 needs_torchao = pytest.mark.skipif(
-    importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno[int8]'"
+    importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno-operators[int8]'"
 )
 
 
@@ -94,7 +94,7 @@ def test_a_run_keeps_its_tolerance_if_that_is_larger(monkeypatch: pytest.MonkeyP
 
 def test_without_torchao_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilers, "find_spec", lambda package: None)
-    with pytest.raises(MissingPackageError, match=r"needs torchao, which is not installed: pip install 'syno\[int8\]'"):
+    with pytest.raises(MissingPackageError, match=r'needs torchao, which is not installed: .*"syno-operators\[int8\]"'):
         tune(CONV2D, "inductor-int8")
 
 

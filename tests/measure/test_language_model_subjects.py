@@ -31,7 +31,9 @@ from syno.stages.measure import measure
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 PROJECTION = syno.OPERATORS["gpt2_projection"]()
 LAYER = "transformer.h.1.attn.c_attn"
-needs_torchao = pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno[int8]'")
+needs_torchao = pytest.mark.skipif(
+    find_spec("torchao") is None, reason="torchao is missing: pip install 'syno-operators[int8]'"
+)
 FEATURES, LENGTH, VOCABULARY = 96, 8, 37  # the first is that of the model
 
 

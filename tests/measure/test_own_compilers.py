@@ -126,7 +126,7 @@ def test_each_mistake_is_one_clear_error(given: str, error: type[Exception], mes
 
 
 def test_a_package_that_it_needs_is_named() -> None:
-    with pytest.raises(MissingPackageError, match=r"my_compilers:lacking needs no_such_package.*pip install 'syno\[mine\]'"):
+    with pytest.raises(MissingPackageError, match=r'my_compilers:lacking needs no_such_package.*"syno-operators\[mine\]"'):
         measured("lacking")
 
 

@@ -51,7 +51,7 @@ def test_one_gpu_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_remote_device_that_does_not_answer_ends_before_any_work(tmp_path: Path) -> None:
-    pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
+    pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno-operators[tvm]'")
     remote = {"target": "host", "tracker": "127.0.0.1:1", "key": "phone"}  # port 1: nobody is there
     tune = {"compilers": ["tvm"], "devices": ["phone"], "remote_devices": {"phone": remote}}
     done = tune_model(tmp_path, "--compiler", "tvm", "--device", "phone", tune=tune)

@@ -51,7 +51,7 @@ def test_the_level_of_a_processor(flags: frozenset[str], level: str) -> None:
 @pytest.mark.usefixtures("absent")
 def test_tvm_that_is_absent_is_said_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno.measure.tuning.MeasuringProcess", lambda: pytest.fail("a process was started"))
-    with pytest.raises(MissingPackageError, match=r"TVM is not installed.*syno\[tvm\]"):
+    with pytest.raises(MissingPackageError, match=r"TVM is not installed.*syno-operators\[tvm\]"):
         tune(CONV2D, "tvm")
 
 

@@ -16,7 +16,7 @@ from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
 from syno.paper.figures.headlines import UNKNOWN, headline_texts, headlines
 from syno.paper.figures.language import scores
 from syno.paper.figures.networks import best_over_best, case_study, fastest, geometric_mean, largest, layers, means, trade_offs
-from syno.paper.numbers import A100, DEVICES, GUARD, MODELS
+from syno.paper.numbers import A100, DEVICES, GUARD, INDUCTOR, MODELS
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import draw_paper, write_headlines
 from syno.report.figures import drawn
@@ -24,7 +24,9 @@ from syno.results.speedups import LAYERS
 from syno.results.table import measurement_table
 from syno.stages.figures import FORMATS
 
-NAMES = ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10", "alpha-nas")
+NAMES = (
+    "figure-5", "figure-5-by-compiler", "figure-6", "figure-8", "figure-9", "figure-9-by-compiler", "figure-10", "alpha-nas",
+)  # fmt: skip
 every_figure = pytest.mark.parametrize("name", NAMES)
 
 
@@ -79,6 +81,21 @@ def test_the_fastest_of_those_that_are_accurate_enough(rows: pandas.DataFrame) -
     assert here.loc["resnet34", "accuracy"] == 0.799  # in ResNet-18
     assert means(best)["device"].tolist() == [*DEVICES, *DEVICES]
     assert means(best)["speedup"].tolist() == pytest.approx([(3 * 2 * 3 * 3 * 3) ** 0.2] * 6)
+
+
+def test_speedups_over_the_original_with_tvm(rows: pandas.DataFrame) -> None:
+    """All latencies with TorchInductor are doubled, so its speedups over TVM's original network are halved."""
+    is_doubled = (rows["compiler"] == INDUCTOR) & (rows["metric"] == "latency")
+    before, after = fastest(rows), fastest(rows.assign(value=rows["value"].where(~is_doubled, 2 * rows["value"])))
+    halves = [0.5 if compiler == INDUCTOR else 1 for compiler in after["compiler"]]
+    assert (after["relative"] / before["relative"]).tolist() == pytest.approx(halves)
+    assert set(after["reference"]) == {"tvm"} and after["speedup"].tolist() == before["speedup"].tolist()
+    tvm = after[after["compiler"] == "tvm"]
+    assert tvm["relative"].tolist() == pytest.approx(tvm["speedup"].tolist())
+    ratios = means(after)["relative"] / means(before)["relative"]
+    assert ratios.tolist() == pytest.approx([0.5 if compiler == INDUCTOR else 1 for compiler in means(after)["compiler"]])
+    alone = fastest(rows[rows["compiler"] != "tvm"])
+    assert set(alone["reference"]) == {INDUCTOR} and alone["relative"].tolist() == pytest.approx(alone["speedup"].tolist())
 
 
 def test_accuracy_that_is_just_lost_does_not_pass(rows: pandas.DataFrame) -> None:
@@ -186,6 +203,8 @@ def test_labels_and_legends(numbers: Numbers) -> None:
     assert texts["figure-5"].count("TorchInductor") == 1  # one legend for all panels
     assert {device for device in DEVICES.values() if device in texts["figure-5"]} == set(DEVICES.values())
     assert "TVM, A100: 8.00 over NAS-PTE" in texts["figure-9"]
+    assert "pale: the original network" in texts["figure-5"] and "pale" not in texts["figure-5-by-compiler"]
+    assert "NAS-PTE 1" in texts["figure-9"] and "best of NAS-PTE" in texts["figure-9-by-compiler"]
     assert "60 ms (1.00x)" in texts["figure-8"] and "INT8\naccuracy 0.7029\n(paper)" in texts["figure-8"]
     assert all(name in texts["figure-6"] for name in MODELS.values())
     assert (
@@ -202,7 +221,7 @@ def test_drawing_writes_pictures_and_tables_and_the_same_again(small: Path) -> N
     }
     assert all(file.stat().st_size for file in files)
     tables = {file.stem for file in files if file.parent.name == "tables"}
-    assert tables == {*NAMES, "figure-5-means", "figure-9-means"}
+    assert tables == {name.removesuffix("-by-compiler") for name in NAMES} | {"figure-5-means", "figure-9-means"}
     before = {file: file.read_bytes() for file in files}
     assert {file: file.read_bytes() for file in draw_paper(small)} == before
 

@@ -242,7 +242,8 @@ def test_own_numbers_meet_the_papers_with_the_difference(published: pandas.DataF
     both = timed(numbers.rows)
     mine = both[(both["latency_origin"] == "measured") & (both["operator"] != "original")]
     assert len(mine) > 10 and mine["difference"].tolist() == pytest.approx([10.0] * len(mine))
-    assert both[both["latency_origin"] != "measured"]["difference"].isna().all()
+    assert mine["relative_difference"].tolist() == pytest.approx([10.0] * len(mine)) and set(mine["reference"]) == {"tvm"}
+    assert both[both["latency_origin"] != "measured"][["difference", "relative_difference"]].isna().all(axis=None)
 
     table = headline_table(headlines(*numbers)).set_index(["what", "origin"])
     means_here = table[[what.endswith("mean speedup of networks") for what, _ in table.index]].reset_index()

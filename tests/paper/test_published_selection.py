@@ -14,6 +14,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
+from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.stages.artifact import import_artifact
 from syno.stages.figures import names
 from syno.stages.select import select
@@ -100,7 +101,7 @@ class TestConfig:
     def test_published_data_is_no_search(self) -> None:
         experiment = Experiment(name="published", artifact="data")
         assert not experiment.searches and experiment.workload is None
-        assert names(experiment) == ("figure-5", "figure-6", "figure-8", "figure-9", "figure-10", "alpha-nas")
+        assert names(experiment) == tuple(PAPER_FIGURES) and "figure-5" in PAPER_FIGURES
         with pytest.raises(SpecError, match="of published data"):
             experiment.storage  # noqa: B018
 

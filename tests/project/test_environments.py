@@ -1,4 +1,5 @@
-"""The environments of conda and of the container have what pyproject.toml asks for, in the versions of requirements.lock.
+"""The environments of conda and of the container have what pyproject.toml asks for, in the versions of requirements.lock; and
+the wheel that the container builds runs an experiment.
 
 `UPDATE_GOLDEN=1` writes the files of conda anew.
 """
@@ -7,18 +8,27 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from bare_python import bare_python
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from small_experiment import FIELDS
+
+from syno.stages.workflow import INSTALLED, PARTS
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "envs"
+SMALLEST = {**FIELDS, "study": {"n_trials": 2}, "select": {"count": 1}, "train": {"seeds": [1]}}  # an experiment of all stages
 # The extras of a kind of step, and what it does without.
 KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "search": (("text", "postgresql"), frozenset()),
@@ -101,8 +111,52 @@ def test_the_container_has_a_python_that_is_allowed_and_extras_that_there_are() 
     (extras,) = re.findall(r'"\.\[(.*)\]"', text)
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
     assert "--constraint requirements.lock" in text
-    copied = [place for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for place in line.split()[:-1]]
-    assert [place for place in copied if not (ROOT / place).exists()] == []
+    assert {*PARTS, "setup.py", "pyproject.toml", "syno"} <= set(copied_into_the_container())
+    assert "COPY" not in text.partition("pip install")[2]  # all of it is there when the wheel is built
+
+
+def copied_into_the_container() -> list[str]:
+    """The files and folders from which the container installs Syno."""
+    text = (ENVS / "Containerfile").read_text(encoding="utf-8")
+    return [place for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for place in line.split()[:-1]]
+
+
+def pip(*arguments: str | Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "-q", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_that_the_container_builds_runs_an_experiment_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """pip finds there what the wheel asks for, which is linked from this Python, and nothing of this checkout."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in copied_into_the_container():
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy2)(ROOT / name, source / name)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source)
+    (wheel,) = tmp_path.glob("syno_operators-*.whl")
+    python = bare_python(tmp_path / "environment", (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["workflow"]))
+    pip("--python", python, "install", "--no-index", f"{wheel}[workflow]")
+    (package,) = (tmp_path / "environment").glob("lib/python*/site-packages/syno")
+    assert sorted(one.name for one in (package / INSTALLED).iterdir()) == sorted(PARTS)
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "small.yaml").write_text(yaml.safe_dump(SMALLEST), encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        command = [python.with_name("syno"), "run", *arguments, "--cores", "2"]
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(command, cwd=empty, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert re.search(r"^worker +2$", run("quickstart", "-n"), re.MULTILINE)
+    run("small.yaml")
+    assert (empty / "results" / "small" / "report.html").is_file()
+    pip("--python", python, "install", "--no-index", "syno-operators[workflow]")  # of what is installed: no index is asked
 
 
 def test_plots_are_drawn_without_other_extras() -> None:

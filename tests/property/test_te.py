@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from small_values import small_values
 from strategies import VIEWS_AND_WINDOWS, pgraphs
 
-pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno[tvm]"')
+pytest.importorskip("tvm", reason='TVM is not installed: pip install "syno-operators[tvm]"')
 from tvm_kernels import assert_agrees, assert_close, at_borders, compiled, random_arrays
 
 from syno.ir.builder import Builder

@@ -26,9 +26,9 @@ from syno.report.take_home.formats import equal_to_meaning
 SIZES = {"C_in": 4, "C_out": 6, "H": 5}
 SMALL = {"C_in": 32, "C_out": 32, "H": 6, "g": 4, "s": 2}  # of Operator 1, which has two stages
 needs_onnx = pytest.mark.skipif(
-    not all(map(find_spec, formats.NEEDS_FOR_ONNX)), reason='ONNX is not installed: pip install "syno[onnx]"'
+    not all(map(find_spec, formats.NEEDS_FOR_ONNX)), reason='ONNX is not installed: pip install "syno-operators[onnx]"'
 )
-needs_tvm = pytest.mark.skipif(find_spec("tvm") is None, reason='TVM is not installed: pip install "syno[tvm]"')
+needs_tvm = pytest.mark.skipif(find_spec("tvm") is None, reason='TVM is not installed: pip install "syno-operators[tvm]"')
 
 
 class Doubled(nn.Module):  # type: ignore[misc]
@@ -131,7 +131,7 @@ class TestOnnx:
 
     def test_a_missing_onnx_package_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(formats, "find_spec", lambda name: None if name.startswith("onnx") else find_spec(name))
-        with pytest.raises(MissingPackageError, match=r"onnxruntime.*'syno\[onnx\]'"):
+        with pytest.raises(MissingPackageError, match=r'onnxruntime.*"syno-operators\[onnx\]"'):
             FORMATS["onnx"].write(OPERATORS["conv2d"](), tmp_path / "it.onnx", SIZES)
 
 

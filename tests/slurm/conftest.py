@@ -19,7 +19,7 @@ def cluster() -> Iterator[None]:
     from cluster import down, up, why_not
 
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
-        pytest.skip('no plugin of Snakemake for Slurm: pip install "syno[slurm]"')
+        pytest.skip('no plugin of Snakemake for Slurm: pip install "syno-operators[slurm]"')
     if reason := why_not():
         pytest.skip(f"no Slurm can be started here: {reason}")
     try:

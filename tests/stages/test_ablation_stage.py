@@ -13,7 +13,7 @@ from syno.config import Experiment
 from syno.paper.ablations.canonical import Rate, canonical_rates
 from syno.paper.ablations.guided import is_lost, losses
 from syno.paper.ablations.parts import Parts
-from syno.paper.ablations.tables import canonical_rows
+from syno.paper.ablations.tables import canonical_rows, distance_rows
 from syno.paper.stages.ablations import AblationRecord, draw_ablation, page_parts, read_ablation, run_ablation
 from syno.space import Space
 from syno.stages import figures
@@ -84,7 +84,7 @@ def test_all_three_are_measured_drawn_and_on_the_page() -> None:
         assert not (given.folder / "ablations" / name).exists()
     canonical, _ = read_ablation(given.folder, "canonical")
     assert {row["variant"] for row in canonical} == {"all rules", "exact rules", "order drawn", "built-in rules", "complete"}
-    assert [row["sampled"] for row in canonical if row["origin"] == "paper"] == [6452]
+    assert [row["sampled"] for row in canonical if row["origin"] == "paper" and row["sampled"]] == [6452]
     distance, _ = read_ablation(given.folder, "distance")
     assert [row["distance"] for row in distance] == ["exact", "paper", "published", "none", "none"]
     assert [part.title for part in page_parts(given.folder)] == ["Canonical graphs", "Shape distances", "Common patterns"]
@@ -126,6 +126,14 @@ def test_the_sum_over_all_sizes_stands_beside_the_paper() -> None:
     total, paper = [row for row in rows if row["variant"] == "all rules" and row["primitives"] is None]
     assert (total["sampled"], total["canonical"], total["rate"], total["seconds"]) == (20, 15, 0.75, 1.5)
     assert paper["rate"] == total["paper_rate"] == pytest.approx(0.01333, abs=1e-5)
+    by_size = {row["variant"]: row["rate"] for row in rows if row["origin"] == "paper" and row is not paper}
+    assert len(by_size) == 7 and by_size["all rules, size 2 of 7"] == 0.1818
+
+
+def test_walks_stand_beside_the_papers_with_the_cpu_time_of_all_its_cores() -> None:
+    with_it, without = distance_rows(small_specs.convolution(), [], [], [], 0)
+    assert (with_it["operators"], with_it["walks"], with_it["seconds"]) == (253, 5_000_000, 13119.36)
+    assert (without["operators"], without["walks"], without["per_second"]) == (0, 500_000_000, 0)
 
 
 def test_losses_are_counted_at_the_depth_limit() -> None:

@@ -1,8 +1,8 @@
-"""Operators are selected by latency: the fastest within the margin, for each compiler on each device."""
+"""Operators are selected by latency: within the margin, the fastest, or a front, for each compiler on each device."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,10 @@ def trained(one: Experiment, scores: Mapping[int, float], **changes: Any) -> Non
         record.write(training_file(one, "original", seed))
 
 
-def trials(accuracies: Mapping[str, float]) -> pandas.DataFrame:
+def trials(accuracies: Mapping[str, float], flops: Sequence[float] = (100.0,) * len(NAMES)) -> pandas.DataFrame:
     rows = [
         {"number": number, "outcome": "complete", "reward": 1 - number / 10, "operator": str(OPERATORS[name]()),
-         "metric_accuracy": accuracy, "metric_flops": 100.0}
+         "metric_accuracy": accuracy, "metric_flops": flops[number]}
         for number, (name, accuracy) in enumerate(accuracies.items())
     ]  # fmt: skip
     return pandas.DataFrame(rows)
@@ -193,6 +193,49 @@ class TestShortlist:
         assert "  the fastest with inductor on cpu: 5 ms, 2.00 times as fast as the original" in done.stdout
         (chosen,) = read_selected(tmp_path / SELECTED)
         assert (chosen.trial, [place.compiler for place in chosen.fastest_on]) == (2, ["eager", "inductor"])
+
+
+class TestFront:
+    """Of operators that lose 0.5, 2 and 1 points of accuracy."""
+
+    FRONT: Mapping[str, Any] = {"by": "front", "within": 0.02}
+
+    @pytest.fixture(autouse=True)
+    def frozen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = trials({"conv2d": 0.795, "conv1x1": 0.78, "separable_conv2d": 0.79}, flops=(80, 60, 90))
+        monkeypatch.setattr(select, "read_frozen", lambda experiment: table)
+
+    @pytest.mark.parametrize(
+        ("limits", "names"),
+        [
+            ({}, ["conv2d", "conv1x1", "separable_conv2d"]),  # on two fronts, and on that with eager, the faster first
+            ({"count": 2}, ["conv2d", "conv1x1"]),
+            ({"within": 0.01}, ["conv2d", "separable_conv2d"]),
+        ],
+    )
+    def test_all_that_no_other_surpasses_for_a_pair_are_selected(
+        self, limits: dict[str, Any], names: list[str], tmp_path: Path
+    ) -> None:
+        one = experiment(tmp_path, select={**self.FRONT, **limits})
+        trained(one, {1: 0.80, 2: 0.80})
+        select.shortlist(one)
+        measured(one, "eager", {"conv2d": 9.0, "conv1x1": 4.0, "separable_conv2d": 5.0})
+        measured(one, "inductor", {"conv2d": 4.0, "conv1x1": 4.0, "separable_conv2d": 6.0})
+        found = {BY_KEY[chosen.key]: chosen.fastest_on for chosen in select.select(one)}
+        assert list(found) == names
+        assert [place.compiler for place in found["conv2d"]] == ["inductor"]
+
+    def test_without_latencies_it_is_the_front_of_the_search(self, tmp_path: Path) -> None:
+        one = experiment(tmp_path, select=self.FRONT, tune={"compilers": []})
+        trained(one, {1: 0.80, 2: 0.80})
+        assert [BY_KEY[chosen.key] for chosen in select.select(one)] == ["conv2d", "conv1x1"]
+        assert "shortlist" not in jobs(one)
+        with pytest.raises(SpecError, match="selects by front .*, which needs no shortlist"):
+            select.shortlist(one)
+
+    def test_at_most_so_many_are_trained_as_may_be_selected(self, tmp_path: Path) -> None:
+        found = jobs(experiment(tmp_path, select={**self.FRONT, "count": 3, "shortlist": 4}))
+        assert len(found["train"]) == 2 * (1 + 3) and len(found["tune"]) == 2 * (1 + 4)
 
 
 class TestStages:

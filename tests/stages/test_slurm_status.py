@@ -64,6 +64,6 @@ def test_the_plugin_asks_this_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_installed_plugin_has_what_is_replaced() -> None:
-    plugin = pytest.importorskip(PLUGIN, reason='the plugin for Slurm is not installed: pip install "syno[slurm]"')
+    plugin = pytest.importorskip(PLUGIN, reason='the plugin for Slurm is not installed: pip install "syno-operators[slurm]"')
     assert asyncio.iscoroutinefunction(getattr(plugin, QUERY))
     assert QUERY in plugin.Executor.check_active_jobs.__code__.co_names  # a name of that module, looked up at each call

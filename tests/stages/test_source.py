@@ -10,12 +10,14 @@ import pytest
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
+from syno.config.stages import TuneSettings
 from syno.ir.library import OPERATORS
 from syno.results.parquet import write_parquet
-from syno.stages import figures
+from syno.stages import fastest, figures
+from syno.stages.fastest import Measured
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
-from syno.stages.select import select
+from syno.stages.select import select, shortlist
 from syno.stages.selection import Selected, read_selected, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
@@ -68,6 +70,17 @@ def test_the_best_come_first_and_are_in_the_store(tmp_path: Path) -> None:
 def test_only_so_many_and_only_so_good_ones_are_taken(settings: dict[str, object], names: list[str], tmp_path: Path) -> None:
     finished(tmp_path / "source")
     assert [one.name for one in select(taking(tmp_path, **settings))] == names
+
+
+def test_a_front_is_of_the_scores_in_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_key = finished(tmp_path / "source")
+    experiment, latencies = taking(tmp_path, by="front"), {"conv2d": 2.0, "conv1x1": 1.0, "separable_conv2d": 3.0}
+    assert [one.name for one in shortlist(experiment)] == ["separable_conv2d", "conv2d", "conv1x1"]
+    by_latency = Measured(("eager", "cpu"), {key: latencies[name] for key, name in by_key.items()}, None)
+    monkeypatch.setattr(fastest, "measured", lambda experiment, names: [by_latency])
+    assert [one.name for one in select(experiment)] == ["conv1x1", "conv2d", "separable_conv2d"]
+    with pytest.raises(SpecError, match="no operator of .*source has flops; measure latencies"):
+        select(taking(tmp_path, by="front").model_copy(update={"tune": TuneSettings(compilers=())}))
 
 
 def test_a_loss_is_the_better_the_less_it_is(tmp_path: Path) -> None:

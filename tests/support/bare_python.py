@@ -1,9 +1,10 @@
-"""A Python that has PyTorch, NumPy and pydantic, what these need, and nothing else: no Syno, no pytest, no pip."""
+"""A Python that has some packages, what these need, and nothing else: no Syno, no pytest, no pip."""
 
 from __future__ import annotations
 
 import sys
 import venv
+from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -12,29 +13,32 @@ from packaging.requirements import Requirement
 PACKAGES = ("torch", "triton", "numpy", "pydantic")
 
 
-def bare_python(folder: Path) -> Path:
+def bare_python(folder: Path, packages: Iterable[str] = PACKAGES) -> Path:
     """Make the environment in a folder, with links to the packages that this Python has; return its python."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    for package in _with_what_they_need(PACKAGES):
+    for package in _with_what_they_need(packages):
         for top in {file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")}:
-            (site / top).symlink_to(Path(str(package.locate_file(top))))
+            if not (site / top).exists():  # several packages may have one folder
+                (site / top).symlink_to(Path(str(package.locate_file(top))))
     return folder / "bin" / "python"
 
 
-def _with_what_they_need(names: tuple[str, ...]) -> list[Distribution]:
-    found: dict[str, Distribution] = {}
-    waiting = list(names)
+def _with_what_they_need(packages: Iterable[str]) -> list[Distribution]:
+    found: dict[tuple[str, frozenset[str]], Distribution] = {}
+    waiting = list(map(Requirement, packages))
     while waiting:
-        name = waiting.pop()
-        if name in found:
+        one = waiting.pop()
+        key = (one.name, frozenset(one.extras))
+        if key in found:
             continue
         try:
-            found[name] = distribution(name)
+            found[key] = distribution(one.name)
         except PackageNotFoundError:  # triton, where PyTorch is for the CPU
             continue
-        wanted = map(Requirement, found[name].requires or ())
-        waiting += [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+        wanted = map(Requirement, found[key].requires or ())
+        extras = ("", *one.extras)
+        waiting += [more for more in wanted if more.marker is None or any(more.marker.evaluate({"extra": e}) for e in extras)]
     return list(found.values())
 
 

@@ -28,7 +28,7 @@ def programs() -> Path | None:
 def missing() -> str:
     """Return why no server can be started here; an empty text if one can."""
     if importlib.util.find_spec("psycopg") is None:
-        return 'the driver of PostgreSQL is not installed: pip install "syno[postgresql]"'
+        return 'the driver of PostgreSQL is not installed: pip install "syno-operators[postgresql]"'
     if programs() is None:
         return "PostgreSQL is not installed: apt-get install postgresql"
     if os.geteuid() == 0 and OWNER not in {one.pw_name for one in pwd.getpwall()}:

@@ -46,8 +46,9 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
         if experiment.workload is not None:
             select, pairs, baselines = experiment.select, len(experiment.tune.pairs), len(experiment.baselines)
             listed, chosen = select.most, select.most
-            if select.by == "latency":  # each pair has one fastest
-                listed, chosen = select.shortlist, min(select.count, select.shortlist, pairs)
+            if experiment.compares_latencies:  # each pair has one fastest
+                most = pairs if select.by == "latency" else select.count
+                listed, chosen = select.shortlist, min(select.count, select.shortlist, most)
                 jobs.update(["shortlist"])
             beside = baselines if experiment.tune.baselines else 0
             jobs.update(speed=(chosen + beside) * sum(map(is_here, experiment.tune.devices)) * experiment.tune.training)

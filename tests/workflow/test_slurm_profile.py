@@ -19,7 +19,7 @@ SHORT = ("freeze", "shortlist", "select", "tables", "figure", "report")
 
 needs_plugin = pytest.mark.skipif(
     importlib.util.find_spec("snakemake_executor_plugin_slurm") is None,
-    reason='the plugin for Slurm is not installed: pip install "syno[slurm]"',
+    reason='the plugin for Slurm is not installed: pip install "syno-operators[slurm]"',
 )
 
 

@@ -119,7 +119,7 @@ def networks_for(folder, stage):
     experiment = EXPERIMENTS[folder]
     if not (stage.is_per_network and stage.paths(experiment, keys(experiment))):
         return []
-    if stage.is_of_shortlist and experiment.select.by == "latency":
+    if stage.is_of_shortlist and experiment.compares_latencies:
         return stage.networks(experiment, shortlisted=chosen_keys(folder, "shortlist"))
     return stage.networks(experiment, selected=chosen_keys(folder, "select"))
 
@@ -165,7 +165,7 @@ def joinable(wildcards):
 def selected_from(wildcards):
     """Return the input of the selection: what operators are chosen from; by latency, the shortlist and its measurements."""
     folder = wildcards.folder
-    if EXPERIMENTS[folder].select.by != "latency":
+    if not EXPERIMENTS[folder].compares_latencies:
         return selectable(wildcards)
     listed = chosen_keys(folder, "shortlist")
     if listed is None:  # in a dry run

@@ -8,11 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from syno.base.errors import MissingPackageError
+from syno.base.release import pip_install
 
 # The two are released apart. With other versions of apache-tvm-ffi, among them the one that pip would choose, TVM 0.27
 # builds and runs code, but tuning crashes the process.
 VERSIONS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
-INSTALL = 'pip install "syno[tvm]"'
+INSTALL = pip_install("tvm")
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from syno.base.text_tables import shown
 from syno.paper.ablations.drawing import draw
 from syno.paper.ablations.tables import AblationRow
+from syno.paper.numbers import CANONICAL_RATES, WALKING_CORES, WALKS_WITH_DISTANCE, WALKS_WITHOUT_DISTANCE
 from syno.report.figures import drawn
 from syno.report.page_tables import NOTHING, Cell, Table
 
@@ -17,11 +18,15 @@ TITLES = {
     "patterns": "Common patterns",
     "requirements": "Requirements",
 }
+_WITH, _WITHOUT = WALKS_WITH_DISTANCE, WALKS_WITHOUT_DISTANCE
 CAPTIONS = {
     "canonical": "The share of random graphs that the canonicalization rules accept, by the number of primitives. A graph is "
-    "canonical if the rules accept its steps in some order. The dotted line is the paper's share, over all its sizes.",
+    "canonical if the rules accept its steps in some order. The dotted line is the paper's share, over all its sizes. Paper, "
+    f"Table 3: {', '.join(f'{100 * rate:.4g}' for rate in CANONICAL_RATES)} %, from its smallest graphs to its largest.",
     "distance": "Random walks that are guided by each shape distance, with the same seed and CPU time; and the share of all "
-    "operators up to a number of primitives that a distance loses if this number is the depth limit.",
+    "operators up to a number of primitives that a distance loses if this number is the depth limit. Paper: with its distance, "
+    f"{_WITH.operators} operators of {_WITH.walks:,} walks in {_WITH.seconds} s on {WALKING_CORES} cores; without, "
+    f"{_WITHOUT.operators} of {_WITHOUT.walks:,} in {_WITHOUT.seconds} s.",
     "patterns": "How often patterns occur in the operators found, in the best of them, and in random operators of the space. A "
     "lift is the ratio of two of these shares. It says that a pattern goes along with good operators, not why.",
     "requirements": "Random walks with the requirement on what operators read of their input, and without it, with the same "

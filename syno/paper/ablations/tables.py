@@ -5,7 +5,8 @@ process) and `origin` ("measured" or "paper").
 
 ablation-canonical
     variant             "all rules", "exact rules", "order drawn" (all rules, without looking for another order of the steps),
-                        "built-in rules" (where the spec has rules of the user's own); for complete operators "complete"
+                        "built-in rules" (where the spec has rules of the user's own); for complete operators "complete"; of
+                        the paper's Table 3 "all rules, size 1 of 7" and so on, from its smallest graphs to its largest
     primitives          the size of the graphs; missing in the sum over all sizes; for "complete", the largest size
     sampled             random graphs; for "complete", all complete operators without the rules
     canonical           those that the rules accept
@@ -13,7 +14,8 @@ ablation-canonical
     paper_rate          the paper's share, in the sum over all sizes by all rules
 
 ablation-distance
-    distance            "exact", "paper", "published" or "none" (`syno.paper.distances.published`)
+    distance            "exact", "paper", "published" or "none" (`syno.paper.distances.published`); what the paper prints is of
+                        "paper" and "none", and its CPU-seconds are the seconds of all its cores together
     walks, ended        random walks, and those that ended in an operator
     ended_share         their share
     operators           different operators found
@@ -37,7 +39,15 @@ from syno.base.text_tables import Row
 from syno.paper.ablations.canonical import Complete, Rate, own_rules
 from syno.paper.ablations.guided import Loss, Run
 from syno.paper.ablations.parts import wilson
-from syno.paper.numbers import CANONICAL_GRAPHS, RANDOM_GRAPHS, REDUNDANCY, WALKS_WITHOUT_DISTANCE
+from syno.paper.numbers import (
+    CANONICAL_GRAPHS,
+    CANONICAL_RATES,
+    RANDOM_GRAPHS,
+    REDUNDANCY,
+    WALKING_CORES,
+    WALKS_WITH_DISTANCE,
+    WALKS_WITHOUT_DISTANCE,
+)
 from syno.space.spec import OperatorSpec
 
 AblationRow = dict[str, object]
@@ -83,7 +93,13 @@ def canonical_rows(
         rows.append(base | {"variant": variant} | total | {"paper_rate": paper if variant == ALL_RULES else None})
     rows += [base | {"variant": COMPLETE} | _share(one.graphs, one.canonical_graphs, one.size) for one in whole if one.graphs]
     printed: AblationRow = {"space": spec.name, "variant": ALL_RULES, "paper_rate": paper, "origin": PAPER}
-    return _complete([*rows, printed | _share(RANDOM_GRAPHS, CANONICAL_GRAPHS, None)], CANONICAL_COLUMNS)
+    rows.append(printed | _share(RANDOM_GRAPHS, CANONICAL_GRAPHS, None))
+    sizes = len(CANONICAL_RATES)
+    rows += [
+        {"space": spec.name, "variant": f"{ALL_RULES}, size {place} of {sizes}", "rate": rate, "origin": PAPER}
+        for place, rate in enumerate(CANONICAL_RATES, 1)
+    ]
+    return _complete(rows, CANONICAL_COLUMNS)
 
 
 def _share(sampled: int, canonical: int, primitives: int | None) -> AblationRow:
@@ -95,7 +111,7 @@ def _share(sampled: int, canonical: int, primitives: int | None) -> AblationRow:
 def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
     """Return rows of random graphs per canonical graph: at the largest size with canonical ones, and as the paper says.
 
-    No rows if no graph was canonical. Source of the paper's number: its canonicalization ablation.
+    No rows if no graph was canonical. Source of the paper's numbers: its canonicalization ablation, with Table 3.
     """
     found = [rate for rate in rates if rate.canonical]
     if not found:
@@ -113,6 +129,12 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
             "graphs per canonical graph": f"more than {REDUNDANCY}",
             "95 %": "",
             "of": "its random graphs",
+            "origin": "paper",
+        },
+        {
+            "graphs per canonical graph": ", ".join(f"{1 / rate:.3g}" if rate else "none" for rate in CANONICAL_RATES),
+            "95 %": "",
+            "of": "its sizes, from the smallest to the largest",
             "origin": "paper",
         },
     ]
@@ -139,8 +161,11 @@ def distance_rows(
             "random": sum(one.operators for one in drawn) if drawn else None,
             "random_lost": sum(one.lost for one in drawn) if drawn else None,
         })  # fmt: skip
-    printed = {"space": spec.name, "distance": "none", "walks": WALKS_WITHOUT_DISTANCE, "ended": 0, "ended_share": 0.0}
-    return _complete([*rows, {**printed, "operators": 0, "origin": PAPER}], DISTANCE_COLUMNS)
+    for distance, printed in (("paper", WALKS_WITH_DISTANCE), ("none", WALKS_WITHOUT_DISTANCE)):
+        used = printed.seconds * WALKING_CORES
+        row = {"space": spec.name, "distance": distance, "walks": printed.walks, "operators": printed.operators}
+        rows.append({**row, "per_second": printed.operators / used, "seconds": round(used, 2), "origin": PAPER})
+    return _complete(rows, DISTANCE_COLUMNS)
 
 
 def _of(losses: Iterable[Loss], distance: str) -> list[Loss]:

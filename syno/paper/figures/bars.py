@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil, isfinite, nan
 from textwrap import fill
 from typing import Any
 
@@ -12,10 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from syno.base.files import ORIGINAL
 from syno.paper.figures import origins
+from syno.paper.figures.mixture import same_place
 from syno.paper.figures.networks import BASELINE, NAS_PTE_NAME, OURS
 from syno.paper.figures.titles import compiler_title, compilers_of, model_title, models_of, operator_title, panels_of, places_of
-from syno.paper.numbers import OF_THE_PAPER
+from syno.paper.numbers import OF_THE_PAPER, TVM
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.points import Point, identify
 from syno.results.speedups import LAYERS
@@ -33,6 +35,8 @@ LOOKS = (
 )  # colours and hatches of bars
 MEAN = "geometric\nmean"
 BEST_OF_OURS = "best of the other operators"
+CONVOLUTION = "convolution"
+PALE = 0.4  # opacity of the bars of original networks
 WRONG = "†"  # beside a latency of code that computes something else
 SHARE = 4  # entries of a legend in a line
 FIRST_PUBLISHED = ("paper", "artifact", "measured")  # origins of the bars of one compiler, from the left
@@ -52,74 +56,127 @@ def size(count: int, height: float, extra: float = 1.2) -> tuple[float, float]:
     return max(LEAST_WIDTH, WIDTH * min(count, ACROSS)), extra + height * ceil(count / ACROSS)
 
 
-def end_to_end_figure(best: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw speedups of networks, and their geometric means: a group of bars for each network, a bar for each compiler.
+def end_to_end_figure(
+    best: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str], *, by_compiler: bool = False
+) -> Figure:
+    """Draw speedups of networks, and their geometric means: a group of bars for each network.
 
-    What was measured here on a device of the paper is in the paper's panel, a bar to the right of the published one.
+    As in the paper, 1 is the original network with TVM. Each other compiler has a pale bar for its original network, and each
+    compiler one with the operator. With `by_compiler`, they are speedups over the same compiler's original network, in a bar
+    for each compiler. What was measured here on a device of the paper is in the paper's panel, to the right of the published.
     """
     if best.empty:
         return nothing(title, "No network's latency is known with an operator that is accurate enough.", notes)
-    best, means = (_without_origins(table) for table in (best, means))
+    best, means = (table.assign(place=same_place(table)) for table in (best, means))
     places, compilers, mixed = places_of(best), compilers_of(best["compiler"]), origins.is_mixed(best)
     figure = Figure(figsize=size(len(places), 3.2), layout="constrained")
-    every = panels(figure, len(places))
+    every, ones, has_pale = panels(figure, len(places)), list[str | None](), False
     for axes, (place, heading) in zip(every, places.items(), strict=True):
-        local = best[best["place"] == place]
+        local, average = best[best["place"] == place], means[means["place"] == place]
+        reference = None if by_compiler else _one(local["reference"])
+        ones.append(reference)
         models, found = models_of(local["model"]), set(zip(local["compiler"], local["latency_origin"], strict=True))
-        own = [(compiler, origin) for compiler in compilers for origin in FIRST_PUBLISHED if (compiler, origin) in found]
-        for number, (compiler, origin) in enumerate(own):
-            rows = local[(local["compiler"] == compiler) & (local["latency_origin"] == origin)].set_index("model")
-            average = means[(means["place"] == place) & (means["compiler"] == compiler) & (means["latency_origin"] == origin)]
-            heights = [*(float(rows["speedup"].get(model, float("nan"))) for model in models), *average["speedup"]]
-            wrong = [*(bool(rows["is_wrong"].get(model, False)) for model in models), bool(rows["is_wrong"].any())]
-            told = [_bar_text(model_title(model), compiler, rows, model) for model in models]
-            beside = [*(float(rows["difference"].get(model, float("nan"))) for model in models), *average["difference"]]
-            group(axes, heights, number, len(own), compilers.index(compiler), wrong=wrong, told=told, beside=beside)
-            for model, row in (*rows.iterrows(), *((MEAN, row) for _, row in average.iterrows())) if mixed else ():
+        own = [
+            (compiler, origin, is_original)
+            for compiler in compilers
+            for origin in FIRST_PUBLISHED
+            for is_original in ((True, False) if reference not in (None, compiler) else (False,))
+            if (compiler, origin) in found
+        ]
+        for number, (compiler, origin, is_original) in enumerate(own):
+            has_pale |= is_original
+            rows, mean = (
+                _bars(table[(table["compiler"] == compiler) & (table["latency_origin"] == origin)], reference, is_original)
+                for table in (local, average)
+            )
+            rows = rows.set_index("model")
+            heights = [*(float(rows["bar"].get(model, nan)) for model in models), *mean["bar"]]
+            is_wrong = rows["is_wrong"] & (not is_original)
+            wrong = [*(bool(is_wrong.get(model, False)) for model in models), bool(is_wrong.any())]
+            told = [_bar_text(model_title(model), compiler, rows, model, reference, is_original) for model in models]
+            beside = [*(float(rows["beside"].get(model, nan)) for model in models), *mean["beside"]]
+            look = compilers.index(compiler)
+            group(axes, heights, number, len(own), look, wrong=wrong, told=told, beside=beside, pale=is_original)
+            marked = (*rows.iterrows(), *((MEAN, row) for _, row in mean.iterrows())) if mixed and not is_original else ()
+            for model, row in marked:
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
-                origins.mark_bar(axes, middle, width, 0, row["speedup"], row)
+                origins.mark_bar(axes, middle, width, 0, row["bar"], row)
         axes.axhline(1, color=INK, linewidth=0.8)
         labels = [fill(model_title(model).replace("-", "- "), 12).replace("- ", "-") for model in models]
         axes.set_xticks(range(len(models) + 1), [*labels, MEAN], fontsize=7)
         axes.axvline(len(models) - 0.5, color=GREY, linewidth=0.6, linestyle=":")
-        axes.set_title(fill(heading, 55), fontsize=9)
+        axes.set_title(fill(heading + _unlike_tvm(reference, by_compiler), 55), fontsize=9)
         axes.margins(y=0.14 if best["difference"].isna().all() else 0.28)  # room for the values above the bars
-    first_of_lines(every, "speedup over the original network")
+    first_of_lines(every, _over("original network", ones))
     legend(every[0], {compiler_title(compiler): place for place, compiler in enumerate(compilers)})
-    count = len(compilers) + origins.legend_entries(every[0], best)
+    count = len(compilers) + has_pale + origins.legend_entries(every[0], best)
+    if has_pale:
+        every[0].bar([0], [0], color=INK, alpha=PALE, linewidth=0, label="pale: the original network")
     finish(figure, every, title, notes, columns=min(count, SHARE))
     no_vertical_grid(every)
     return figure
 
 
-def _without_origins(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table whose places are the same for measurements of all origins there."""
-    columns = (table["place"], table["latency_origin"])
-    return table.assign(place=[place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)])
+def _one(references: pandas.Series) -> str | None:
+    """Return the compiler whose original network is 1 in a panel; None if each compiler's own is."""
+    known = references.dropna()
+    return None if known.empty else str(known.iloc[0])
 
 
-def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw speedups of layers on a logarithmic axis: in the group of each layer, bars for the best of NAS-PTE and for ours."""
-    bars = _series(table)
+def _over(what: str, references: Sequence[str | None]) -> str:
+    """Return the label of an axis with speedups."""
+    return f"speedup over the\n{what} with TVM" if TVM in references else f"speedup over the {what}"
+
+
+def _unlike_tvm(reference: str | None, by_compiler: bool) -> str:
+    """Return the end of the title of a panel in which 1 is not the original network with TVM, though the figure is of such."""
+    if by_compiler or reference == TVM:
+        return ""
+    return "; 1: the same compiler's original" if reference is None else f"; 1: the original with {compiler_title(reference)}"
+
+
+def _bars(table: pandas.DataFrame, reference: str | None, is_original: bool) -> pandas.DataFrame:
+    """Return a table with the columns `bar`, the heights of bars, and `beside`, their differences from the published.
+
+    The original network's speedup over that with the compiler `reference` is the operator's, without its own share.
+    """
+    if reference is None:
+        return table.assign(bar=table["speedup"], beside=table["difference"])
+    if is_original:
+        return table.assign(bar=table["relative"] / table["speedup"], beside=nan)
+    return table.assign(bar=table["relative"], beside=table["relative_difference"])
+
+
+def layerwise_figure(
+    table: pandas.DataFrame, means: pandas.DataFrame, title: str, notes: Sequence[str], *, by_compiler: bool = False
+) -> Figure:
+    """Draw speedups of layers on a logarithmic axis: in the group of each layer, bars for NAS-PTE and for ours.
+
+    As in the paper, 1 is the convolution with TVM, and all three sequences of NAS-PTE have a bar. With `by_compiler`, 1 is the
+    convolution with the same compiler, and only the best sequence has one.
+    """
+    bars = _series(table, by_compiler)
     if bars.empty:
         return nothing(title, "No layer's latency is known.", notes)
     looks = _looks(bars["series"])
     chosen, several = panels_of(bars), bars["model"].nunique() > 1
     figure = Figure(figsize=size(len(chosen), 2.7), layout="constrained")
-    every = panels(figure, len(chosen))
+    every, ones = panels(figure, len(chosen)), list[str | None]()
     for axes, (model, compiler, place) in zip(every, chosen, strict=True):
         here = bars[(bars["model"] == model) & (bars["compiler"] == compiler) & (bars["place"] == place)]
+        reference = None if by_compiler else _one(here["reference"])
+        ones.append(reference)
         labels = [label for label in LAYERS.values() if label in set(here["label"])]
         labels += sorted(set(here["label"]) - set(labels))
         own = [name for name in looks if name in set(here["series"])]
         for number, name in enumerate(own):
             rows = here[here["series"] == name].set_index("label")
-            heights = [float(rows["speedup"].get(label, float("nan"))) for label in labels]
-            told = [_bar_text(label, compiler, rows, label) for label in labels]
+            heights = [float(rows["bar"].get(label, nan)) for label in labels]
+            told = [_bar_text(label, compiler, rows, label, reference, name == CONVOLUTION) for label in labels]
             group(axes, heights, number, len(own), looks[name], base=1.0, told=told)
             for label, row in rows.iterrows() if origins.is_mixed(bars) else ():
                 middle, width = middles(labels.index(str(label)), number, len(own))
-                origins.mark_bar(axes, middle, width, 1.0, row["speedup"], row)
+                origins.mark_bar(axes, middle, width, 1.0, row["bar"], row)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -131,8 +188,9 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
         mean = means[(means["model"] == model) & (means["place"] == place) & (means["compiler"] == compiler)]["speedup"]
         best = f": {mean.iloc[0]:.2f} over {NAS_PTE_NAME}" if len(mean) else ""
         network = f"{model_title(model)}, " if several else ""
-        axes.set_title(fill(f"{network}{compiler_title(compiler)}, {place}{best}", 60), fontsize=9)
-    first_of_lines(every, "speedup over the convolution")
+        heading = f"{network}{compiler_title(compiler)}, {place}{best}{_unlike_tvm(reference, by_compiler)}"
+        axes.set_title(fill(heading, 60), fontsize=9)
+    first_of_lines(every, _over("convolution", ones))
     legend(every[0], looks)
     count = len(looks) + origins.legend_entries(every[0], bars)
     of = "" if several else f" ({model_title(chosen[0][0])})"
@@ -141,14 +199,21 @@ def layerwise_figure(table: pandas.DataFrame, means: pandas.DataFrame, title: st
     return figure
 
 
-def _bar_text(what: str, compiler: str, rows: pandas.DataFrame, key: str) -> Point:
+def _bar_text(
+    what: str, compiler: str, rows: pandas.DataFrame, key: str, reference: str | None, is_original: bool = False
+) -> Point:
     """Return the text at a bar, from the row of its key; empty where there is no such row, and no bar."""
     if key not in rows.index:
         return Point("")
     row = rows.loc[key]
+    named = compiler_title(compiler)
+    over = "" if reference is None else f"{row['bar']:.2f} times as fast as the original with {compiler_title(reference)}"
+    if is_original:
+        return Point(f"{what}, original with {named}: {over}", ORIGINAL)
     difference: Any = row["difference"]
-    speedup = f"{row['speedup']:.2f} times as fast with {compiler_title(compiler)}{beside_published(difference)}"
-    return Point(f"{what}, {operator_title(str(row['operator']))}: {speedup}", str(row["operator"]))
+    speedup = f"{row['speedup']:.2f} times as fast with {named}{beside_published(difference)}"
+    operator = str(row["operator"])
+    return Point(f"{what}, {operator_title(operator)}: {speedup}{over and f'; {over}'}", operator)
 
 
 def beside_published(difference: float) -> str:
@@ -156,19 +221,28 @@ def beside_published(difference: float) -> str:
     return f" ({difference:+.0f} %)" if isfinite(difference) else ""
 
 
-def _series(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows that get a bar, with the name of their series.
+def _series(table: pandas.DataFrame, by_compiler: bool) -> pandas.DataFrame:
+    """Return the rows that get a bar, with the name of their series, and the bar's height in the column `bar`.
 
-    They are the best of NAS-PTE, the best of the other baselines, the paper's operators, and the best of all other operators.
+    They are those of NAS-PTE, the best of the other baselines, the paper's operators, and the best of all other operators; the
+    convolution, too, where 1 is that with another compiler.
     """
-    table = table.dropna(subset=["speedup"])
-    is_paper = table["operator"].isin(OF_THE_PAPER)
+    has_one = table["reference"].notna() & (not by_compiler)
+    table = table.assign(bar=table["relative"].where(has_one, table["speedup"])).dropna(subset=["bar"])
+    is_paper, is_theirs = table["operator"].isin(OF_THE_PAPER), table["family"] == NAS_PTE_NAME
     ours = table[(table["family"] == OURS) & ~is_paper]
     keys = ["model", "place", "compiler", "layer"]
     others = ours.sort_values("latency_ms", kind="stable").drop_duplicates(keys)
     name = BEST_OF_OURS if ours["operator"].nunique() > 1 else ""
+    if by_compiler:
+        theirs = table[is_theirs & table["is_best"]].assign(series=f"best of {NAS_PTE_NAME}")
+    else:
+        number = table["operator"].str.split("_").str[-1]
+        theirs = table[is_theirs].assign(series=f"{NAS_PTE_NAME} " + number).sort_values("series", kind="stable")
+    is_convolution = (table["operator"] == ORIGINAL) & has_one & (table["compiler"] != table["reference"])
     parts = [
-        table[(table["family"] == NAS_PTE_NAME) & table["is_best"]].assign(series=f"best of {NAS_PTE_NAME}"),
+        table[is_convolution].assign(series=CONVOLUTION),
+        theirs,
         table[is_paper].assign(series=lambda rows: rows["operator"].map(operator_title)),
         others.assign(series=name or others["operator"].map(operator_title)),
         table[(table["family"] == BASELINE) & table["is_best"]].assign(series="best of the other baselines"),
@@ -179,6 +253,7 @@ def _series(table: pandas.DataFrame) -> pandas.DataFrame:
 def _looks(series: pandas.Series) -> dict[str, int]:
     """Return the look of each series. NAS-PTE's is the second, the paper's operators have the first and the third."""
     fixed = {f"best of {NAS_PTE_NAME}": 1, "Operator 1": 0, "Operator 2": 2}
+    fixed |= {f"{NAS_PTE_NAME} {number}": place for number, place in ((1, 1), (2, 3), (3, 4))}
     taken = [fixed[name] for name in set(series) & set(fixed)]
     free = (place for place in (3, 4, 0, 2, *range(5, 5 + len(series))) if place not in taken)
     return {name: fixed[name] if name in fixed else next(free) for name in dict.fromkeys(series)}
@@ -204,17 +279,18 @@ def group(
     wrong: Sequence[bool] = (),
     told: Sequence[Point] = (),
     beside: Sequence[float] = (),
+    pale: bool = False,
 ) -> None:
     """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says.
 
-    `beside` are the differences from published values, in percent.
+    `beside` are the differences from published values, in percent. Pale bars are those of original networks.
     """
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]
     heights = [value - base for value in values]
     bars = axes.bar(
         [middle for middle, _ in found], heights, GROUP / count,
-        bottom=base, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2,
+        bottom=base, color=colour, hatch=hatch, edgecolor="white", linewidth=0, zorder=2, alpha=PALE if pale else None,
     )  # fmt: skip
     for bar, value, point in zip(bars, values, told, strict=False):
         if isfinite(value):

@@ -13,6 +13,7 @@ from typing import Any
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
 from syno.results.measurement import INT8, INT8_COMPILER, OK, SUSPICIOUS
@@ -78,7 +79,7 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
     original_ms (missing where that was not measured), speedup, is_wrong (whether the code computes something else, or the
     latency cannot be right), published_ms and published_speedup (of the same there, beside what was measured here), difference
     (of the two speedups, in percent of the published one), place (the device in print, and what else tells measurements there
-    apart).
+    apart); and those of `_over_one_compiler`.
     """
     found = _latencies(ready(rows), layers)
     group = ["model", "layer", *TARGET]
@@ -95,7 +96,7 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
     best = useful.groupby([found[name] for name in group], dropna=False).transform("min") % 10
     found = found[found["rank"] == best]
     found = found.iloc[found["speedup"].isna().argsort(kind="stable")].drop_duplicates([*group, "operator"]).sort_index()
-    return _with_places(_beside_published(found.drop(columns=["rank", "data", "data_role"])))
+    return _over_one_compiler(_with_places(_beside_published(found.drop(columns=["rank", "data", "data_role"]))))
 
 
 def percent(own: Any, published: Any) -> Any:
@@ -141,6 +142,39 @@ def _with_places(found: pandas.DataFrame) -> pandas.DataFrame:
         return ", ".join([text, *parts])
 
     return found.assign(place=[place(row) for row in found.itertuples()])
+
+
+def same_place(table: pandas.DataFrame) -> list[str]:
+    """Return the places without the origins of their latencies: that of own and published ones on a device is the same."""
+    columns = (table["place"], table["latency_origin"])
+    return [place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)]
+
+
+def _over_one_compiler(found: pandas.DataFrame) -> pandas.DataFrame:
+    """Add the speedups over one compiler's original network, as the paper draws them.
+
+    Columns: reference (TVM, or the first compiler with which latencies of all origins in this place have the original
+    network's; missing if there is none), relative (the speedup over that network), relative_difference (from the published
+    one, in percent).
+    """
+    found = found.assign(panel=same_place(found))
+    originals = found[found["operator"] == ORIGINAL]
+    chosen = {}
+    for panel, rows in found.groupby("panel"):
+        origins, here = set(rows["latency_origin"]), originals[originals["panel"] == panel]
+        known = {compiler: set(those["latency_origin"]) for compiler, those in here.groupby("compiler")}
+        chosen[panel] = next((one for one in compilers_of(here["compiler"]) if known[one] >= origins), None)
+    found = found.assign(reference=found["panel"].map(chosen).astype(object))
+    keys = ["model", "layer", "panel", "latency_origin"]
+    references = originals[originals["compiler"] == originals["panel"].map(chosen)].drop_duplicates(keys)
+    references = references.rename(columns={"latency_ms": "reference_ms"})[[*keys, "reference_ms"]]
+    found = found.merge(references, on=keys, how="left")
+    found = found.assign(relative=found["reference_ms"] / found["latency_ms"])
+    keys = ["model", "layer", "panel", "compiler", "operator"]
+    published = found[found["latency_origin"] != "measured"].drop_duplicates(keys)[[*keys, "relative"]]
+    found = found.merge(published.rename(columns={"relative": "theirs"}), on=keys, how="left")
+    difference = percent(found["relative"], found["theirs"]).where(found["latency_origin"] == "measured")
+    return found.assign(relative_difference=difference).drop(columns=["panel", "reference_ms", "theirs"])
 
 
 # ---- accuracies -----------------------------------------------------------------------------------------------------

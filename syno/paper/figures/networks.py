@@ -7,7 +7,7 @@ and the paper's (`syno.paper.figures.mixture`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log, nan
+from math import exp, isnan, log, nan
 
 import pandas
 
@@ -64,21 +64,27 @@ def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pan
 def means(best: pandas.DataFrame) -> pandas.DataFrame:
     """Return geometric means over the networks.
 
-    Columns: device, place, compiler, latency_origin, speedup, models (how many), difference (from the published mean of the
-    same networks, in percent).
+    Columns: device, place, compiler, latency_origin, speedup, relative (speedup over one compiler's original networks; missing
+    if one is not known), models (how many), difference and relative_difference (from the published means of the same networks,
+    in percent).
     """
-    keys, published, groups = ["device", "place", "compiler", "latency_origin"], dict[object, float](), []
-    for key, group in best.groupby(keys, sort=False, dropna=False):
-        device, _, compiler, origin = key
-        mean, networks = geometric_mean(list(group["speedup"])), (device, compiler, *sorted(group["model"]))
-        groups.append((*key, mean, len(group), networks))
-        if origin != "measured":
-            published.setdefault(networks, mean)
-    rows = [
-        (*others, percent(others[4], published[networks]) if others[3] == "measured" and networks in published else nan)
-        for *others, networks in groups
+    keys, published, rows = ["device", "place", "compiler", "latency_origin"], dict[object, tuple[float, float]](), []
+    groups = [
+        (key, group, (key[0], key[2], *sorted(group["model"]))) for key, group in best.groupby(keys, sort=False, dropna=False)
     ]
-    return pandas.DataFrame(rows, columns=[*keys, "speedup", "models", "difference"])
+    found = [(geometric_mean(list(group["speedup"])), _mean_of_all(list(group["relative"]))) for _, group, _ in groups]
+    for (key, _, networks), both in zip(groups, found, strict=True):
+        if key[3] != "measured":
+            published.setdefault(networks, both)
+    for (key, group, networks), both in zip(groups, found, strict=True):
+        theirs = published.get(networks, (nan, nan)) if key[3] == "measured" else (nan, nan)
+        rows.append((*key, *both, len(group), *map(percent, both, theirs)))
+    return pandas.DataFrame(rows, columns=[*keys, "speedup", "relative", "models", "difference", "relative_difference"])
+
+
+def _mean_of_all(values: Sequence[float]) -> float:
+    """Return the geometric mean; NaN if a value is missing."""
+    return nan if any(map(isnan, values)) else geometric_mean(values)
 
 
 # ---- Figure 6 -------------------------------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ KEYS = ["model", "place", "compiler", "layer"]
 LAYER_COLUMNS = (
     "model", "device", "compiler", "batch", "threads", "place", "layer", "label", "family", "operator", "latency_ms",
     "original_ms", "speedup", "is_best", "latency_origin", "experiment", "is_wrong", "published_ms", "published_speedup",
-    "difference",
+    "difference", "reference", "relative", "relative_difference",
 )  # fmt: skip
 MOST_LOST_FINALLY = 0.02  # of accuracy on the final data set
 ON_PROXY, ON_FINAL = f"{MOST_LOST:g} on the proxy data set", f"{MOST_LOST_FINALLY:g} on the final data set"

@@ -24,6 +24,7 @@ from syno.algebra import Valuation
 from syno.base.errors import LoweringError, MissingPackageError, SizeError, SpecError, WrongOutputError
 from syno.base.files import is_file, write_whole
 from syno.base.registry import Registry
+from syno.base.release import pip_install
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.plan import nominal_values
@@ -294,7 +295,7 @@ def _free_axes(operator: PGraph) -> dict[int, str]:
 def require_packages(names: Sequence[str], what: str, extra: str) -> None:
     """Raise MissingPackageError, which says how to install them, if one of the packages that `what` takes is missing."""
     if missing := [name for name in names if find_spec(name) is None]:
-        raise MissingPackageError(f"{what} take {', '.join(missing)}, not installed here: pip install 'syno[{extra}]'")
+        raise MissingPackageError(f"{what} take {', '.join(missing)}, not installed here: {pip_install(extra)}")
 
 
 @contextmanager

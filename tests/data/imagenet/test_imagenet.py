@@ -177,7 +177,7 @@ class TestWithoutFfcv:
         ):
             with pytest.raises(MissingPackageError) as error:
                 call()
-            for part in ("libopencv-dev", "libturbojpeg0-dev", 'pip install "syno[imagenet]"', "{reader: torch}"):
+            for part in ("libopencv-dev", "libturbojpeg0-dev", 'pip install "syno-operators[imagenet]"', "{reader: torch}"):
                 assert part in str(error.value)
 
     def test_the_command_fails_in_one_line(self, folder: Path, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class TestWhatCannotBeDone:
         from syno.base.errors import MissingPackageError
 
         def lacks(*given: Any, **more: Any) -> None:
-            raise MissingPackageError("TVM is not installed: pip install 'syno[tvm]'")
+            raise MissingPackageError("TVM is not installed: pip install 'syno-operators[tvm]'")
 
         monkeypatch.setattr(program, "tune", lacks)
-        assert self.fault(capsys, monkeypatch, compiler="tvm") == "TVM is not installed: pip install 'syno[tvm]'"
+        assert self.fault(capsys, monkeypatch, compiler="tvm") == "TVM is not installed: pip install 'syno-operators[tvm]'"

@@ -176,7 +176,7 @@ def test_the_state_of_a_machine_is_that_of_the_same_syno(says: Any) -> None:
     other = json.dumps({"syno": "0.0.9", "fields": ""})
     says(prints(HELLO, line("about", found)), prints(f"syno:hello {other}\n", line("about", found)))
     assert about("board", BOARD).model_dump() == found
-    with pytest.raises(DeviceError, match=r"Syno is 0\.0\.9 there and .* here: python -m pip install syno=="):
+    with pytest.raises(DeviceError, match=r"Syno is 0\.0\.9 there and .* here: python -m pip install syno-operators=="):
         about("board", BOARD)
 
 

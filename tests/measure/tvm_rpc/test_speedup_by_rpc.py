@@ -13,7 +13,7 @@ from syno.measure.speedups import Speedups
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings
 
-pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno-operators[tvm]'")
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
 FAST = LatencySettings(warm_up_ms=0, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 

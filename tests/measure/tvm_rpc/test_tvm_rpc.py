@@ -23,8 +23,8 @@ from syno.measure.tvm.sessions import measure_remote, rpc_runner
 from syno.measure.tvm.targets import Address
 from syno.measure.tvm.tracker import Reached, Servers, await_servers, reach, reached, servers_of
 
-tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
-psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")
+tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno-operators[tvm]'")
+psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno-operators[tvm]'")
 
 
 def test_the_tracker_lists_its_servers(here: Here) -> None:

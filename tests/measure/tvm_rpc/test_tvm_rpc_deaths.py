@@ -20,9 +20,9 @@ from syno.measure.tvm.sessions import NOT_MEASURED, callbacks, measure_remote, r
 from syno.measure.tvm.targets import TvmSettings
 from syno.measure.tvm.tracker import reach, reached
 
-tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno[tvm]'")
-psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno[tvm]'")
-ms = pytest.importorskip("tvm.s_tir.meta_schedule", reason="TVM lacks packages that tuning needs: pip install 'syno[tvm]'")
+tvm = pytest.importorskip("tvm", reason="TVM is not installed: pip install 'syno-operators[tvm]'")
+psutil = pytest.importorskip("psutil", reason="psutil is not installed: pip install 'syno-operators[tvm]'")
+ms = pytest.importorskip("tvm.s_tir.meta_schedule", reason="packages for tuning are missing: pip install 'syno-operators[tvm]'")
 
 
 @pytest.mark.slow
