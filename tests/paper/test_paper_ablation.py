@@ -17,7 +17,7 @@ def test_the_largest_size_that_has_canonical_graphs_is_compared() -> None:
     low, high = (float(part) for part in str(measured["95 %"]).split(" to "))
     assert (1 / high, 1 / low) == pytest.approx(wilson(8, 100), rel=0.01)
     assert (paper["graphs per canonical graph"], paper["origin"]) == ("more than 70", "paper")
-    assert by_size["graphs per canonical graph"] == "1, 5.5, 7.16, 22.7, 82, 1.25e+03, none"
+    assert by_size["graphs per canonical graph"] == "1.0; 5.5; 7.2; 22.7; 82.0; 1,250.0; none"
 
 
 def test_without_canonical_graphs_there_is_nothing_to_compare() -> None:

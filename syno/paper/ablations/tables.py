@@ -132,7 +132,7 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
             "origin": "paper",
         },
         {
-            "graphs per canonical graph": ", ".join(f"{1 / rate:.3g}" if rate else "none" for rate in CANONICAL_RATES),
+            "graphs per canonical graph": "; ".join(f"{1 / rate:,.1f}" if rate else "none" for rate in CANONICAL_RATES),
             "95 %": "",
             "of": "its sizes, from the smallest to the largest",
             "origin": "paper",
