@@ -64,8 +64,9 @@ def plan(
     assume: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
     ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Also print the days on a machine with so many GPUs.")] = None,
 ) -> None:
-    """Print how many jobs, hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
+    """Print how many jobs, hours, files and bytes an experiment, or all experiments of a file, will take. Runs nothing."""
     from pydantic import ValidationError
 
     from syno.base.errors import SpecError
@@ -80,7 +81,7 @@ def plan(
         raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
     file, name = parted(config)
     experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
-    typer.echo(plan_text(plans(experiments, assumed), assumed), nl=False)
+    typer.echo(plan_text(plans(experiments, assumed), assumed, gpus), nl=False)
 
 
 @convert.command("imagenet")
