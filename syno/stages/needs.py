@@ -321,8 +321,9 @@ def _devices(experiment: Experiment, left: Jobs, pairs: Sequence[Pair], elsewher
         if isinstance(remote, SshSettings) and by_ssh:
             look = partial(_by_ssh, name, remote, by_ssh, meant)
             yield Probe(f"device {name} (ssh {remote.host})", look, repr((remote, by_ssh, meant)), optional)
-        for place in dict.fromkeys(place for place in reached.values() if isinstance(place, DeviceSettings)):
-            yield Probe(f"device {name} (tracker {place.tracker})", partial(_at_tracker, name, place), repr(place), optional)
+        at_trackers = {repr(place): place for place in reached.values() if isinstance(place, DeviceSettings)}
+        for settled, place in at_trackers.items():
+            yield Probe(f"device {name} (tracker {place.tracker})", partial(_at_tracker, name, place), settled, optional)
 
 
 def _trained_on(experiment: Experiment, left: Jobs) -> Iterator[str]:

@@ -30,7 +30,7 @@ from syno.stages.workflow import runs_elsewhere
 from syno.stages.workflow_stages import STAGES
 
 JETSON: dict[str, Any] = {"kind": "ssh", "host": "jetson", "compilers": ["inductor", "tvm"]}
-TRACKER: dict[str, Any] = {"target": "jetson-orin-nano-cpu", "tracker": "10.0.0.2:9190"}
+TRACKER: dict[str, Any] = {"target": {"kind": "llvm"}, "tracker": "10.0.0.2:9190"}
 BOARD = About(device="Orin", python="3.11", torch="2.13", tvm="", free_mib=4000, cpp="g++ 12")
 DEVICES: dict[str, Any] = {
     "compilers": ["inductor", "tvm"],
