@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 
 from syno.base.errors import MissingDeviceError
 
@@ -155,11 +157,21 @@ def require_device(name: str, setting: str = "the device") -> None:
     """
     if gpu_number(name, setting) is None:
         return
+    if "torch" not in sys.modules and not _is_for_gpus():
+        check_number(name, 0, setting)
     import torch
 
     # The driver is asked first: PyTorch may have to start CUDA to count GPUs, and then it is too late to choose one of them.
     usable = torch.version.cuda is not None or torch.version.hip is not None
     check_number(name, (len(visible_gpus()) if usable else 0) or torch.cuda.device_count(), setting)
+
+
+def _is_for_gpus() -> bool:
+    """Return whether PyTorch was built for GPUs, as its file with the version says: PyTorch itself takes seconds to load."""
+    spec = find_spec("torch")
+    file = None if spec is None or spec.origin is None else Path(spec.origin).with_name("version.py")
+    found = {"cuda": ""} if file is None or not file.is_file() else run_path(str(file))
+    return found.get("cuda") is not None or found.get("hip") is not None
 
 
 def gpu_number(name: str, setting: str = "the device") -> int | None:

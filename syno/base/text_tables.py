@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
+from math import log10
 
 from syno.base.addresses import visible
 
 Row = Mapping[str, object]
 LINE_END = "\n"
+UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def markdown(rows: Sequence[Row], *, left: int = 1) -> str:
@@ -46,9 +48,31 @@ def shown(value: object) -> str:
     return visible(str(value))
 
 
+def wrapped(rows: Sequence[Row], width: int, narrow: Collection[str] = ()) -> str:
+    """Return a table as plain text whose cells are wrapped to a page of `width` characters, but for the `narrow` columns."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    for name in columns:
+        table.add_column(name, no_wrap=name in narrow, overflow="fold")
+    for row in rows:
+        table.add_row(*(shown(row.get(name)) for name in columns))
+    stream = io.StringIO()
+    Console(file=stream, width=width, markup=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
 def plural(count: int, noun: str, form: str = "") -> str:
     """Return a number of things in words: "1 trial", "2 trials". `form` is the format of the number, such as ","."""
     return f"{count:{form}} {noun}{'' if count == 1 else 's'}"
+
+
+def in_bytes(count: float) -> str:
+    """Return a number of bytes in words: "184 MB", "1.8 GB"."""
+    power = 0 if count < 1000 else min(int(log10(count)) // 3, len(UNITS) - 1)
+    return f"{count / 1000**power:.3g} {UNITS[power]}"
 
 
 def html_table(rows: Sequence[Row], caption: str = "") -> str:

@@ -38,7 +38,7 @@ class Commands(TyperGroup):
         from syno.stages import workflow_stages
 
         of_stages = [name for stage in workflow_stages.STAGES.values() for name in stage.commands]
-        order = ["plan", "run", *of_stages, *OTHERS]
+        order = ["plan", "check", "run", *of_stages, *OTHERS]
         return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:

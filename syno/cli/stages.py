@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,8 @@ from syno.cli.arguments import Config, OutputFile, experiment_of, pairs
 if TYPE_CHECKING:
     import pandas
 
+    from syno.config import Experiment
+    from syno.stages.needs import Need
     from syno.stages.selection import Selected
 
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "quickstart"
+WIDTH = 128  # of a table, where there is no terminal
 LOCAL = "local"
 AS_SNAKEMAKE = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
@@ -38,17 +43,65 @@ def run(
         int | None, typer.Option("--cores", "-c", min=1, help="Processor cores; by default all that it may use.")
     ] = None,
     profile: Annotated[str, typer.Option(help="local, slurm, or a folder with a profile of Snakemake.")] = LOCAL,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not try first whether all is there.")] = False,
 ) -> None:
     """Run all stages of an experiment, by Snakemake, from anywhere: what is done already is not done again.
 
+    It first tries whether everything is there that the jobs will need, as `syno check` does, and stops if something is missing.
     Further options and targets go to Snakemake: `-n` shows what would run, and a file or the name of an experiment is a target.
     """
-    from syno.stages.workflow import command
+    from syno.stages.workflow import command, experiments_to_run, runs_elsewhere
 
     place = Path.cwd()
     arguments = command(config, profile, cores, context.args, place)
+    if not no_check and (experiments := experiments_to_run(config, context.args)):
+        _stop_if_missing(experiments, elsewhere=runs_elsewhere(profile, context.args))
     sys.stdout.flush()
     os.execv(arguments[0], arguments)  # so that signals reach Snakemake itself
+
+
+@app.command("check", rich_help_panel=STAGES)
+def check_needs(config: Config, profile: Annotated[str, typer.Option(help="As for `syno run`.")] = LOCAL) -> None:
+    """Print what a run will need before its first job, and what of it is missing. Exit code 1 if something is."""
+    from syno.stages.needs import needs
+    from syno.stages.workflow import chosen_experiments, runs_elsewhere
+
+    found = needs(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
+    _print_needs(found)
+    if any(need.state == "missing" for need in found):
+        raise typer.Exit(NOT_THERE)
+
+
+def _print_needs(found: Sequence[Need]) -> None:
+    from syno.base.text_tables import wrapped
+    from syno.stages.needs import need_rows
+
+    if not found:
+        typer.echo("all files are there, so nothing is needed")
+        return
+    typer.echo(wrapped(need_rows(found), shutil.get_terminal_size((WIDTH, 24)).columns, ("state",)), nl=False)
+
+
+def _stop_if_missing(experiments: Sequence[Experiment], *, elsewhere: bool) -> None:
+    """End the command with a table and an error if something is missing that jobs of these experiments need.
+
+    Otherwise, write which of their optional devices are there.
+    """
+    from syno.base.text_tables import plural
+    from syno.config.left_out import record_devices
+    from syno.stages.needs import needs, with_devices
+
+    found = needs(experiments, elsewhere=elsewhere)
+    if missing := [need.what for need in found if need.state == "missing"]:
+        _print_needs(found)
+        what = f"{plural(len(missing), 'thing')} that jobs of this run need {'is' if len(missing) == 1 else 'are'} missing"
+        typer.echo(f"error: {what}: {', '.join(missing)}; the table says what to do, and --no-check goes on without", err=True)
+        raise typer.Exit(NOT_THERE)
+    for need in found:
+        if need.state == "left out":
+            typer.echo(f"left out: {need.what}, for {', '.join(need.experiments)}: {need.text}", err=True)
+    for experiment in with_devices(experiments, found):
+        record_devices(experiment)
 
 
 # Commands around a search: `plan`, `convert` and `data` before it, and `devices` for remote devices.
@@ -64,8 +117,9 @@ def plan(
     assume: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
     ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Also print the days on a machine with so many GPUs.")] = None,
 ) -> None:
-    """Print how many jobs, hours and files an experiment, or all experiments of a file, will take. Runs nothing."""
+    """Print how many jobs, hours, files and bytes an experiment, or all experiments of a file, will take. Runs nothing."""
     from pydantic import ValidationError
 
     from syno.base.errors import SpecError
@@ -80,7 +134,7 @@ def plan(
         raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
     file, name = parted(config)
     experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
-    typer.echo(plan_text(plans(experiments, assumed), assumed), nl=False)
+    typer.echo(plan_text(plans(experiments, assumed), assumed, gpus), nl=False)
 
 
 @convert.command("imagenet")

@@ -26,6 +26,7 @@ from syno.config.dependencies import check_joins, folders_of_join, way_back
 from syno.config.experiment import RESULTS, Experiment, Settings
 from syno.config.groups import Section
 from syno.config.kept_file import KEPT, completed, is_kept
+from syno.config.left_out import decided
 from syno.config.specs import find_spec, merged
 from syno.results import IMPORT_RECORD
 from syno.space.presets import PRESETS
@@ -79,6 +80,7 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
         found = [in_place(experiment, file.parent) for experiment in found]
     _check_folders(found)
     _check_sources(found)
+    found = [decided(experiment) for experiment in found]
     names = {experiment.folder: experiment.name for experiment in found}
     joins = {experiment.folder: experiment.join for experiment in found if experiment.join is not None}
     check_joins(names, joins, {experiment.folder: experiment.select.source for experiment in found})

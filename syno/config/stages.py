@@ -6,10 +6,11 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.registry import check_path, is_path
+from syno.base.validation import explained
 from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
 from syno.measure.devices import RemoteDevice, SshSettings
@@ -113,15 +114,27 @@ class TrainSettings(Section):
 WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "stands_for", "speed")
 
 
+class DeviceChoice(Section):
+    """A device on which latencies are measured, with what holds for it. A text in place of the mapping is its name."""
+
+    device: str
+    """its name: cpu, cuda, one of several GPUs such as cuda:1, or that of a remote device"""
+    optional: bool = False
+    """whether its measurements are left out if it is not there when the experiment first runs; otherwise that is an error"""
+
+
 class TuneSettings(Section):
     """The measurement of the network's latency: compilers, devices, limits."""
+
+    _left_out: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     compilers: tuple[str, ...] = ("eager", "inductor")
     """compilers, such as eager, inductor or tvm (docs/evaluation.md lists all); [] measures nothing"""
     original_compilers: tuple[str, ...] = ()
     """compilers that only the original network is measured with, such as inductor-int8 for a baseline in 8-bit integers"""
-    devices: tuple[str, ...] = ("cpu",)
-    """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices"""
+    devices: tuple[str | DeviceChoice, ...] = ("cpu",)
+    """devices: cpu, cuda, one of several GPUs such as cuda:1, or names of remote devices; {device: NAME, optional: true} is one
+    that may be missing"""
     remote_devices: Mapping[str, RemoteDevice] = {}
     """devices that TVM's RPC reaches, and machines that are reached by ssh, by name"""
     stands_for: Mapping[str, str] = {}
@@ -142,6 +155,14 @@ class TuneSettings(Section):
     """limit of time for compiling, tuning and measuring one network"""
     memory_limit_mib: Annotated[float, Field(gt=0)] | None = None
     """limit of memory of the process that compiles and measures"""
+
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _chosen(cls, given: Any) -> Any:
+        try:
+            return [DeviceChoice(**one) if isinstance(one, Mapping) else one for one in given]
+        except ValidationError as error:
+            raise ValueError(explained(error, DeviceChoice)) from None
 
     @field_validator("compilers", "original_compilers")
     @classmethod
@@ -179,23 +200,23 @@ class TuneSettings(Section):
         What compilers of a user's own reach is known once they have been imported.
         """
         try:
-            for name in self.devices:
+            for name in self.device_names:
                 find_device(name, self.remote_devices)
         except SpecError as error:
             raise SpecError(f"devices: {error}") from None
-        lost = unreached(self.devices, self.compilers, self.remote_devices) if self.compilers else []
+        lost = unreached(self.device_names, self.compilers, self.remote_devices) if self.compilers else []
         if lost:
             raise SpecError(
                 f"devices: {', '.join(lost)}: only the compiler tvm reaches devices at a tracker, others by ssh have a "
                 f"list of compilers, and compilers are {', '.join(self.compilers)}; add one that reaches it, or leave it out"
             )
         for compiler in map(compiler_facts, self.all_compilers):
-            for device in self.devices:
+            for device in self.device_names:
                 compiler.check_gpu(device)
         self._check_stands_for()
 
     def _check_stands_for(self) -> None:
-        known = (*self.devices, *self.all_compilers)
+        known = (*self.device_names, *self.all_compilers)
         if unknown := [name for name in self.stands_for if name not in known]:
             raise SpecError(
                 f'stands_for: "{unknown[0]}" is neither a device nor a compiler here; there are: {", ".join(known)}'
@@ -222,6 +243,32 @@ class TuneSettings(Section):
         return as_reached(compiler, found)
 
     @property
+    def device_names(self) -> tuple[str, ...]:
+        """The names of all devices."""
+        return tuple(one if isinstance(one, str) else one.device for one in self.devices)
+
+    @property
+    def optional_devices(self) -> tuple[str, ...]:
+        """The names of the devices that may be missing."""
+        return tuple(one.device for one in self.devices if isinstance(one, DeviceChoice) and one.optional)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Why optional devices are left out, by their names; `syno.config.left_out` reads it from the folder of results."""
+        return self._left_out
+
+    @property
+    def present_devices(self) -> tuple[str, ...]:
+        """The names of the devices that are measured: all but those that are left out."""
+        return tuple(name for name in self.device_names if name not in self._left_out)
+
+    def leaving_out(self, reasons: Mapping[str, str]) -> Self:
+        """Return these settings without measurements on some of the optional devices; `reasons` are by their names."""
+        made = self.model_copy()
+        made._left_out = dict(reasons)
+        return made
+
+    @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs (compiler, device) that are measured: each compiler on each device that it reaches."""
         return self._pairs(self.compilers)
@@ -239,7 +286,7 @@ class TuneSettings(Section):
     def _pairs(self, compilers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple(
             (compiler, name)
-            for name in self.devices
+            for name in self.present_devices
             for compiler in compilers
             if reaches(compiler, self.remote_devices.get(name))
             and (not is_here(name) or compiler_facts(compiler).compiles_for(name))

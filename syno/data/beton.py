@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AwareDatetime
 
-from syno.base.errors import DataError, MissingPackageError, SpecError, one_line
+from syno.base.errors import DataError, SpecError, one_line
 from syno.base.files import replaced, write_whole
 from syno.base.record import Count, Record, versions
-from syno.base.release import pip_install
+from syno.data.files import no_ffcv, record_file
 from syno.data.image_folder import MOST_PIXELS, ImageFolder, find_pictures, read_picture
 
-SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"
 HEADER = struct.Struct("<HHIQQ")  # version, fields, size of a page, pictures, where the table of places begins
 FIELD = 1 + 16 + 1024  # bytes of the description of a field: kind, name, arguments
 KINDS = (2, 1)  # of the fields: pictures, whole numbers
@@ -75,15 +74,7 @@ def ffcv(module: str) -> Any:
         version("ffcv")
         return import_module(f"ffcv.{module}")
     except (PackageNotFoundError, ImportError) as error:
-        raise MissingPackageError(
-            f"FFCV cannot be imported ({one_line(error)}): apt-get install -y --no-install-recommends {SYSTEM} "
-            f"&& {pip_install('imagenet')}; or read the folders themselves, with data_settings: {{reader: torch}}"
-        ) from None
-
-
-def record_file(file: Path) -> Path:
-    """Return the path of a beton file's record."""
-    return file.with_name(f"{file.name}.json")
+        raise no_ffcv(one_line(error)) from None
 
 
 def read_record(file: Path) -> BetonRecord:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from syno.base.errors import DataError, one_line
 from syno.base.files import replaced
 from syno.data.contract import DATASETS, content_hash, described
-from syno.data.image_folder import FORMATS, parquet_files, rows_of_files, rows_of_hub
+from syno.data.files import SPLITS, cifar100_files, no_cifar100, parquet_files, pickles
+from syno.data.image_folder import FORMATS, rows_of_files, rows_of_hub
 from syno.data.pictures import Augmentation, DataSet, check_fits, colours
 from syno.data.settings import Cifar100Settings
 
@@ -225,9 +226,7 @@ FORMAT = 1
 TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 CLASSES, SIDE = 100, 32
 MOST_PICTURES = 200_000
-SPLITS = ("train", "test")
 COLUMNS = ("img", "fine_label")
-PICKLES = ("cifar-100-python/{split}", "{split}")
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pictures [n, 3, 32, 32], labels [n]
 
@@ -315,11 +314,7 @@ def _check_arrays(content: Mapping[str, Any]) -> None:
 
 def _source_files(folder: Path) -> list[Path]:
     """Return the files that the data would be read from; an empty list if there are none."""
-    return [file for split in SPLITS for file in parquet_files(folder, split) or _pickles(folder, split)]
-
-
-def _pickles(folder: Path, split: str) -> list[Path]:
-    return [file for pattern in PICKLES if (file := folder / pattern.format(split=split)).is_file()][:1]
+    return [file for split in SPLITS for file in cifar100_files(folder, split)]
 
 
 def _read_split(settings: Cifar100Settings, split: str) -> Part:
@@ -327,12 +322,9 @@ def _read_split(settings: Cifar100Settings, split: str) -> Part:
     files = parquet_files(settings.folder, split)
     if files:
         return _decode_rows(rows_of_files(files, COLUMNS), f"{settings.folder}, {split}")
-    for file in _pickles(settings.folder, split):
+    for file in pickles(settings.folder, split):
         return _read_authors_pickle(file)
-    absent = (
-        f"there is no CIFAR-100 ({split}) in the folder {settings.folder}: neither cifar100/{split}-*.parquet nor "
-        f"cifar-100-python/{split}"
-    )
+    absent = no_cifar100(settings.folder, split)
     return _decode_rows(rows_of_hub(settings, split, COLUMNS, absent), settings.repository)
 
 

@@ -6,7 +6,6 @@ Batches are read by processes beside the training.
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,35 +21,16 @@ from torch.utils.data import DataLoader, Dataset
 from syno.base.errors import DataError, one_line
 from syno.base.files import checksum
 from syno.data.contract import Orders, Pair
+from syno.data.files import how_to_download, no_folder_of_pictures, not_at_hand
 from syno.data.settings import Cifar100Settings, ImagenetSettings, Lm1bSettings
 
 # ---- rows of a data set of the Hub -----------------------------------------------------------------------------------
 
 # Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it.
 
-PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 ROWS = 1000  # read at once
 MOST_RATIO = 200  # of a column's bytes to its compressed bytes
 MOST_BYTES = 2**26  # that a column may have whatever that ratio is
-
-
-def parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split, such as `train-00000-of-00002.parquet`, perhaps none. DataError if some are missing."""
-    for pattern in PATTERNS:
-        found = sorted(folder.glob(pattern.format(split=split)))
-        if found:
-            break
-    counted = [re.search(r"-(\d+)-of-(\d+)\.parquet$", file.name) for file in found]
-    if found and all(counted):
-        total = max(int(match[2]) for match in counted if match)
-        there = {int(match[1]) for match in counted if match}
-        absent = [number for number in range(total) if number not in there]
-        if absent:
-            raise DataError(
-                f"{found[0].parent} has {len(found)} of the {total} files of {split}; missing is, for one, "
-                f"{split}-{absent[0]:05d}-of-{total:05d}.parquet; copy the folder again"
-            )
-    return found
 
 
 def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -91,22 +71,19 @@ def rows_of_hub(
     Raises DataError if the data cannot be downloaded; or if there is no copy and the settings do not allow a download, with
     `absent`: which files are missing.
     """
-    repository, folder = settings.repository, settings.folder
-    command = f"hf download {repository} --repo-type dataset --local-dir {folder}"
     import datasets
 
+    repository = settings.repository
     place = f'"{repository}", {split}'
     try:
         with nullcontext() if settings.download else _without_network():
             found = datasets.load_dataset(repository, split=split)
     except Exception as error:  # the network and a repository raise anything
         if not settings.download and isinstance(error, OSError):  # among them are ConnectionError and FileNotFoundError
-            raise DataError(
-                f"{absent}; and the cache of `datasets` has no {repository}. Get it with `{command}`, or with data_settings: "
-                "{download: true}, or name its folder with data_settings: {folder: ...}"
-            ) from None
+            raise not_at_hand(settings, absent) from None
         source = "had from the Hub" if settings.download else "read from the cache of `datasets`"
-        raise DataError(f"{place} cannot be {source}: {one_line(error)}; or copy it to {folder}: {command}") from error
+        instead = f"or copy it to {settings.folder}: {how_to_download(settings)}"
+        raise DataError(f"{place} cannot be {source}: {one_line(error)}; {instead}") from error
     _check_columns(place, found.column_names, columns)
     as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
     for name in as_stored:
@@ -189,10 +166,7 @@ def find_pictures(folder: Path) -> ImageFolder:
     """
     left_out: list[str] = []
     if not folder.is_dir():
-        raise DataError(
-            f"there is no folder {folder}; it must hold a folder of JPEG files for each class, as the ILSVRC 2012 archives of "
-            "https://image-net.org do when they are unpacked"
-        )
+        raise no_folder_of_pictures(folder)
     try:
         folders = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
         names = [name for name in folders if not _is_hidden(name)]

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from syno.base.errors import DataError, MissingPackageError, ShapeError, one_line
+from syno.base.errors import DataError, ShapeError, one_line
 from syno.base.files import checksum, json_with_checksum, parse_json, replaced
-from syno.base.release import pip_install
 from syno.data.contract import DATASETS, Orders, check_batch, described
-from syno.data.image_folder import parquet_files, rows_of_files, rows_of_hub
+from syno.data.files import SPLITS, no_text, no_tokenizers, parquet_files, token_files, tokenizer_files
+from syno.data.image_folder import rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
 
 # ---- token files -----------------------------------------------------------------------------------------------------
@@ -211,11 +211,9 @@ def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
 
 # ---- data sets of text -----------------------------------------------------------------------------------------------
 
-SPLITS = ("train", "test")
 COLUMN = "text"
 TENTH = 10  # every tenth topic of Python's help is to test on
 END = "<|endoftext|>"  # GPT-2's token between documents
-FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # of a tokenizer
 
 
 @DATASETS.register("lm1b")
@@ -232,15 +230,15 @@ def lm1b(**settings: Any) -> TokenSet:
     """
     chosen = Lm1bSettings.of(**settings)
     tokenizer: Tokenizer = Bytes() if chosen.tokenizer is None else FromFiles(chosen.tokenizer, chosen.vocabulary)
-    files = [_tokenize(chosen, split, tokenizer) for split in SPLITS]
+    files = [_tokenize(chosen, split, file, tokenizer) for split, file in zip(SPLITS, token_files(chosen), strict=True)]
     (train, train_tokens), (test, test_tokens) = map(map_tokens, files)
     both = checksum(f"{train.hash} {test.hash} {train.vocabulary}".encode())
     return TokenSet(f"lm1b, {tokenizer.name}", train_tokens, test_tokens, train.vocabulary, chosen.length, both)
 
 
-def _tokenize(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
+def _tokenize(settings: Lm1bSettings, split: str, file: Path, tokenizer: Tokenizer) -> Path:
     """Return the token file of a split. It is written unless one that was made of the same text in the same way is there."""
-    file, texts = settings.prepared / f"{split}.tokens", parquet_files(settings.folder, split)
+    texts = parquet_files(settings.folder, split)
     most = settings.most_train_tokens if split == "train" else None
     header = TokenHeader(
         vocabulary=tokenizer.vocabulary,
@@ -260,7 +258,7 @@ def _tokenize(settings: Lm1bSettings, split: str, tokenizer: Tokenizer) -> Path:
 
 def _documents(settings: Lm1bSettings, split: str, files: list[Path]) -> Iterator[list[str]]:
     """Yield the documents of a split, many at once. DataError if there are none, or they are damaged."""
-    absent = f"there is no text ({split}) in the folder {settings.folder}: no {split}-*.parquet and no {split}/*.parquet"
+    absent = no_text(settings.folder, split)
     tables = rows_of_files(files, [COLUMN]) if files else rows_of_hub(settings, split, [COLUMN], absent)
     for place, table in tables:
         texts = table.column(COLUMN).to_pylist()
@@ -345,7 +343,7 @@ class FromFiles:
                 (`transformers` silently makes an empty tokenizer where it has no files and no network.)
             MissingPackageError: `tokenizers` is not installed.
         """
-        files = _tokenizer_files(folder)
+        files = tokenizer_files(folder)
         self._tokenizer = _load_tokens(files)
         self.name, self.vocabulary = folder.name, vocabulary
         self.hash = checksum(b"\0".join(file.read_bytes() for file in files))
@@ -368,22 +366,11 @@ class FromFiles:
         return np.array(tokens, np.uint16)
 
 
-def _tokenizer_files(folder: Path) -> list[Path]:
-    for names in FILES:
-        found = [folder / name for name in names]
-        if all(file.is_file() for file in found):
-            return found
-    raise DataError(
-        f"there is no tokenizer in {folder}: neither tokenizer.json, nor vocab.json and merges.txt; get GPT-2's with "
-        f"`hf download openai-community/gpt2 tokenizer.json --local-dir {folder}`"
-    )
-
-
 def _load_tokens(files: Sequence[Path]) -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise MissingPackageError(f"tokenizers is not installed: {pip_install('text')}") from None
+        raise no_tokenizers() from None
     try:
         if len(files) == 1:
             return tokenizers.Tokenizer.from_file(str(files[0]))

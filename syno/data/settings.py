@@ -6,8 +6,9 @@ Paths are relative to the folder where the command runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -44,6 +45,13 @@ class DataSettings(Settings):
     """Base of the settings of a data set. Frozen; unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    source_bytes: ClassVar[float] = 0  # of the files that a user gets, about
+    source_note: ClassVar[str] = ""  # what there is to say of them
+
+    @property
+    def made_bytes(self) -> float:
+        """Bytes of the files that are made of these before the first training, about."""
+        return 0
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -119,6 +127,7 @@ class PictureSettings(DataSettings):
 class Cifar100Settings(PictureSettings):
     """CIFAR-100: 50,000 + 10,000 pictures of 32x32 in 100 classes."""
 
+    source_bytes = 143e6  # Parquet files of the Hub
     folder: Path = Path("data/cifar100")
     """folder with cifar100/{train,test}-*.parquet as on the Hub, or with the cifar-100-python pickles"""
     download: bool = False
@@ -127,6 +136,11 @@ class Cifar100Settings(PictureSettings):
     """repository on the Hub, or a local copy of it"""
     prepared: Path = Path("results/data/cifar100.npz")
     """file of the decoded pictures, which later trainings load"""
+
+    @property
+    def made_bytes(self) -> float:
+        """Bytes of the decoded pictures."""
+        return 184e6
 
 
 class DigitsSettings(PictureSettings):
@@ -143,6 +157,8 @@ class DigitsSettings(PictureSettings):
 class ImagenetSettings(DataSettings):
     """ImageNet, or other pictures in one folder for each class. They are read in every epoch, and not held in memory."""
 
+    source_bytes = 500e9
+    source_note = ", as the paper says"
     folder: Path = Path("data/imagenet")
     """folder with train.beton and val.beton, or with the folders train and val"""
     reader: Literal["ffcv", "torch"] = "ffcv"
@@ -165,6 +181,7 @@ class ImagenetSettings(DataSettings):
 class Lm1bSettings(DataSettings):
     """The one-billion-word benchmark, or any Parquet files with a column `text`. Tokens are in files mapped to memory."""
 
+    source_bytes = 1.8e9  # Parquet files of the Hub
     folder: Path = Path("data/lm1b")
     """folder with train-*.parquet and test-*.parquet, or with such files in folders train and test"""
     download: bool = False
@@ -181,6 +198,11 @@ class Lm1bSettings(DataSettings):
     """tokens of a sequence"""
     prepared: Path = Path("results/data/lm1b")
     """folder of the token files"""
+
+    @property
+    def made_bytes(self) -> float:
+        """Bytes of the token files: two for each token. GPT-2's tokenizer makes about 820 million of the whole benchmark."""
+        return 2.0 * min(self.most_train_tokens or inf, 820e6)
 
 
 class PydocSettings(DataSettings):

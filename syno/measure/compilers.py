@@ -13,6 +13,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +25,7 @@ from syno.base.record import versions
 from syno.base.registry import Registry, is_path
 from syno.base.release import pip_install
 from syno.base.text_tables import plural
-from syno.lower.tvm.installed import VERSIONS
+from syno.lower.tvm import installed
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.job import Job
 from syno.measure.tvm.targets import DeviceSettings, TvmSettings
@@ -45,6 +46,8 @@ class Compiler:
         compile: compiles a job.
         name: its name in experiments and records, which `compiler_named` fills in.
         requires: packages that must be installed, and the extra of Syno that brings each.
+        installed: raises MissingPackageError unless packages are there in versions that work together.
+        builds_cpp: whether it runs a C++ compiler.
         recorded: packages whose versions are in records, besides PyTorch's; and `CPP`.
         devices: the kinds of devices of this machine that it compiles for.
         first_gpu_only: whether it cannot take one of several GPUs, such as "cuda:1".
@@ -62,6 +65,8 @@ class Compiler:
     compile: Callable[[Job], Compiled]
     name: str = ""
     requires: Mapping[str, str] = field(default_factory=dict)
+    installed: Callable[[], None] | None = None
+    builds_cpp: bool = False
     recorded: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     first_gpu_only: bool = False
@@ -88,6 +93,8 @@ class Compiler:
                 raise MissingPackageError(
                     f"the compiler {self.name} needs {package}, which is not installed: {pip_install(extra)}"
                 )
+        if self.installed is not None:
+            self.installed()
 
     def check_gpu(self, device: str) -> None:
         """Raise SpecError if the device is one of several GPUs, and the compiler takes the first only."""
@@ -202,7 +209,7 @@ def eager(job: Job) -> Compiled:
 
 
 @COMPILERS.register("inductor")
-@Compiler
+@partial(Compiler, builds_cpp=True)
 def inductor(job: Job) -> Compiled:
     """Compile with `torch.compile` for inference, with constant weights (`freezing`), for the shapes of the example."""
     from syno.measure.inductor import frozen
@@ -211,7 +218,7 @@ def inductor(job: Job) -> Compiled:
 
 
 @COMPILERS.register("inductor-max-autotune")
-@Compiler
+@partial(Compiler, builds_cpp=True)
 def inductor_max_autotune(job: Job) -> Compiled:
     """Compile as `inductor`, with the fastest of several kernels for each product and convolution."""
     from syno.measure.inductor import frozen
@@ -284,17 +291,26 @@ def _check_native(device: str, threads: int, options: Any, remote: DeviceSetting
 
 # Kernels of Syno's own, each the fastest of several schedules on this machine, and `inductor` for the rest of the network.
 COMPILERS.register("native")(
-    Compiler(_native, recorded=(CPP,), devices=("cpu",), channels_last=False, check=_check_native),
+    Compiler(_native, builds_cpp=True, recorded=(CPP,), devices=("cpu",), channels_last=False, check=_check_native),
 )
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.
 COMPILERS.register("inductor-int8")(
-    Compiler(_inductor_int8, requires={"torchao": "int8"}, devices=("cpu",), tolerance=INT8_TOLERANCE, check=_check_x86),
+    Compiler(
+        _inductor_int8,
+        requires={"torchao": "int8"},
+        builds_cpp=True,
+        devices=("cpu",),
+        tolerance=INT8_TOLERANCE,
+        check=_check_x86,
+    ),
 )
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
 TVM = COMPILERS.register("tvm")(
     Compiler(
         _tvm,
-        recorded=tuple(VERSIONS),
+        installed=installed.require,
+        builds_cpp=True,
+        recorded=tuple(installed.VERSIONS),
         first_gpu_only=True,
         channels_last=False,
         settings=TvmSettings,

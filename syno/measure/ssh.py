@@ -40,6 +40,7 @@ from syno.measure.tvm.targets import TvmSettings
 
 MODULE = "syno.measure.answering"  # what is run on the other machine
 CONNECT_SECONDS = 15  # in which a machine answers
+ABOUT_SECONDS = 60.0  # in which a machine that answers says what it is: Python may take long to load PyTorch there
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two attempts to connect again
 MOST_LOSSES = 5  # of a connection while it is measured: each time, all is measured again
 SAID_CHARACTERS = 300
@@ -83,15 +84,20 @@ class Session(Connection):
         name: of the device, for messages.
         device: its settings.
         arguments: of `syno.measure.answering`.
+        connect_seconds: in which the machine answers.
     """
 
-    def __init__(self, name: str, device: SshSettings, *arguments: str) -> None:
+    def __init__(self, name: str, device: SshSettings, *arguments: str, connect_seconds: int = CONNECT_SECONDS) -> None:
         self._name, self._device = name, device
         self._errors = Path(tempfile.mkstemp(prefix="syno-ssh-")[1])
         try:
             with self._errors.open("wb") as errors:
                 process = subprocess.Popen(
-                    command(device, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+                    command(device, *arguments, connect_seconds=connect_seconds),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    bufsize=0,
                 )
         except FileNotFoundError:
             self._errors.unlink()
@@ -174,12 +180,12 @@ class Session(Connection):
         return f"{what} is not installed there: {python} -m pip install {DISTRIBUTION}=={VERSION}"
 
 
-def command(device: SshSettings, *arguments: str) -> list[str]:
+def command(device: SshSettings, *arguments: str, connect_seconds: int = CONNECT_SECONDS) -> list[str]:
     """Return the command that runs `syno.measure.answering` there. The shell there gets each word quoted."""
     options = ["-T", "-o", "BatchMode=yes"]
     if device.ssh_config is not None:
         options += ["-F", str(device.ssh_config.expanduser())]
-    defaults = {"ConnectTimeout": CONNECT_SECONDS, "ServerAliveInterval": int(SIGN_OF_LIFE_SECONDS), "ServerAliveCountMax": 6}
+    defaults = {"ConnectTimeout": connect_seconds, "ServerAliveInterval": int(SIGN_OF_LIFE_SECONDS), "ServerAliveCountMax": 6}
     options += [word for name, value in defaults.items() for word in ("-o", f"{name}={value}")]
     home, python = ("~/", device.python[2:]) if device.python.startswith("~/") else ("", device.python)
     words = [home + shlex.quote(python), *map(shlex.quote, ("-m", MODULE, *arguments))]
@@ -285,12 +291,15 @@ def measured_there(name: str, device: SshSettings, request: Request, progress: T
         raise DeviceError(f'device "{name}" (ssh {device.host}): its record cannot be read: {one_line(error)}') from None
 
 
-def about(name: str, device: SshSettings) -> About:
+def about(name: str, device: SshSettings, connect_seconds: int = CONNECT_SECONDS) -> About:
     """Return a machine's description of itself. Raises DeviceError if it cannot be reached, or cannot measure on the device."""
-    with Session(name, device, "about", device.device) as session:
+    end = time.monotonic() + connect_seconds + ABOUT_SECONDS
+    with Session(name, device, "about", device.device, connect_seconds=connect_seconds) as session:
         for kind, content in session.messages():
             if kind == "about":
                 return session.read(About, content)
+            if time.monotonic() > end:
+                raise DeviceError(f"{session.where}: it did not say what it is within {connect_seconds + ABOUT_SECONDS:.0f} s")
         raise DeviceError(f"{session.where}: it said nothing; is {device.python} a Python?")
 
 
@@ -312,9 +321,9 @@ class SshStatus:
         return {"device": self.name, "ssh": self.device.host, **empty, **there, **rest}
 
 
-def status_by_ssh(name: str, device: SshSettings) -> SshStatus:
+def status_by_ssh(name: str, device: SshSettings, connect_seconds: int = CONNECT_SECONDS) -> SshStatus:
     """Return the state of a device, after asking its machine; takes seconds."""
     try:
-        return SshStatus(name, device, about(name, device))
+        return SshStatus(name, device, about(name, device, connect_seconds))
     except DeviceError as error:
         return SshStatus(name, device, fault=str(error))

@@ -6,7 +6,7 @@ import the rest when they are called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,18 @@ class _PaperKind(ExperimentKind):
 class _PublishedData(_PaperKind):
     def includes(self, experiment: Experiment) -> bool:
         return experiment.artifact is not None
+
+    def needs(self, experiment: Experiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
+        given = experiment.artifact
+        if given is None or "artifact" not in left:
+            return {}
+
+        def look() -> str:
+            from syno.paper.artifact.places import find_data
+
+            return f"the folder {find_data(given)}"
+
+        return {"published data": look}
 
     def write_page(self, experiment: Experiment, output: Path | None) -> Path:
         from syno.paper.stages.figures import write_page

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
-from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, TEST_DATA, told
+from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_WITH, TEST_DATA, told
 from syno.results.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ ROLES = {SEARCH_DATA: PROXY, LANGUAGE_DATA: PROXY, TEST_DATA: FINAL}  # of data 
 PAPER = "paper"  # in place of an experiment's name, for numbers that only the paper has
 STANDS_FOR = ("device_stands_for", "compiler_stands_for")
 JOINED_COLUMNS = (*COLUMNS, "experiment", "data_role", *STANDS_FOR)
-SEARCHED_WITH = {"resnext29_2x64d_1000": "resnext29_2x64d"}  # networks that differ in the head only
 IDENTITY = (  # of a measurement: a row that is equal in these is the same one
     "operator", "model", "data", "layer", "device", "device_setting", "compiler", "batch", "threads", "metric", "value", "seed",
     "when", "origin", "source",

@@ -26,6 +26,7 @@ MODELS = {  # and their names in the paper
     "efficientnet_v2_s": "EfficientNet-V2-S",
 }
 SEARCHED_AS = {"resnet34": "resnet18"}  # ResNet-34 was not searched: it has ResNet-18's operators, with their accuracies there
+SEARCHED_WITH = {"resnext29_2x64d_1000": "resnext29_2x64d"}  # networks that differ in the head only
 CASE = "resnet18"  # the network of the case study
 SEARCH_DATA, TEST_DATA = "cifar100", "imagenet"  # operators are searched on the first, and trained again on the second
 LANGUAGE_MODEL, LANGUAGE_DATA = "gpt2", "lm1b"

@@ -14,6 +14,7 @@ from syno.config import Experiment
 from syno.config.experiment import policy_of
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
+from syno.config.left_out import decided
 from syno.config.own_code import own_paths
 from syno.space.space import Space
 from syno.stages.data import DataRecord
@@ -53,7 +54,7 @@ def write_kept(experiment: Experiment) -> Path:
 def read_kept(folder: Path) -> Experiment | None:
     """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
     try:
-        return in_place(Experiment.load(folder / KEPT), folder)
+        return decided(in_place(Experiment.load(folder / KEPT), folder))
     except SynoError:
         return None
 

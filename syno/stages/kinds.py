@@ -6,7 +6,7 @@ Importing this module loads next to nothing, as extensions import it for every c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,13 @@ class ExperimentKind(FigureSet):
     @abstractmethod
     def includes(self, experiment: Experiment) -> bool:
         """Return whether an experiment is of this kind."""
+
+    def needs(self, experiment: Experiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
+        """Return functions that look for what the stages that are `left` need, by its name.
+
+        Each returns what there is, or raises a SynoError, which says what to do.
+        """
+        return {}
 
     @abstractmethod
     def write_page(self, experiment: Experiment, output: Path | None) -> Path:

@@ -91,7 +91,7 @@ class MeasurementKind:
 
     def pairs(self, experiment: Experiment) -> list[tuple[str, str]]:
         """Return the pairs (compiler, device) with which operators are measured; the compiler is "" if the kind has none."""
-        pairs = experiment.tune.pairs if self.has_compiler else [("", device) for device in experiment.tune.devices]
+        pairs = experiment.tune.pairs if self.has_compiler else [("", device) for device in experiment.tune.present_devices]
         if self.of_original:
             return list(pairs)
         from syno.measure.tvm.targets import is_here
@@ -120,7 +120,7 @@ class MeasurementKind:
             return []
         if not self.of_original:
             return self.pairs(experiment)
-        return [(compiler, device) for device in experiment.tune.devices for compiler in experiment.tune.all_compilers]
+        return [(compiler, device) for device in experiment.tune.device_names for compiler in experiment.tune.all_compilers]
 
 
 def speedup_jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[str, str]]:

@@ -88,7 +88,7 @@ def in_a_name(device: str) -> str:
 
 def device_named(experiment: Experiment, part: str) -> str:
     """Return the device of a name that `in_a_name` returned."""
-    devices: list[str] = [*experiment.tune.devices, *(experiment.goal_pair or ())[1:]]
+    devices: list[str] = [*experiment.tune.device_names, *(experiment.goal_pair or ())[1:]]
     return next(device for device in devices if in_a_name(device) == part)
 
 

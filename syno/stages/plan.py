@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from syno.base.text_tables import Row, markdown
+from syno.base.text_tables import Row, in_bytes, markdown
 from syno.base.validation import Settings
 from syno.config import Experiment
 from syno.config.stages import rounds_of
+from syno.data.settings import DATA_SETTINGS
 from syno.measure.compilers import COMPILERS, compiler_facts
+from syno.measure.devices import place_of
 from syno.measure.tvm.targets import is_here
 from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.places import compiler_in_files, device_named
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
-from syno.train.settings import TrainingSettings
+from syno.train.settings import TrainingSettings, WorkloadSettings
 
 # The assumptions from which the hours and the storage of a plan follow.
 
@@ -242,6 +245,12 @@ def _tuning_hours(experiment: Experiment, stage: str, kernels: float, times: flo
     return hours
 
 
+def data_to_make(workload: WorkloadSettings) -> float:
+    """Return the bytes of the files that are made of a data set, such as decoded pictures; 0 where they are not known."""
+    kind = DATA_SETTINGS.get(workload.data)
+    return 0.0 if kind is None else kind.of(**workload.data_settings).made_bytes
+
+
 # ---- files -------------------------------------------------------------------------------------------------------------
 
 
@@ -273,18 +282,20 @@ def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assum
 # A plan as Markdown tables: by stage, by experiment, and beside the hours that the paper gives.
 
 
-# GPU hours in the paper: search and training again for a model, tuning for a device.
+# GPU hours in the paper: for the search of a model, for training the operators of all models again, for tuning on a device.
 PAPER: Mapping[str, float] = {"search": SEARCH_HOURS, "training": 900, "tuning": 700}
 UNKNOWN = "unknown"
 
 
-def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions) -> str:
-    """Return all tables in Markdown."""
+def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions, gpus: int | None = None) -> str:
+    """Return all tables in Markdown; with a number of GPUs, also the days that they take."""
     return "\n".join(
         (
             markdown(stage_rows(plans)),
             markdown(experiment_rows(plans)),
             markdown(paper_rows(plans), left=2),
+            *([] if gpus is None else [markdown(day_rows(plans, gpus))]),
+            markdown(storage_rows(plans), left=2),
             f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
         )
     )
@@ -328,7 +339,7 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
 
 
 def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
-    """Return rows for each search, the trainings of its operators, and each device, beside the paper's hours."""
+    """Return rows for each search, the trainings of its operators, all trainings, and each device, beside the paper's hours."""
     roots = _roots([one.experiment for one in plans])
     rows: list[Row] = []
     for one in plans:
@@ -338,12 +349,97 @@ def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
         found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
         if found:
             names = ", ".join(one.experiment.name for one in found)
-            rows.append(_beside("training", names, _sum(one.gpu_hours("train") for one in found)))
+            hours = _sum(one.gpu_hours("train") for one in found)
+            rows.append({**_beside("training", names, hours), "the paper's": None})
+    rows.append(_beside("training", "all", _sum(one.gpu_hours("train") for one in plans)))
+    return [*rows, *(_beside("tuning", device, hours) for device, hours in _hours_by_device(plans).items())]
+
+
+def _hours_by_device(plans: Iterable[WorkflowPlan]) -> dict[str, float]:
     devices: dict[str, float] = {}
     for one in plans:
         for device, hours in one.tuning_hours.items():
             devices[device] = devices.get(device, 0.0) + hours
-    return [*rows, *(_beside("tuning", device, hours) for device, hours in devices.items())]
+    return devices
+
+
+def day_rows(plans: Sequence[WorkflowPlan], gpus: int) -> list[Row]:
+    """Return what the days of a whole run on a machine with so many GPUs depend on, and at last how many they are at least.
+
+    Jobs on GPUs run at the same time. A measurement on the processor runs alone on the machine, and each other machine measures
+    one network at a time. What follows from an experiment waits for it.
+    """
+    devices = _hours_by_device(plans)
+    on_processor = devices.get("cpu", 0.0)
+    on_gpus = [stage.gpu_hours for one in plans for stage in one.stages]
+    bounds: dict[str, float | None] = {
+        f"jobs on {gpus} GPUs, and measurements on the processor": (
+            None if None in on_gpus else sum(filter(None, on_gpus)) / gpus + on_processor
+        ),
+        **{f"measurements on {place}": hours for place, hours in _hours_by_place(plans, devices).items()},
+    }
+    chains = _chains(plans, gpus)
+    if chains:
+        names, hours = max(chains.items(), key=lambda chain: chain[1] or 0.0)
+        bounds[f"the longest chain: {', then '.join(names)}"] = None if None in chains.values() else hours
+    known = [hours for hours in bounds.values() if hours is not None]
+    least = max(known, default=0.0) if len(known) == len(bounds) else None
+    return [{"what takes time": what, "days": _in_days(hours)} for what, hours in (*bounds.items(), ("all, at least", least))]
+
+
+def _hours_by_place(plans: Iterable[WorkflowPlan], devices: Mapping[str, float]) -> dict[str, float]:
+    """Return the hours of measurements by host or key at a tracker, each of which measures one network at a time."""
+    described = {name: device for one in plans for name, device in one.experiment.tune.remote_devices.items()}
+    found: dict[str, float] = {}
+    for name, hours in devices.items():
+        if name in described:
+            place = place_of(name, described[name])
+            found[place] = found.get(place, 0.0) + hours
+    return found
+
+
+def _in_days(hours: float | None) -> float | str:
+    return UNKNOWN if hours is None else float(f"{hours / 24:.2g}")
+
+
+def _chains(plans: Sequence[WorkflowPlan], gpus: int) -> dict[tuple[str, ...], float | None]:
+    """Return the hours of each experiment after those whose operators it takes, by the names of all of them in their order."""
+    by_folder = {one.experiment.folder: one for one in plans}
+
+    def chain(one: WorkflowPlan) -> tuple[tuple[str, ...], float | None]:
+        before = by_folder.get(one.experiment.select.source) if one.experiment.select.source is not None else None
+        names, hours = ((), 0.0) if before is None else chain(before)
+        own = _alone(one, gpus)
+        return (*names, one.experiment.name), None if hours is None or own is None else hours + own
+
+    return dict(map(chain, (one for one in plans if one.experiment.workload is not None)))
+
+
+def _alone(one: WorkflowPlan, gpus: int) -> float | None:
+    """Return the hours of an experiment if nothing else runs: its search, its measurements, its trainings."""
+    search, training = one.gpu_hours("worker"), one.gpu_hours("train")
+    if search is None or training is None:
+        return None
+    jobs = next((stage.jobs for stage in one.stages if stage.rule == "train"), 0)
+    trained = training / jobs * ceil(jobs / gpus) if jobs else 0.0
+    on_devices = [hours / (gpus if is_here(name) and name != "cpu" else 1) for name, hours in one.tuning_hours.items()]
+    measured = max(on_devices, default=0.0)
+    waits = one.experiment.select.by == "latency"  # only the fastest are trained
+    return search / min(gpus, one.experiment.study.workers) + (measured + trained if waits else max(measured, trained))
+
+
+def storage_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
+    """Return rows for the storage of results and of data: files to get, and those that are made of them; and for their sum."""
+    rows = [("results", "", sum(stage.bytes for one in plans for stage in one.stages))]
+    workloads = {one.experiment.workload.data: one.experiment.workload for one in plans if one.experiment.workload is not None}
+    for name, workload in workloads.items():
+        kind = DATA_SETTINGS.get(name)
+        if kind is not None and kind.source_bytes:
+            rows.append((f"data {name}", "to get" + kind.source_note, kind.source_bytes))
+            rows.append((f"data {name}", "made of it", data_to_make(workload)))
+    found = [row for row in rows if row[2]]
+    found.append(("all", "", sum(size for _, _, size in found)))
+    return [{"storage": what, "of": of, "size": in_bytes(size)} for what, of, size in found]
 
 
 def assumption_rows(assumed: Assumptions) -> list[Row]:

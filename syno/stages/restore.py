@@ -109,11 +109,11 @@ def present(experiment: Experiment) -> list[Path]:
 
 def expected(experiment: Experiment) -> Iterator[Path]:
     """Yield the records of all jobs of an experiment, for the operators that are selected or on the shortlist now."""
-    for files in jobs(experiment, _keys(experiment.folder / SELECTED), _keys(experiment.folder / SHORTLIST)).values():
+    for files in jobs(experiment, keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)).values():
         yield from files
 
 
-def _keys(selection: Path) -> list[str]:
+def keys_in(selection: Path) -> list[str]:
     """Return the keys in the file of a selection or shortlist; none if it cannot be read."""
     try:
         return [one.key for one in read_selected(selection)]

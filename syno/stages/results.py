@@ -229,6 +229,7 @@ def _notes(
         trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
         placed = "".join(f", with {one.replacement.name} in place of its layers {one.layers}," for one in workload.placed)
         lines.insert(1, f"{workload.model}{placed} on {workload.data}, {trained}")
+    lines += [f"left out: device {name}, which was not there: {why}" for name, why in experiment.tune.left_out.items()]
     for what, table in (("the whole network", latency), ("single layers", layers)):
         if not table.empty:
             (first,) = latencies_in(table.head(1))

@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,7 +32,10 @@ from syno.base.devices import usable_cores
 from syno.base.errors import MissingPackageError, SpecError, suggestion
 from syno.base.fork_client import OFF, THREADS, VARIABLE
 from syno.base.release import pip_install
-from syno.config import Experiment
+from syno.base.validation import read_yaml
+from syno.config import Experiment, load_experiment, load_experiments
+from syno.config.files import parted
+from syno.config.kept_file import KEPT
 from syno.results import MEASUREMENTS
 from syno.search.faults import LATER
 from syno.stages.kinds import source_of
@@ -124,6 +128,13 @@ def _with_child(job: Any, children: Callable[..., list[Any]], folder: Path, recu
 PARTS = ("Snakefile", "workflow", "envs", "config")  # setup.py copies them into the wheel
 INSTALLED = "_workflow"
 LOCAL = "local"
+HERE = "local"  # the executor that runs jobs on this machine
+# Options with which Snakemake runs no jobs; so do those that begin with --list.
+RUN_NOTHING = frozenset({
+    "-n", "--dry-run", "--dryrun", "-t", "--touch", "--unlock", "--lint", "-S", "--summary", "-D", "--detailed-summary",
+    "--dag", "--rulegraph", "--filegraph", "--d3dag", "--report", "--archive", "--cleanup-metadata", "--delete-all-output",
+    "--version", "--help",
+})  # fmt: skip
 
 
 def workflow_folder() -> Path:
@@ -158,6 +169,45 @@ def profile_folder(given: str, folder: Path) -> Path:
             return found
     names = sorted(found.name for found in (folder / "workflow" / "profiles").iterdir())
     raise SpecError(f'there is no profile "{given}"; give {" or ".join(names)}, or a folder')
+
+
+def runs_elsewhere(profile: str, more: Sequence[str] = ()) -> bool:
+    """Return whether jobs run on other machines: whether a profile, or further arguments of Snakemake, name an executor."""
+    files = sorted(profile_folder(profile, workflow_folder()).glob("config*.yaml"))
+    settings = [content for file in files if isinstance(content := read_yaml(file), Mapping)]
+    named = [str(content.get("executor", HERE)) for content in settings]
+    named += [after for word, after in pairwise((*more, HERE)) if word in ("--executor", "-e")]
+    named += [word.partition("=")[2] for word in more if word.startswith("--executor=")]
+    return any(name != HERE for name in named)
+
+
+def chosen_experiments(given: str) -> list[Experiment]:
+    """Return the experiments of a file, or FILE:NAME and those that it needs; FILE may be the name of one that Syno brings.
+
+    Raises SpecError if there is no such file or experiment, or one is invalid.
+    """
+    file, name = parted(given)
+    if (file / KEPT).is_file():
+        file = file / KEPT
+    elif not file.is_file():
+        file = config_file(given, workflow_folder())
+    found = load_experiments(file)
+    if name is not None:
+        load_experiment(given)  # raises if there is none of that name
+    return asked_for({str(one.folder): one for one in found.values()}, [] if name is None else [name])
+
+
+def experiments_to_run(config: str, more: Sequence[str]) -> list[Experiment]:
+    """Return the experiments whose jobs Snakemake will run; none if it will run no job, as for a dry run.
+
+    Args:
+        config: as for `command`.
+        more: further arguments of Snakemake. Without the name of an experiment among them, it runs all of the file.
+    """
+    if any(word.startswith("--list") or word.partition("=")[0] in RUN_NOTHING for word in more):
+        return []
+    found = load_experiments(config_file(config, workflow_folder()))
+    return asked_for({str(one.folder): one for one in found.values()}, [word for word in more if word in found])
 
 
 def command(config: str, profile: str, cores: int | None, more: Sequence[str], place: Path) -> list[str]:

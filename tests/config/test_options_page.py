@@ -16,6 +16,7 @@ from syno.config.dependencies import After
 from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
+from syno.config.stages import DeviceChoice
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
 from syno.measure.tvm.targets import DeviceSettings
@@ -39,6 +40,7 @@ MODELS = [
         After,
         Original,
         OperatorChoice,
+        DeviceChoice,
         DeviceSettings,
         SshSettings,
         OperatorSpec,
@@ -119,6 +121,8 @@ def page() -> str:
         "## The original\n\n`original` of an experiment.\n\n" + options_table(Original),
         "## Operators\n\n`warm_start` and `train: baselines` of an experiment are lists of these.\n\n"
         + options_table(OperatorChoice),
+        "## Devices\n\n`tune: devices` of an experiment is a list of names, or of these; "
+        "[workflow.md](workflow.md#optional-devices) says more.\n\n" + options_table(DeviceChoice),
         "## Remote devices\n\n`tune: remote_devices` of an experiment names devices that TVM's RPC reaches, each with these; "
         "[devices.md](devices.md) shows how.\n\n" + options_table(DeviceSettings),
         "### By ssh\n\nOr machines that measure by themselves, each with these.\n\n" + options_table(SshSettings),

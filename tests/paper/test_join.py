@@ -16,15 +16,16 @@ from typer.testing import CliRunner
 from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
+from syno.config.left_out import leaving_out, record_devices
 from syno.config.stages import TuneSettings
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
-from syno.paper.figures.catalogue import Numbers
+from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
 from syno.paper.numbers import MOBILE_CPU
 from syno.paper.stages.artifact import import_artifact
-from syno.paper.stages.figures import write_headlines
+from syno.paper.stages.figures import read_numbers, write_headlines
 from syno.paper.stages.join import JoinRecord, join, notes
 from syno.report.page import page
 from syno.report.result_figures import pictures
@@ -156,6 +157,22 @@ def test_a_processor_that_stands_for_the_papers(group: dict[str, Experiment]) ->
     table = pandas.read_csv(group["figures"].folder / "tables" / "figure-5.csv")
     here = table[table["latency_origin"] == "measured"].set_index("device")
     assert here.loc[MOBILE_CPU, "operator"] == "operator_1" and "mobile CPU, measured" in set(here["place"])
+
+
+def test_a_device_that_is_left_out_is_below_figures_and_on_the_page_and_nothing_of_it_is_missing(
+    group: dict[str, Experiment],
+) -> None:
+    tune = {**group["again"].tune.model_dump(), "devices": ["cpu", {"device": "cuda", "optional": True}]}
+    asked = group["again"].model_copy(update={"tune": TuneSettings(**tune)})
+    made = leaving_out(asked, {"cuda": "no GPU is here"})
+    record_devices(made)
+    make_tables(made)
+    found = join(group["figures"])
+    assert found.left_out == ("device cuda of again: no GPU is here",)
+    assert f"left out: {found.left_out[0]}" in notes(found)
+    assert not any(line.startswith("again: ") and "are not there yet" in line for line in found.missing)
+    shown = PAPER_FIGURES["figure-5"].notes(read_numbers(group["figures"].folder), found.left_out)
+    assert any(line.startswith(f"Left out: {found.left_out[0]}") for line in shown)
 
 
 def test_the_page_is_that_of_published_data(group: dict[str, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:

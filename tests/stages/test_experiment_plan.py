@@ -21,11 +21,13 @@ from syno.stages.plan import (
     TRIAL_HOURS,
     Assumptions,
     WorkflowPlan,
+    day_rows,
     paper_rows,
     plan,
     plan_text,
     plans,
     stage_rows,
+    storage_rows,
     training_hours,
 )
 from syno.stages.workflow_stages import STAGES, jobs
@@ -179,6 +181,48 @@ class TestPaper:
         assert ("training", "resnet18, resnet34, imagenet-resnet18, imagenet-resnet34") in rows
         assert [of for what, of in rows if what == "tuning"] == ["cpu", "cuda", "jetson-cpu", "jetson-gpu"]
 
+    def test_the_papers_hours_of_training_again_are_of_all_networks_together(self) -> None:
+        rows = [row for row in paper_rows(of_the_paper()) if row["what"] == "training"]
+        assert [(row["of"], row["the paper's"]) for row in rows if row["the paper's"] is not None] == [("all", 900)]
+        assert rows[-1]["hours"] == pytest.approx(sum(float(str(row["hours"])) for row in rows[:-1]), rel=0.01)
+
+    def test_storage_has_the_data_that_must_be_got_and_what_is_made_of_it(self) -> None:
+        sizes = {(row["storage"], row["of"]): row["size"] for row in storage_rows(of_the_paper())}
+        assert sizes["data imagenet", "to get, as the paper says"] == "500 GB"
+        assert (sizes["data cifar100", "to get"], sizes["data cifar100", "made of it"]) == ("143 MB", "184 MB")
+        assert (sizes["data lm1b", "to get"], sizes["data lm1b", "made of it"]) == ("1.8 GB", "410 MB")
+
+
+class TestDays:
+    def group(self, **fields: Any) -> list[WorkflowPlan]:
+        training = {"device": "cuda", "epochs": 72, "batch": 100}  # an hour
+        first = {"workload": {"model": "resnet18", "data": "cifar100", "training": training}, "reward": {"name": "accuracy"}}
+        first |= {"study": {"n_trials": 48, "workers": 2}, "train": {"seeds": [1, 2]}, "tune": {"compilers": []}}
+        board = {"kind": "ssh", "host": "board"}
+        tune = {
+            "compilers": ["eager"],
+            "devices": ["cpu", "board"],
+            "remote_devices": {"board": board},
+            "time_limit_seconds": 1e6,
+        }
+        second = {**first, "select": {"source": "first", "count": 1, **fields}, "tune": tune}
+        found = load_experiments({"name": "x", "experiments": {"first": first, "second": second}}).values()
+        return plans(found, SPEED.model_copy(update={"compile_minutes": 720}))
+
+    def days(self, gpus: int, **fields: Any) -> dict[object, object]:
+        return {row["what takes time"]: row["days"] for row in day_rows(self.group(**fields), gpus)}
+
+    def test_jobs_share_the_gpus_and_measurements_run_alone(self) -> None:
+        """48 hours of trials and 12 of trainings; four measurements of twelve hours, two on each device."""
+        assert self.days(2)["jobs on 2 GPUs, and measurements on the processor"] == pytest.approx((60 / 2 + 24) / 24, rel=0.1)
+        assert self.days(2)["measurements on board"] == 1.0
+
+    def test_a_chain_waits_for_the_search_which_has_no_more_gpus_than_workers(self) -> None:
+        chain = "the longest chain: first, then second"
+        assert self.days(60)[chain] == pytest.approx((24 + 1 + 24) / 24, rel=0.05)
+        assert self.days(60, by="latency", shortlist=1)[chain] == pytest.approx((24 + 1 + 24 + 1) / 24, rel=0.05)
+        assert self.days(60)["all, at least"] == self.days(60)[chain]
+
     def test_twice_the_speed_is_half_the_hours(self) -> None:
         slow, fast = (of_the_paper(pictures_per_second=speed) for speed in (500, 1000))
         for one, other in zip(slow, fast, strict=True):
@@ -188,7 +232,7 @@ class TestPaper:
 
 class TestCommand:
     def test_the_page_shows_what_it_prints(self) -> None:
-        printed = CliRunner().invoke(app, ["plan", str(PAPER)]).stdout
+        printed = CliRunner().invoke(app, ["plan", str(PAPER), "--gpus", "8"]).stdout
         page = PAGE.read_text(encoding="utf-8")
         if os.environ.get("UPDATE_GOLDEN"):
             page = re.sub(r"(<!-- printed -->\n).*", lambda match: f"{match[1]}\n{printed}", page, flags=re.DOTALL)

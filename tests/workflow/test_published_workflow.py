@@ -12,7 +12,8 @@ import yaml
 from small_artifact import write_artifact
 from small_run import FIELDS, ROOT, merged, planned, snakemake
 
-from syno.config import Experiment
+from syno.config import Experiment, load_experiments
+from syno.config.left_out import leaving_out, record_devices
 from syno.ir.library import OPERATORS
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.stages.selection import read_selected
@@ -93,6 +94,22 @@ def test_the_example_is_planned_up_to_the_joined_page_without_a_training(tmp_pat
     jobs = planned(tmp_path, ROOT / "config" / "published-again.yaml", "figures")
     of_each = {"data": 2, "select": 2, "tune": 12, "tables": 2}
     assert jobs == {"artifact": 1, **of_each, "join": 1, "headlines": 1, "figure": FIGURES, "report": 1}
+
+
+def test_of_the_paper_as_much_is_planned_as_the_machines_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """config/paper-from-published.yaml, where a GPU is there and no Jetson, and nobody has the data."""
+    monkeypatch.chdir(tmp_path)
+    file = ROOT / "config" / "paper-from-published.yaml"
+    for one in load_experiments(file).values():
+        boards = [name for name in one.tune.optional_devices if name.startswith("jetson")]
+        record_devices(leaving_out(one, dict.fromkeys(boards, "it does not answer")))
+    jobs = planned(tmp_path, file, "figures")
+    devices, networks, shown, compilers = 2, 5, 13, 2  # the original and at most 12 operators
+    layers = (1 + 2 + 3) * compilers * devices
+    assert jobs == {
+        "artifact": 1, "data": networks + 1, "select": networks + 1, "tune": networks * shown * compilers * devices,
+        "layers": layers, "tables": networks + 1, "join": 1, "headlines": 1, "figure": FIGURES, "report": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from syno.paper.artifact.imported import is_published
 from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.config import load_experiments
+from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
@@ -42,6 +43,10 @@ def the_experiments():
         found = load_experiments(config, name, Path(workflow.configfiles[0])).values()
         for experiment in found:
             check_place(experiment.use_code().folder)
+        if workflow.is_main_process and any(map(undecided, found)):  # jobs find what was decided in a file
+            from syno.stages.needs import with_devices
+
+            found = with_devices(found, elsewhere=workflow.resource_settings.cores is None)
     return {str(experiment.folder): experiment for experiment in found}
 
 

@@ -2,6 +2,7 @@
 # does neither; the workflow that submitted it does both.
 import sys
 
+from syno.config.left_out import record_devices
 from syno.stages.workflow import start_fork_server
 from syno.stages.restore import write_manifest
 from syno.stages.restore import look_over
@@ -32,6 +33,7 @@ onstart:
     with in_words():
         for experiment in ASKED_FOR:
             keep_config(experiment)
+            record_devices(experiment)
     start_fork_server(workflow)  # for the jobs
 
 

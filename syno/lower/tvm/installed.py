@@ -16,12 +16,8 @@ VERSIONS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 INSTALL = pip_install("tvm")
 
 
-@cache
-def tvm() -> ModuleType:
-    """Return the module `tvm`, with the submodules that generated code needs loaded.
-
-    Raises MissingPackageError where it is not installed, or not in the versions that work together.
-    """
+def require() -> None:
+    """Raise MissingPackageError where TVM is not installed, or not in the versions that work together. Does not load it."""
     try:
         installed = {package: version(package) for package in VERSIONS}
     except PackageNotFoundError as error:
@@ -29,5 +25,11 @@ def tvm() -> ModuleType:
     if installed != VERSIONS:
         given, wanted = (" with ".join(map(" ".join, row.items())) for row in (installed, VERSIONS))
         raise MissingPackageError(f"TVM works only as {wanted}; installed: {given}; {INSTALL}")
+
+
+@cache
+def tvm() -> ModuleType:
+    """Return the module `tvm`, with the submodules that generated code needs loaded. Raises as `require`."""
+    require()
     import_module("tvm.te")  # `tvm` alone does not load it
     return import_module("tvm")

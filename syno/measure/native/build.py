@@ -16,7 +16,7 @@ from syno.lower.native.target import Target
 
 # Sums may be taken with fused multiply-adds. Nothing else that changes results is allowed: no reordering, and NaN stays NaN.
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
-NO_COMPILER = "native kernels need a C++ compiler: install g++ or clang, or give one in the environment variable CXX"
+NO_COMPILER = "there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX"
 
 
 CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each is held by a compiler, or by what is timed

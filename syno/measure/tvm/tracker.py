@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -33,6 +34,10 @@ START_SECONDS = 60.0  # in which a process on a busy machine has imported TVM an
 HOST = "127.0.0.1"  # nobody else on the network gets in: there is no password
 TRACKER_PORT, SERVER_PORT = 9190, 9090
 TAIL_CHARACTERS = 500
+# The protocol of trackers, as `tvm.rpc.base` has it: to load TVM takes seconds, which asking a tracker need not wait for.
+LENGTH = struct.Struct("<i")  # of a message, in JSON
+MAGIC = LENGTH.pack(0x2F271)
+SUMMARY = 6  # the question for all servers
 
 
 # ---- what trackers answer ------------------------------------------------------------------------------------------------
@@ -91,16 +96,17 @@ class DeviceStatus:
 
 def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, Servers]:
     """Return the servers that a tracker knows, by key. Raises DeviceError if it does not answer within so many seconds."""
-    installed.tvm()  # says what to do where it is missing
-    from tvm.rpc import base
-
+    installed.require()  # says what to do where it is missing
+    end = time.monotonic() + seconds
     try:
         with socket.create_connection(tracker, timeout=seconds) as connection:
-            connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
-            if base.recvall(connection, 4) != struct.pack("<i", base.RPC_TRACKER_MAGIC):
+            connection.sendall(MAGIC)
+            if _received(connection, len(MAGIC), end) != MAGIC:
                 raise DeviceError(f"at {tracker} is something else than a tracker of TVM: look at the address")
-            base.sendjson(connection, [base.TrackerCode.SUMMARY])
-            _, summary = base.recvjson(connection)
+            question = json.dumps([SUMMARY]).encode()
+            connection.sendall(LENGTH.pack(len(question)) + question)
+            (length,) = LENGTH.unpack(_received(connection, LENGTH.size, end))
+            _, summary = json.loads(_received(connection, length, end))
     except (OSError, ValueError, struct.error) as error:
         raise DeviceError(
             f"the tracker {tracker} does not answer ({error}); start one there with `syno devices serve`, "
@@ -108,6 +114,18 @@ def servers_of(tracker: Address, seconds: float = ANSWER_SECONDS) -> dict[str, S
         ) from None
     totals = Counter(server["key"].partition(":")[2] for server in summary["server_info"])
     return {key: Servers(count, summary["queue_info"].get(key, {}).get("free", 0)) for key, count in totals.items()}
+
+
+def _received(connection: socket.socket, count: int, end: float) -> bytes:
+    """Return the next bytes of an answer. Raises OSError if it ends before, or does not come until the time `end`."""
+    found = b""
+    while len(found) < count:
+        connection.settimeout(max(0.01, end - time.monotonic()))
+        part = connection.recv(count - len(found))
+        if not part:
+            raise OSError("the connection ended")
+        found += part
+    return found
 
 
 def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS) -> Reached:

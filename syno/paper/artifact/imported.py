@@ -12,7 +12,7 @@ from syno.base.files import ORIGINAL
 from syno.base.record import Number, Record
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.places import Problem
-from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_AS
+from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_AS, SEARCHED_WITH
 from syno.results.metric import METRICS
 from syno.results.table import read_measurements
 
@@ -89,6 +89,7 @@ def best_scores(source: Path, model: str, count: int, within: float | None) -> l
 
     Raises SpecError if none was published, NoneSelectedError if none is good enough.
     """
+    model = SEARCHED_WITH.get(model, model)
     keys = {one.name: one.key for one in ImportRecord.read(source / RECORD).operators if one.key is not None}
     rows = read_measurements(source, MADE_BY)
     rows = rows[rows["data"].isin((SEARCH_DATA, LANGUAGE_DATA)) & rows["metric"].isin(list(METRICS))]

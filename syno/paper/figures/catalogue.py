@@ -320,10 +320,14 @@ class PaperFigure(NamedTuple):
     left_out: Callable[[Numbers], Iterable[LeftOut]]
     has_marks: bool = False
 
-    def notes(self, numbers: Numbers) -> tuple[str, ...]:
-        """Return the caption, the origins of the numbers, a warning if some of them are wrong, and what is left out."""
+    def notes(self, numbers: Numbers, devices_left_out: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the caption, the origins of the numbers, a warning if some of them are wrong, and what is left out.
+
+        `devices_left_out` are optional devices on which experiments do not measure, with the reasons.
+        """
         tables = self.tables(numbers)
-        missing = left_out.lines(self.left_out(numbers), SHOWN)
+        devices = devices_left_out if "latency" in self.metrics else ()
+        missing = [*devices, *left_out.lines(self.left_out(numbers), SHOWN)]
         parts = (self.caption, note(list(tables.values())), self.sources(numbers), self._marked(tables))
         return (*filter(None, parts), *([f"Left out: {'; '.join(missing)}."] if missing else []))
 

@@ -40,12 +40,13 @@ def draw_paper(folder: Path, chosen: Iterable[str] = ()) -> list[Path]:
 
     figures = {name: PAPER_FIGURES[name] for name in chosen or PAPER_FIGURES}
     numbers = read_numbers(folder)
+    devices = JoinRecord.read(folder / JOINED).left_out if (folder / JOINED).is_file() else ()
     files: list[Path] = []
     for name, figure in figures.items():
         tables = figure.tables(numbers)
         for table, rows in tables.items():
             files += write_table(rows, folder, table)
-        files += save(figure.draw(numbers, tables, figure.notes(numbers)), folder / "figures" / name, FORMATS)
+        files += save(figure.draw(numbers, tables, figure.notes(numbers, devices)), folder / "figures" / name, FORMATS)
     return files
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,7 @@ class JoinRecord(Record):
         operators: the keys of the operators in the operator store, by their names in the table.
         renamed: the operators whose name in the table is not that of an experiment.
         missing: what is not there, so that figures leave it out.
+        left_out: the optional devices that experiments leave out, with the reasons.
         versions: the versions of the packages that took part.
     """
 
@@ -80,6 +81,7 @@ class JoinRecord(Record):
     operators: dict[str, str]
     renamed: tuple[RenamedOperator, ...]
     missing: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     versions: dict[str, str]
 
 
@@ -117,10 +119,20 @@ def join(experiment: Experiment) -> JoinRecord:
         operators=operators,
         renamed=tuple(RenamedOperator(**vars(one)) for one in found.renamed),
         missing=(*missing, *gaps(found.rows), *_alone([part for part, _ in parts])),
+        left_out=tuple(_devices_left_out([folder for _, folder in parts])),
         versions=versions([]),
     )
     record.write(experiment.folder / JOINED)
     return record
+
+
+def _devices_left_out(folders: Iterable[Path]) -> Iterator[str]:
+    """Yield the devices that experiments leave out, each with its reason; what is equal, once."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for kept in filter(None, map(read_kept, folders)):
+        for name, reason in kept.tune.left_out.items():
+            by_reason.setdefault((name, reason), []).append(kept.name)
+    yield from (f"device {name} of {', '.join(names)}: {reason}" for (name, reason), names in by_reason.items())
 
 
 def _alone(parts: Sequence[Part]) -> Iterator[str]:
@@ -155,7 +167,8 @@ def notes(record: JoinRecord) -> list[str]:
         for one in record.experiments
     ]
     names = [f"{one.name} is {one.operator} in {one.experiment}" for one in record.renamed]
-    return [*counts, *names, *(f"missing: {what}" for what in record.missing)]
+    left_out = [f"left out: {what}" for what in record.left_out]
+    return [*counts, *names, *left_out, *(f"missing: {what}" for what in record.missing)]
 
 
 def operators_of(experiment: Experiment, record: JoinRecord) -> dict[str, PGraph]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from syno.algebra import ONE, Size, Valuation, Valuations
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
-from syno.base.text_tables import markdown
+from syno.base.text_tables import markdown, wrapped
 from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
@@ -89,14 +85,7 @@ def _listed(sizes: Iterable[Size]) -> str:
 
 def rules_text(width: int) -> str:
     """Return the canonicalization rules as plain text: a row per rule, with cells wrapped to a page of `width` characters."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in COLUMNS:
-        table.add_column(title, no_wrap=title in NARROW, overflow="fold")
-    for row in rows():
-        table.add_row(*row)
-    stream = io.StringIO()
-    Console(file=stream, width=width, markup=False, highlight=False).print(table)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return wrapped([dict(zip(COLUMNS, row, strict=True)) for row in rows()], width, NARROW)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""Which optional devices an experiment leaves out: those that were not there when it first ran.
+
+The decision is in a file beside the results. So all commands and all runs that continue leave out the same devices, and the
+workflow plans the same jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime
+
+from syno.base.errors import SpecError
+from syno.base.record import Record
+from syno.config.experiment import Experiment
+
+FILE = "devices.json"  # in the folder of results
+
+
+class DevicesRecord(Record):
+    """The decision about the optional devices of an experiment (`tune: devices`).
+
+    Attributes:
+        there: the names of those that were there.
+        left_out: why others are left out, by their names.
+        date: when it was made.
+    """
+
+    kind_of_record = "record of devices"
+    again = "run `syno run`"
+    passing = frozenset({"date"})
+    there: tuple[str, ...]
+    left_out: Mapping[str, str]
+    date: AwareDatetime
+
+
+def devices_file(experiment: Experiment) -> Path:
+    """Return the file with the decision."""
+    return experiment.folder / FILE
+
+
+def decided(experiment: Experiment) -> Experiment:
+    """Return the experiment without the devices that its results leave out. Raises SpecError if the record is damaged."""
+    optional, file = experiment.tune.optional_devices, devices_file(experiment)
+    if not optional or not file.is_file():
+        return experiment
+    record = DevicesRecord.read(file)
+    return leaving_out(experiment, {name: why for name, why in record.left_out.items() if name in optional})
+
+
+def undecided(experiment: Experiment) -> tuple[str, ...]:
+    """Return the names of the optional devices of which nothing was decided yet."""
+    optional, file = experiment.tune.optional_devices, devices_file(experiment)
+    if not optional or not file.is_file():
+        return optional
+    record = DevicesRecord.read(file)
+    return tuple(name for name in optional if name not in record.there and name not in record.left_out)
+
+
+def leaving_out(experiment: Experiment, reasons: Mapping[str, str]) -> Experiment:
+    """Return the experiment without measurements on these devices, with the reasons.
+
+    Raises SpecError if it selects by latency, and no device would be left.
+    """
+    made = experiment.model_copy(update={"tune": experiment.tune.leaving_out(reasons)})
+    if reasons and made.select.by == "latency" and not made.tune.pairs:
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        raise SpecError(f'experiment "{experiment.name}" selects by latency, and none of its devices is there: {why}')
+    return made
+
+
+def record_devices(experiment: Experiment) -> None:
+    """Write what the experiment leaves out, and which of its optional devices are there; nothing if it has none."""
+    if undecided(experiment):
+        left_out = experiment.tune.left_out
+        there = tuple(name for name in experiment.tune.optional_devices if name not in left_out)
+        DevicesRecord(there=there, left_out=left_out, date=datetime.now(UTC)).write(devices_file(experiment))

@@ -1,0 +1,464 @@
+"""What a run needs before its first job, and what of it is there: data, devices, compilers, packages, room, memory.
+
+All of it is tried at the same time, with short limits of time. Nothing is written, and no code that experiments name is
+imported. A run needs only what those of its jobs need whose files are not there yet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from syno.base.devices import require_device, visible_gpus
+from syno.base.errors import DeviceError, MissingPackageError, SynoError, one_line
+from syno.base.record import versions
+from syno.base.registry import is_path
+from syno.base.release import pip_install
+from syno.base.text_tables import Row, in_bytes, plural
+from syno.config import Experiment
+from syno.config.left_out import devices_file, leaving_out, undecided
+from syno.data.files import DataFound, look_for
+from syno.lower.tvm.installed import VERSIONS
+from syno.measure.compilers import as_reached, compiler_facts, cpp_version
+from syno.measure.devices import SshSettings
+from syno.measure.native.build import compiler as cpp
+from syno.measure.native.build import compiler_version
+from syno.measure.ssh import status_by_ssh
+from syno.measure.tvm.targets import DeviceSettings, is_here
+from syno.measure.tvm.tracker import status_of
+from syno.stages.kinds import kind_of
+from syno.stages.measurements import KINDS
+from syno.stages.places import SELECTED, SHORTLIST, compiler_in_files, device_named
+from syno.stages.plan import data_to_make, plans
+from syno.stages.restore import keys_in
+from syno.stages.train import settings_of_training
+from syno.stages.workflow import check_source, joined_folders
+from syno.stages.workflow_stages import STAGES, Wildcards
+
+CONNECT_SECONDS = 5  # in which a machine or a database answers
+AT_ONCE = 16  # things that are tried; most of the time, they wait for other machines
+READS_DATA = ("data", "worker", "train", "speed")  # stages
+PLAIN = "eager"  # the compiler that needs nothing but PyTorch
+POSTGRESQL_PORT = 5432
+TVM = pip_install("tvm")
+MIB = 2**20
+
+State: TypeAlias = Literal["missing", "left out", "not known", "ok"]
+STATES: tuple[str, ...] = get_args(State)  # in the order of the table
+Jobs: TypeAlias = Mapping[str, Sequence[Wildcards]]  # the wildcards of jobs, by stage
+Pair: TypeAlias = tuple[str, str]  # compiler, device
+
+
+class Found(NamedTuple):
+    """What was found: what there is, or what to do, in words."""
+
+    text: str
+    state: State = "ok"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something that is tried.
+
+    Attributes:
+        what: what it is, for the table.
+        look: tries it; raises a SynoError, which says what to do, if it is missing.
+        settings: what else it depends on: of several probes that are otherwise equal, one is made.
+        optional: the name of the optional device that it is of; "" for what must be there.
+    """
+
+    what: str
+    look: Callable[[], Found]
+    settings: str = ""
+    optional: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that experiments need.
+
+    Attributes:
+        what: what it is.
+        state: whether it is there.
+        text: what there is, or what to do.
+        experiments: the names of those that need it.
+        device: the name of an optional device that is left out with it; "" for others.
+    """
+
+    what: str
+    state: State
+    text: str
+    experiments: tuple[str, ...]
+    device: str = ""
+
+
+def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list[Need]:
+    """Return what the jobs of experiments need whose files are not there yet; takes seconds.
+
+    Args:
+        experiments: all those that run.
+        elsewhere: whether the jobs run on the nodes of a cluster, whose devices are not tried.
+    """
+    given = list(experiments)
+    left = {experiment.name: jobs_left(experiment) for experiment in given}
+    running = [experiment for experiment in given if left[experiment.name]]
+    folders = {str(experiment.folder) for experiment in given}
+    tried = _tried({one.name: list(_probes(one, left[one.name], folders, elsewhere)) for one in running})
+    out = [need for experiment in running for need in _left_out(experiment)]
+    return [*tried, *out, *_room(running, left), *([] if elsewhere else _memory(running, left))]
+
+
+def with_devices(
+    experiments: Iterable[Experiment], found: Iterable[Need] | None = None, *, elsewhere: bool = False
+) -> list[Experiment]:
+    """Return the experiments without the optional devices that are not there, where nothing was decided before.
+
+    Args:
+        experiments: the experiments.
+        found: what `needs` returned for them; if it is not given, the devices are tried now.
+        elsewhere: as for `needs`.
+
+    Raises SpecError if an experiment selects by latency, and none of its devices is there.
+    """
+    given = list(experiments)
+    if found is None:
+        found = _tried({one.name: _of_undecided(one, elsewhere) for one in given if undecided(one)})
+    reasons: dict[str, dict[str, str]] = {}
+    for need in found:
+        for name in need.experiments if need.device else ():
+            reasons.setdefault(name, {}).setdefault(need.device, need.text)
+    return [leaving_out(one, {**one.tune.left_out, **reasons[one.name]}) if one.name in reasons else one for one in given]
+
+
+def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:
+    """Return what is tried of the optional devices of an experiment of which nothing was decided yet."""
+    names, left = undecided(experiment), jobs_left(experiment)
+    pairs = [pair for pair in _pairs(experiment, left) if pair[1] in names]
+    return [probe for probe in _devices(experiment, {}, pairs, elsewhere) if probe.optional]
+
+
+def _left_out(experiment: Experiment) -> Iterator[Need]:
+    """Yield the devices that the results of an experiment leave out."""
+    for name, reason in experiment.tune.left_out.items():
+        text = f"{reason}; it was not there at first: delete {devices_file(experiment)} to look again"
+        yield Need(f"device {name}", "left out", text, (experiment.name,))
+
+
+def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
+    """Return what was found by the probes of experiments, which are given by name; what is equal is tried once."""
+    each: dict[tuple[str, str, str], Probe] = {}
+    users: dict[tuple[str, str, str], list[str]] = {}
+    for name, several in probes.items():
+        for probe in several:
+            key = (probe.what, probe.settings, probe.optional)
+            each.setdefault(key, probe)
+            users.setdefault(key, []).append(name)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        found = list(threads.map(_found, each.values()))
+    return [
+        Need(
+            probe.what,
+            "left out" if one.state == "missing" and probe.optional else one.state,
+            one.text,
+            tuple(dict.fromkeys(users[key])),
+            probe.optional if one.state == "missing" else "",
+        )
+        for (key, probe), one in zip(each.items(), found, strict=True)
+    ]
+
+
+def need_rows(found: Iterable[Need]) -> list[Row]:
+    """Return the rows of the table."""
+    listed = sorted(found, key=lambda need: STATES.index(need.state))
+    everyone = list(dict.fromkeys(name for need in listed for name in need.experiments))
+    return [
+        {
+            "needed": need.what,
+            "for": _in_short(need.experiments, everyone),
+            "state": need.state,
+            "what there is, or what to do": need.text,
+        }
+        for need in listed
+    ]
+
+
+def _in_short(names: Sequence[str], everyone: Sequence[str]) -> str:
+    """Return names with "all" for everyone, and with "imagenet-*" for all of the names that begin with "imagenet-"."""
+    if len(everyone) > 1 and set(names) == set(everyone):
+        return "all"
+    shown = []
+    for name in names:
+        beginning = f"{name.partition('-')[0]}-"
+        alike = {other for other in everyone if other.startswith(beginning)}
+        shown.append(f"{beginning}*" if name in alike and len(alike) > 1 and alike <= set(names) else name)
+    return ", ".join(dict.fromkeys(shown))
+
+
+def jobs_left(experiment: Experiment) -> dict[str, list[Wildcards]]:
+    """Return the wildcards of jobs whose files are not there, by stage; before a selection, of as many as may be selected.
+
+    Stages that only draw are left out: they need nothing.
+    """
+    files = (experiment.folder / SELECTED, experiment.folder / SHORTLIST)
+    selected, shortlisted = (keys_in(file) if file.is_file() else None for file in files)
+    found: dict[str, list[Wildcards]] = {}
+    for name, stage in STAGES.items():
+        if stage.is_page:
+            continue
+        root = Path() if stage.is_shared else experiment.folder
+        jobs = stage.jobs(experiment, stage.networks(experiment, selected, shortlisted))
+        found[name] = [job for job in jobs if not (root / stage.files[0].format(**job)).is_file()]
+    return {name: jobs for name, jobs in found.items() if jobs}
+
+
+def _found(probe: Probe) -> Found:
+    try:
+        return probe.look()
+    except SynoError as error:
+        return Found(one_line(error), "missing")
+    except OSError as error:  # such as a file that may not be read
+        return Found(one_line(error), "not known")
+
+
+# ---- what experiments need -----------------------------------------------------------------------------------------------
+
+
+def _probes(experiment: Experiment, left: Jobs, folders: Collection[str], elsewhere: bool) -> Iterator[Probe]:
+    """Yield what the jobs of an experiment need."""
+    yield from _results_of_others(experiment, folders)
+    if (kind := kind_of(experiment)) is not None:
+        for what, look in kind.needs(experiment, left).items():
+            yield Probe(what, partial(_said, look), repr(experiment.artifact))
+    yield from _data(experiment, left)
+    pairs = _pairs(experiment, left)
+    yield from _devices(experiment, left, pairs, elsewhere)
+    yield from _compilers(experiment, pairs, elsewhere)
+    if "worker" in left and "://" in experiment.storage and not experiment.storage.startswith("sqlite"):
+        yield Probe("database of the study", partial(_database, experiment.storage), experiment.storage)
+
+
+def _said(look: Callable[[], str]) -> Found:
+    return Found(look())
+
+
+def _results_of_others(experiment: Experiment, folders: Collection[str]) -> Iterator[Probe]:
+    source = experiment.select.source
+    named = [*([] if source is None else [source]), *experiment.goes_first, *joined_folders(experiment)]
+    if others := [str(folder) for folder in named if str(folder) not in folders]:
+        yield Probe(f"results in {', '.join(others)}", partial(_there, experiment, folders))
+
+
+def _there(experiment: Experiment, folders: Collection[str]) -> Found:
+    check_source(experiment, folders)
+    return Found("they are there")
+
+
+def _data(experiment: Experiment, left: Jobs) -> Iterator[Probe]:
+    workload = experiment.workload
+    if workload is None or not any(stage in left for stage in READS_DATA):
+        return
+    name, settings = workload.data, repr(workload.data_settings)
+    if is_path(name):
+        yield Probe(f"data {name}", partial(Found, "your own function loads it", "not known"))
+    for part, look in look_for(name, workload.data_settings).items():
+        yield Probe(f"data {name}: {part}", partial(_of_data, look), settings)
+    if workload.data_settings.get("download"):
+        yield Probe("token of the Hub", _token)
+
+
+def _of_data(look: Callable[[], DataFound]) -> Found:
+    found = look()
+    return Found(found.text, "ok" if found.is_known else "not known")
+
+
+def _token() -> Found:
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    file = Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    if os.environ.get("HF_TOKEN") or file.is_file():
+        return Found("there is one")
+    return Found("there is none, and public repositories need none; for others, `hf auth login`", "not known")
+
+
+def _pairs(experiment: Experiment, left: Jobs) -> list[tuple[str, str]]:
+    """Return the compilers and devices of the measurements that are left; the compiler is "" where PyTorch trains."""
+    of_search = [] if experiment.goal_pair is None or "worker" not in left else [experiment.goal_pair]
+    found = [
+        (compiler_in_files(experiment, job["compiler"]) if "compiler" in job else "", device_named(experiment, job["device"]))
+        for stage in (*KINDS, "speedup")
+        for job in left.get(stage, ())
+    ]
+    return list(dict.fromkeys([*of_search, *found]))
+
+
+# ---- devices -------------------------------------------------------------------------------------------------------------
+
+
+def _devices(experiment: Experiment, left: Jobs, pairs: Sequence[Pair], elsewhere: bool) -> Iterator[Probe]:
+    for device in dict.fromkeys(_trained_on(experiment, left)):
+        if device != "cpu":
+            yield Probe(f"GPU to train on ({device})", _on_nodes if elsewhere else partial(_gpu, device, ""))
+    settings, new = experiment.tune, undecided(experiment)
+    of_goal = "" if experiment.goal_pair is None else experiment.goal_pair[1]
+    for name in dict.fromkeys(device for _, device in pairs if device != "cpu"):
+        meant = settings.stands_for.get(name, "")
+        optional = name if name in new and name != of_goal else ""
+        if is_here(name):
+            what = f"device {name}{f' as {meant}' if meant else ''}"
+            yield Probe(what, _on_nodes if elsewhere else partial(_gpu, name, meant), optional=optional)
+            continue
+        remote = settings.remote_devices[name]
+        reached = {compiler: as_reached(compiler, remote) for compiler, device in pairs if device == name}
+        by_ssh = tuple(compiler for compiler, place in reached.items() if isinstance(place, SshSettings))
+        if isinstance(remote, SshSettings) and by_ssh:
+            look = partial(_by_ssh, name, remote, by_ssh, meant)
+            yield Probe(f"device {name} (ssh {remote.host})", look, repr((remote, by_ssh, meant)), optional)
+        at_trackers = {repr(place): place for place in reached.values() if isinstance(place, DeviceSettings)}
+        for settled, place in at_trackers.items():
+            yield Probe(f"device {name} (tracker {place.tracker})", partial(_at_tracker, name, place), settled, optional)
+
+
+def _trained_on(experiment: Experiment, left: Jobs) -> Iterator[str]:
+    """Yield the devices of this machine on which jobs train."""
+    if experiment.workload is None or not experiment.trains:
+        return
+    if "data" in left or "worker" in left:
+        yield experiment.workload.training.device
+    if "train" in left:
+        yield settings_of_training(experiment).training.device
+
+
+def _on_nodes() -> Found:
+    return Found("jobs run on other machines, which are not asked", "not known")
+
+
+def _gpu(name: str, meant: str) -> Found:
+    require_device(name)
+    models = Counter(gpu.model or gpu.name for gpu in visible_gpus())
+    return _is_right(", ".join(f"{count} x {model}" for model, count in models.items()) or "PyTorch finds it", meant)
+
+
+def _is_right(name: str, meant: str, more: str = "") -> Found:
+    """Return a device that is there. If its name has no word of the one that it stands for, it may be another one."""
+    words = {word.lower() for word in meant.split()} - {"cpu", "gpu"}
+    if not words or any(word in name.lower() for word in words):
+        return Found(f"{name}{more}")
+    return Found(f"{name}{more}; is it the {meant}? If not, leave it out of stands_for", "not known")
+
+
+def _by_ssh(name: str, device: SshSettings, compilers: Sequence[str], meant: str) -> Found:
+    status = status_by_ssh(name, device, CONNECT_SECONDS)
+    if (about := status.about) is None:
+        raise DeviceError(status.fault)
+    facts = {compiler: compiler_facts(compiler) for compiler in compilers}
+    if not about.cpp and (lacking := [compiler for compiler, one in facts.items() if one.builds_cpp]):
+        raise MissingPackageError(f"there is no C++ compiler, for {', '.join(lacking)}: install g++ or clang there")
+    if not about.tvm and (lacking := [compiler for compiler, one in facts.items() if one.installed is not None]):
+        raise MissingPackageError(f"TVM is not installed there, for {', '.join(lacking)}: {device.python} -m {TVM}")
+    versions = (f"torch {about.torch}", about.tvm and f"TVM {about.tvm}", about.cpp, f"{in_bytes(about.free_mib * MIB)} free")
+    return _is_right(about.device, meant, f"; {', '.join(filter(None, versions))}")
+
+
+def _at_tracker(name: str, device: DeviceSettings) -> Found:
+    status = status_of(name, device)
+    if status.fault:
+        raise DeviceError(status.fault)
+    return Found("servers are made when needed" if status.servers is None else plural(status.servers.total, "server"))
+
+
+# ---- compilers and databases ---------------------------------------------------------------------------------------------
+
+
+def _compilers(experiment: Experiment, pairs: Sequence[Pair], elsewhere: bool) -> Iterator[Probe]:
+    """Yield the compilers that work on this machine; for a device at a tracker, TVM does."""
+    made_here: dict[str, bool] = {}  # whether they make code for this machine
+    for compiler, device in pairs:
+        remote = experiment.tune.remote_devices.get(device)
+        if compiler and not isinstance(as_reached(compiler, remote), SshSettings):
+            made_here[compiler] = made_here.get(compiler, False) or is_here(device)
+    for compiler, is_for_here in made_here.items():
+        if is_path(compiler):
+            yield Probe(f"compiler {compiler}", partial(Found, "it is your own", "not known"))
+        elif compiler != PLAIN:
+            others = "" if is_for_here else ", for other machines"
+            builds_cpp = is_for_here and compiler_facts(compiler).builds_cpp
+            yield Probe(f"compiler {compiler}{others}", partial(_compiler, compiler, builds_cpp, elsewhere))
+
+
+def _compiler(name: str, builds_cpp: bool, elsewhere: bool) -> Found:
+    facts = compiler_facts(name)
+    facts.require()
+    found = versions((*facts.requires, *(VERSIONS if facts.installed is not None else ("torch",))))
+    texts = [f"{package} {version}" for package, version in found.items() if package not in ("python", "syno")]
+    if builds_cpp and elsewhere and not cpp_version():
+        return Found("there is no C++ compiler here, and the other machines are not asked", "not known")
+    if builds_cpp:
+        texts.append(compiler_version(cpp()))
+    return Found(", ".join(texts))
+
+
+def _database(url: str) -> Found:
+    place = urlsplit(url)
+    if place.scheme.startswith("postgresql") and find_spec("psycopg") is None:
+        raise MissingPackageError(f"psycopg is not installed: {pip_install('postgresql')}")
+    host, port = place.hostname or "localhost", place.port or POSTGRESQL_PORT
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
+            return Found(f"{host}:{port} answers")
+    except OSError as error:
+        raise DeviceError(f"{host}:{port} does not answer ({one_line(error)}): start it, or look at study: storage") from None
+
+
+# ---- room and memory -----------------------------------------------------------------------------------------------------
+
+
+def _room(running: Sequence[Experiment], left: Mapping[str, Jobs]) -> list[Need]:
+    """Return a need for each disk: the room for what the jobs that are left will write, as `syno plan` estimates it."""
+    wanted: dict[int, float] = {}
+    places: dict[int, list[Experiment]] = {}
+    made: set[str] = set()
+    for found in plans(one for one in running if one.only_holds is None):  # others write little
+        experiment = found.experiment
+        disk = _existing(experiment.folder).stat().st_dev
+        for stage in found.stages:
+            share = min(1.0, len(left[experiment.name].get(stage.rule, ())) / stage.jobs)
+            wanted[disk] = wanted.get(disk, 0.0) + stage.bytes * share
+        places.setdefault(disk, []).append(experiment)
+        if "data" in left[experiment.name] and (workload := experiment.workload) is not None:
+            key = f"{workload.data} {workload.data_settings}"
+            wanted[disk] += 0 if key in made else data_to_make(workload)
+            made.add(key)
+    return [_room_on(_existing(users[0].folder), wanted[disk], users) for disk, users in places.items()]
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
+
+
+def _room_on(place: Path, wanted: float, users: Sequence[Experiment]) -> Need:
+    free, names = shutil.disk_usage(place).free, tuple(one.name for one in users)
+    text = f"{in_bytes(free)} are free in {place}, and results take about {in_bytes(wanted)}"
+    if free >= wanted:
+        return Need("room on the disk", "ok", text, names)
+    return Need("room on the disk", "missing", f"{text}: make room, or give a folder on another disk (output)", names)
+
+
+def _memory(running: Sequence[Experiment], left: Mapping[str, Jobs]) -> list[Need]:
+    """Return the need of memory on this machine: that of the largest job, in its first attempt."""
+    import psutil
+
+    if not running:
+        return []
+    wanted = MIB * max(STAGES[stage].memory_mib for jobs in left.values() for stage in jobs)
+    total, names = psutil.virtual_memory().total, tuple(one.name for one in running)
+    text = f"the machine has {in_bytes(total)}, and the largest job asks for {in_bytes(wanted)} at first"
+    return [Need("memory", "ok" if total >= wanted else "missing", text, names)]
