@@ -51,6 +51,7 @@ _OF_THE_PAPER: dict[str, Any] = {
     "most_epoch_seconds": None,  # 60 in the program, which makes results depend on the machine's speed
     "round_steps": None,
     "most_tests": None,
+    "micro_batch": None,
     "optimizer": "sgd",
     "final_learning_rate": 0.0,
     "peak_epoch": 2,
@@ -148,6 +149,9 @@ def check_score(metric: str, value: float) -> None:
         raise ValueError(f"a loss is 0 or more; given: {value}")
 
 
+LATER: Mapping[str, Any] = {"micro_batch": None}  # options that trainings did not always have, with their defaults
+
+
 class TrainingSettings(Settings):
     """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
@@ -171,6 +175,9 @@ class TrainingSettings(Settings):
     """most pictures or sequences to test on, the first ones; null: all"""
     batch: Positive = 64
     """pictures or sequences of a batch; the last batch of an epoch is left out if it is smaller"""
+    micro_batch: Positive | Literal["auto"] | None = None
+    """most pictures or sequences that go through the network at once; the gradients of such parts of a batch add up; auto: as
+    many as a GPU has memory for; null: the whole batch"""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """optimizer; sgd is with Nesterov momentum"""
     learning_rate: Above = 0.1
@@ -221,6 +228,11 @@ class TrainingSettings(Settings):
             return {**RECIPES[str(given.get("recipe", QUICK))], **given}
         except UnknownNameError as error:
             raise ValueError(f"recipe: {error}") from None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings by which records and checkpoints are compared: without later options that have their defaults."""
+        return {name: value for name, value in write(self).items() if name not in LATER or value != LATER[name]}
 
 
 class WorkloadSettings(Settings):

@@ -150,7 +150,7 @@ def on_device(name: str) -> Iterator[torch.device]:
         yield device
     except torch.OutOfMemoryError as error:
         first = str(error).split(". ", maxsplit=1)[0]
-        raise TrainingError(f"out of memory on {name}: {first}; give a smaller batch") from None
+        raise TrainingError(f"out of memory on {name}: {first}; give a smaller micro_batch") from None
     finally:
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -185,6 +185,14 @@ class Task(ABC):
     @abstractmethod
     def check(self, batch: Any) -> None:
         """Raise DataError if a batch has a wrong shape or number format, or labels or tokens that are out of range."""
+
+    @abstractmethod
+    def parts(self, batch: Any, most: int) -> list[Any]:
+        """Return a batch in parts of `most` samples; the last part may be smaller."""
+
+    @abstractmethod
+    def counted(self, batch: Any) -> torch.Tensor:
+        """Return how many labels or tokens the loss of a batch is the mean over: int64, at least 0, on any device."""
 
     @abstractmethod
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
@@ -255,6 +263,16 @@ class PictureTask(Task):
         what = f"{self.data.name}: a batch of labels"
         check_labels(what, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
+    def parts(self, batch: Pair, most: int) -> list[Pair]:
+        """Return pairs of samples and labels."""
+        images, labels = batch
+        return list(zip(images.split(most), labels.split(most), strict=True))
+
+    def counted(self, batch: Pair) -> torch.Tensor:
+        """Return how many labels count."""
+        _, labels = batch
+        return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
+
     def _loss(self, network: nn.Module, batch: Pair, label_smoothing: float) -> torch.Tensor:
         images, labels = batch
         logits = network(images)
@@ -288,6 +306,14 @@ class TextTask(Task):
                 f"{self.data.name}: tokens are from {least} to {most}; with a vocabulary of {self.data.vocabulary}, they must "
                 f"be from 0 to {self.data.vocabulary - 1}"
             )
+
+    def parts(self, batch: torch.Tensor, most: int) -> list[torch.Tensor]:
+        """Return some of the sequences each."""
+        return list(batch.split(most))
+
+    def counted(self, batch: torch.Tensor) -> torch.Tensor:
+        """Return how many tokens are predicted."""
+        return torch.tensor(batch[:, 1:].numel())
 
     def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float) -> torch.Tensor:
         logits = network(batch[:, :-1])

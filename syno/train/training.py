@@ -7,6 +7,7 @@ round the network is tested, and a report is asked whether to continue.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
 from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
+from syno.train.micro_batches import AUTO, add_gradients, chosen, halved
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import Metric, TrainingSettings
 from syno.train.tasks import Task, make_optimizer, make_schedule, own_state, task_of
@@ -312,13 +314,12 @@ class _Training:
         if not self.has_checked_data:
             self.task.check(batch)
             self.has_checked_data = True
-        loss = self.task.loss(self.network, batch)
-        self.unseen.append(loss.detach())
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.progress.micro_batch is None:
+            self.progress.micro_batch = chosen(self.task, self.model, batch)
+        self.unseen.append(self._add_gradients(batch))
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):
             self._look()
-        self.optimizer.zero_grad(set_to_none=True)
-        with user_code(f"the backward pass of the network on a batch of {self.task.name}"):
-            self.scaler.scale(loss).backward()
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
@@ -326,6 +327,22 @@ class _Training:
         self.scaler.update()
         self.schedule.step()
         self.progress.steps += 1
+
+    def _add_gradients(self, batch: Any) -> torch.Tensor:
+        """Make the gradients of a batch, and return its loss. If memory does not suffice for `auto`, take smaller parts."""
+        while True:
+            most = self.progress.micro_batch
+            try:
+                return add_gradients(self.task, self.network, batch, most, self.scaler.scale)
+            except torch.OutOfMemoryError:
+                if self.settings.micro_batch != AUTO or most is None or most < 2:
+                    raise
+            # Only here, behind the handler, is what the failed pass had in memory free.
+            self.progress.micro_batch = smaller = halved(most)
+            self.optimizer.zero_grad(set_to_none=True)
+            warnings.warn(
+                f"step {self.progress.steps + 1}: out of memory with a micro_batch of {most}, so it is {smaller}", stacklevel=2
+            )
 
     def _look(self) -> None:
         """Note the latest losses. Raise Broken if one is not finite."""

@@ -88,6 +88,7 @@ class TrainingRecord(Record):
         curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
             training, without tests.
         stopped: why the training ended early; None if it went through.
+        micro_batch: samples that went through the network at once, also where the setting is `auto`; None: the whole batch.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
         flops: multiply-adds of the network, for one picture or sequence.
@@ -114,6 +115,7 @@ class TrainingRecord(Record):
     curve_minutes: tuple[Amount, ...] = ()
     curve_losses: tuple[Amount, ...] = ()
     stopped: str | None
+    micro_batch: Count | None = None
     int8_score: float | None = None
     weights: str | None = None
     flops: Amount
@@ -177,6 +179,7 @@ class TrainingRecord(Record):
             curve_minutes=tuple(point.minutes for point in result.curve),
             curve_losses=tuple(point.loss for point in result.curve),
             stopped=result.stopped,
+            micro_batch=result.micro_batch,
             int8_score=in_int8[0] if in_int8 else None,
             weights=checksum(weights.read_bytes()) if is_kept and weights is not None else None,
             flops=price.flops / batch,

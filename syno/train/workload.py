@@ -37,6 +37,7 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_data
+from syno.train.micro_batches import first_part
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, TrainingSettings, WorkloadSettings
 from syno.train.tasks import Task, initialize, on_device, own_state, task_of
@@ -87,7 +88,7 @@ def fault_on_first_batch(network: nn.Module, data: PictureData | TokenSet, setti
             if isinstance(module, OperatorModule):
                 module.register_forward_hook(partial(note, name))
         task = task_of(data, settings, seed, device)
-        loss = task.loss(network, next(iter(task.batches.epoch(1))))
+        loss = task.loss(network, first_part(task, next(iter(task.batches.epoch(1)))))
         return _fault(loss, uses)
 
 
@@ -387,7 +388,7 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
         network.train()
         with network.register_forward_hook(note):
-            loss = task.loss(network, batch)
+            loss = task.loss(network, first_part(task, batch))
         loss.backward()
         network.eval()
         with torch.no_grad():
