@@ -7,13 +7,14 @@ the schedule, sees the batch only. Layers that look at several samples at once, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
 from syno.base.user_code import user_code
+from syno.train.processes import ALONE, Processes
 from syno.train.settings import TrainingSettings
 from syno.train.tasks import Task
 
@@ -25,9 +26,16 @@ STATES = {"sgd": 1, "adamw": 2}  # numbers that an optimizer keeps for each weig
 
 
 def add_gradients(
-    task: Task, network: nn.Module, batch: Any, most: int | None, scaled: Callable[[torch.Tensor], torch.Tensor] | None = None
+    task: Task,
+    network: nn.Module,
+    batch: Any,
+    most: int | None,
+    scaled: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    processes: Processes = ALONE,
 ) -> torch.Tensor:
     """Add the gradients of a batch's mean loss to those of the network's weights, and return this loss, detached.
+
+    With several processes, it is the part of the loss that comes from this one's samples.
 
     Args:
         task: which loss it is.
@@ -35,27 +43,31 @@ def add_gradients(
         batch: of the task.
         most: samples that go through the network at once; None: the whole batch.
         scaled: the loss whose gradients are added, as a function of the loss.
+        processes: that have a share of the batch each; the network is what their `joined` returned.
 
     Raises the errors of `Task.loss`, and UserCodeError if the backward pass fails.
     """
     parts = [batch] if most is None else task.parts(batch, most)
-    whole, total = task.counted(batch).clamp(min=1).double(), torch.zeros((), device=task.device)
-    for part in parts:
-        loss = task.loss(network, part)
-        if len(parts) > 1:
-            loss = loss * (task.counted(part) / whole).to(loss.dtype)
-        with user_code(f"the backward pass of the network on a batch of {task.name}"):
-            (loss if scaled is None else scaled(loss)).backward()
-        total = total + loss.detach()
+    whole, total = processes.total(task.counted(batch)).clamp(min=1).double(), torch.zeros((), device=task.device)
+    for number, part in enumerate(parts, 1):
+        with processes.apart(network) if number < len(parts) else nullcontext():
+            loss = task.loss(network, part)
+            if len(parts) * processes.count > 1:
+                loss = loss * (task.counted(part) / whole).to(loss.dtype)
+            total = total + loss.detach()
+            if processes.count > 1:
+                loss = loss * processes.count  # gradients are means over processes
+            with user_code(f"the backward pass of the network on a batch of {task.name}"):
+                (loss if scaled is None else scaled(loss)).backward()
     return total
 
 
 def first_part(task: Task, batch: Any) -> Any:
     """Return the first micro-batch of a batch, to look at; where it is still to be chosen, a small one."""
-    most = task.settings.micro_batch
-    if most is None or (most == AUTO and task.device.type != "cuda"):
-        return batch
-    return task.parts(batch, _few(task.settings) if most == AUTO else int(most))[0]
+    most, share = task.settings.micro_batch, task.settings.share
+    if most == AUTO:
+        most = _few(task.settings) if task.device.type == "cuda" else None
+    return task.parts(batch, share if most is None else min(int(most), share))[0]
 
 
 def chosen(task: Task, network: nn.Module, batch: Any) -> int | None:
@@ -73,16 +85,16 @@ def chosen(task: Task, network: nn.Module, batch: Any) -> int | None:
     if settings.micro_batch is None:
         return None
     if settings.micro_batch != "auto":
-        return min(settings.micro_batch, settings.batch)
+        return min(settings.micro_batch, settings.share)
     few = _few(settings)
-    if task.device.type != "cuda" or 2 * few >= settings.batch:
-        return settings.batch
+    if task.device.type != "cuda" or 2 * few >= settings.share:
+        return settings.share
     with _left_as_it_was(network, task.device):
         peaks = [_peak(task, network, task.parts(batch, count)[0]) for count in (few, 2 * few)]
     free = torch.cuda.mem_get_info(task.device)[0] + torch.cuda.memory_reserved(task.device)  # and what PyTorch has of its own
     weights = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     kept = (STATES[settings.optimizer] + 1) * weights  # and once more while gradients are clipped
-    return fitting(settings.batch, few, peaks[0], peaks[1], USED * free - kept)
+    return fitting(settings.share, few, peaks[0], peaks[1], USED * free - kept)
 
 
 def fitting(batch: int, few: int, peak: float, peak_of_twice: float, memory: float) -> int:
@@ -106,7 +118,7 @@ def halved(samples: int) -> int:
 
 
 def _few(settings: TrainingSettings) -> int:
-    return max(FEW, settings.batch // MEASURED)
+    return max(FEW, settings.share // MEASURED)
 
 
 def _peak(task: Task, network: nn.Module, part: Any) -> int:

@@ -266,4 +266,6 @@ def measured_training(training: TrainingSettings, settings: SpeedSettings, devic
     """Return the settings of a training that is measured: those of the experiment, but its device and length."""
     limits = {"most_steps": settings.steps, "epochs": max(training.epochs, settings.steps), "most_tests": 1}
     free = dict.fromkeys(("round_steps", "most_minutes", "most_epoch_seconds"))
-    return training.model_copy(update={**limits, **free, "device": device, "batch": settings.batch or training.batch})
+    return training.model_copy(
+        update={**limits, **free, "device": device, "batch": settings.batch or training.batch, "processes": 1}
+    )

@@ -17,7 +17,17 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from syno.base.devices import require_device
 from syno.base.errors import DataError, ShapeError, SpecError, TrainingError
 from syno.base.user_code import user_code
-from syno.data.contract import Batches, Pair, PictureData, check_batch, ignore_index_of, label_shape_of
+from syno.data.contract import (
+    WHOLE,
+    Batches,
+    Pair,
+    PictureData,
+    Share,
+    check_batch,
+    ignore_index_of,
+    label_shape_of,
+    shared,
+)
 from syno.data.language import TokenSet
 from syno.data.pictures import check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
@@ -232,7 +242,9 @@ class PictureTask(Task):
 
     metric = "accuracy"
 
-    def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+    ) -> None:
         super().__init__(data.name, settings, device)
         are_pictures, self.label_shape = is_picture(data.image_shape), label_shape_of(data)
         self.ignore_index = ignore_index_of(data)
@@ -244,7 +256,7 @@ class PictureTask(Task):
             )
         layout = torch.channels_last if settings.channels_last and are_pictures else torch.contiguous_format
         self.data = data
-        self.batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
+        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device, layout=layout), share)
         self._all_tests = data.test_batches(min(TEST_BATCH, settings.most_tests or TEST_BATCH), device=device, layout=layout)
 
     @property
@@ -288,10 +300,12 @@ class TextTask(Task):
 
     metric = "loss"
 
-    def __init__(self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+    ) -> None:
         super().__init__(data.name, settings, device)
         self.data = data
-        self.batches = data.train_batches(settings.batch, seed=seed, device=device)
+        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device), share)
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
@@ -329,11 +343,13 @@ class TextTask(Task):
         return mean if abs(mean) < float("inf") else float("nan")
 
 
-def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> Task:
-    """Return the task of a data set. ShapeError if the batch is larger than the data set."""
+def task_of(
+    data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+) -> Task:
+    """Return the task of a data set, with a share of each batch. ShapeError if the batch is larger than the data set."""
     if isinstance(data, TokenSet):
-        return TextTask(data, settings, seed, device)
-    return PictureTask(data, settings, seed, device)
+        return TextTask(data, settings, seed, device, share)
+    return PictureTask(data, settings, seed, device, share)
 
 
 def measure_accuracy(

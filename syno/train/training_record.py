@@ -20,6 +20,7 @@ from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
 from syno.model.baselines import Replacement
 from syno.model.counting import count
+from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport
 from syno.train.settings import Metric, TrainingSettings, WorkloadSettings, check_score
 from syno.train.tasks import task_of
@@ -93,7 +94,7 @@ class TrainingRecord(Record):
         weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
-        cpu_seconds: processor time of the training.
+        cpu_seconds: processor time of the training, in all processes.
         threads, device, versions, date: of the machine, the packages and the time.
     """
 
@@ -147,11 +148,13 @@ class TrainingRecord(Record):
         weights: Path | None = None,
         int8: bool = False,
         report: EpochReport | None = None,
+        processes: Processes = ALONE,
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
         Weights are kept in the file `weights`. With `int8`, the trained network is also tested in 8-bit integers. `report` is
-        called after every round.
+        called after every round. Several `processes` train one network together if each of them calls this; the record of the
+        first one counts.
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = settings.batch
@@ -161,7 +164,13 @@ class TrainingRecord(Record):
             in_int8.append(int8_score(network, workload.data, settings, seed))
 
         result = workload.train(
-            operator, seed=seed, report=report, checkpoint=checkpoint, weights=weights, then=quantize if int8 else None
+            operator,
+            seed=seed,
+            report=report,
+            checkpoint=checkpoint,
+            weights=weights,
+            then=quantize if int8 and processes.is_first else None,
+            processes=processes,
         )
         is_kept = weights is not None and weights.is_file()
         return cls(

@@ -38,6 +38,7 @@ from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_data
 from syno.train.micro_batches import first_part
+from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, TrainingSettings, WorkloadSettings
 from syno.train.tasks import Task, initialize, on_device, own_state, task_of
@@ -283,6 +284,7 @@ class Workload:
         then: Callable[[nn.Module], None] | None = None,
         recent_loss: Callable[[float, float], object] | None = None,
         looks: Sequence[float] = (),
+        processes: Processes = ALONE,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -290,8 +292,8 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss` and
-                `looks`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss`,
+                `looks` and `processes`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -304,7 +306,7 @@ class Workload:
         with on_device(settings.device) as device:
             network = moved_to(self.network(operator, chosen), device)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
-            result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
+            result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
