@@ -268,10 +268,10 @@ def _run(function: Callable[..., Any], arguments: tuple[Any, ...], device: str, 
         dist.barrier()  # a process that ends closes connections
         return found if number == 0 else None
     except Exception as error:
-        if not isinstance(error, SynoError):
-            traceback.print_exc()
         write_whole(Path(folder, f"{number}.error"), json.dumps([type(error).__name__, str(error)]), durable=False)
         time.sleep(GRACE_SECONDS)
+        if not isinstance(error, SynoError):  # nor the consequence of another process's end, which has ended this one by now
+            traceback.print_exc()
         os._exit(1)
 
 
