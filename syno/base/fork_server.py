@@ -89,14 +89,18 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
     return request, theirs
 
 
+def end_with(parent: int) -> None:
+    """Let this process be killed when its parent, which has this id, has ended."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before
+
+
 def become(request: Request, server: int) -> None:
     """Give this process, a child of the server, what a process has that was started for the request."""
     os.setpgid(0, 0)
-    process = ctypes.CDLL(None)
-    process.prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
-    process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:
-        os._exit(1)  # the server ended before
+    ctypes.CDLL(None).prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
+    end_with(server)
     for target, source in zip(STREAMS, request.streams, strict=True):
         os.dup2(source, target)
     for name in FORWARDED:

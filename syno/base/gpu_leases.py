@@ -24,7 +24,7 @@ from datetime import datetime
 from pathlib import Path
 
 from syno.base.devices import VISIBLE, Gpu, check_number, counted_by_pytorch, gpu_number, visible_gpus
-from syno.base.errors import DeviceError
+from syno.base.errors import DeviceError, MissingDeviceError
 from syno.base.files import name_from
 from syno.base.progress import Display, Progress, display
 
@@ -162,20 +162,24 @@ class Lease:
     descriptor: int
 
 
-_held: Lease | None = None  # the lease of this process
+_held: tuple[Lease, ...] = ()  # the leases of this process
 _last: Gpu | None = None  # the GPU of its last lease
 
 
 @contextmanager
-def leased(device: str, setting: str = "the device", *, sleep: Callable[[float], None] = time.sleep) -> Iterator[Gpu | None]:
+def leased(
+    device: str, setting: str = "the device", *, count: int = 1, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Gpu | None]:
     """Hold a GPU for this process in the block, if the device is one; wait, with a message, while others hold them all.
 
     For "cuda", it is the first free GPU of those that this process sees, and CUDA_VISIBLE_DEVICES names only it. For "cuda:1",
-    it is this one. A block within another one uses the same lease. Yields None for "cpu", and where leases are turned off.
+    it is this one. A block within another one uses the same lease. Yields the GPU, the first one of several; None for "cpu",
+    and where leases are turned off.
 
     Args:
         device: a device of this machine.
         setting: what names it, as messages call it, such as "training.device".
+        count: of GPUs, all of which CUDA_VISIBLE_DEVICES then names; for "cuda" only.
         sleep: waits for a number of seconds, before the next look for a free GPU.
 
     Raises:
@@ -184,19 +188,22 @@ def leased(device: str, setting: str = "the device", *, sleep: Callable[[float],
     """
     global _held, _last
     number, folder = gpu_number(device, setting), leases_folder()
-    if number is None or folder is None or _held is not None:
-        yield None if number is None or _held is None else _held.gpu
+    if number is None or folder is None or _held:
+        yield _held[0].gpu if number is not None and _held else None
         return
     gpus = visible_gpus() or counted_by_pytorch()
     check_number(device, len(gpus), setting)
-    _held = _take(folder, _candidates(device, number, gpus), sleep)
-    _last, before = _held.gpu, os.environ.get(VISIBLE)
-    os.environ[VISIBLE] = _last.name if device == "cuda" else ",".join(gpu.name for gpu in gpus)
+    if count > len(gpus):
+        raise MissingDeviceError(f"{setting} needs {count} GPUs, and this machine has {len(gpus)}; give training: processes")
+    _held = _take(folder, _candidates(device, number, gpus), count, sleep)
+    _last, before = _held[0].gpu, os.environ.get(VISIBLE)
+    os.environ[VISIBLE] = ",".join(gpu.name for gpu in ([one.gpu for one in _held] if device == "cuda" else gpus))
     try:
         yield _last
     finally:
-        os.close(_held.descriptor)  # without unlocking: children that go on keep the lease
-        _held = None
+        for one in _held:
+            os.close(one.descriptor)  # without unlocking: children that go on keep the lease
+        _held = ()
         if before is None:
             del os.environ[VISIBLE]
         else:
@@ -205,7 +212,7 @@ def leased(device: str, setting: str = "the device", *, sleep: Callable[[float],
 
 def lease_descriptors() -> tuple[int, ...]:
     """Return the descriptors that a child must inherit to compute in this process's lease, as `pass_fds` of subprocess."""
-    return () if _held is None else (_held.descriptor,)
+    return tuple(one.descriptor for one in _held)
 
 
 def usage() -> list[tuple[Gpu, str]]:
@@ -228,16 +235,21 @@ def _file(folder: Path, gpu: Gpu) -> Path:
     return folder / f"{name_from(gpu.name)}.lease"
 
 
-def _take(folder: Path, candidates: Sequence[Gpu], sleep: Callable[[float], None]) -> Lease:
-    """Lock the first free GPU and return the lease. Waits while there is none."""
+def _take(folder: Path, candidates: Sequence[Gpu], count: int, sleep: Callable[[float], None]) -> tuple[Lease, ...]:
+    """Lock the first `count` free GPUs and return their leases. Waits, and holds none, while there are fewer."""
     with ExitStack() as stack:
         shown: Display | None = None
         while True:
+            found: list[Lease] = []
             for gpu in candidates:
                 if (descriptor := lock(_file(folder, gpu))) is not None:
+                    found.append(Lease(gpu, descriptor))
+                if len(found) == count:
                     if shown is not None:
                         shown.show(Waiting.over(gpu))
-                    return Lease(gpu, descriptor)
+                    return tuple(found)
+            for one in found:  # two processes that hold some and wait for others would wait for ever
+                os.close(one.descriptor)
             shown = shown or stack.enter_context(display())
             shown.show(Waiting.of([holder(_file(folder, gpu)) for gpu in candidates]))
             sleep(POLL_SECONDS)

@@ -323,6 +323,11 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
+            if self.searches and self.evaluation == "training" and self.workload.training.processes > 1:
+                raise SpecError(
+                    "workload: training: processes is for one network on several GPUs, and a search trains a network on each "
+                    "GPU (study: workers); leave it out, or give it in train: training"
+                )
             if self.searches and self.evaluation == "cost" and self.goal is None and reward is not None:
                 check_counts(reward)
             return

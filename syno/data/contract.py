@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,11 +19,39 @@ MOST_SAMPLES = 10_000  # to test on that are read only for their labels
 Pair = tuple[torch.Tensor, torch.Tensor]  # float32 samples [n, channels, ...], int64 labels [n] or [n, *positions]
 
 
+@dataclass(frozen=True)
+class Share:
+    """One of several equal parts of every batch: that of one of the processes which train a network together.
+
+    Attributes:
+        number: of the part, from 0.
+        count: of parts; it divides the batch.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def size(self, batch: int) -> int:
+        """Return the number of samples of the part."""
+        return batch // self.count
+
+    def part(self, start: int, batch: int) -> slice:
+        """Return the places of the part, where the batch begins at `start`."""
+        size = self.size(batch)
+        return slice(start + self.number * size, start + (self.number + 1) * size)
+
+
+WHOLE = Share()
+
+
 class Batches(Protocol):
     """The batches of a training.
 
     A batch depends on the seed, on its epoch and on its place there, and on nothing that came before, so that an interrupted
     training resumes with the same batches. (FFCV draws crops and flips without a seed; only its order has this property.)
+
+    Batches may have a function `of_share`, which returns the same batches with only a share of the samples in each; else
+    processes that train together make whole batches, and take their shares of them.
     """
 
     def __len__(self) -> int:
@@ -32,6 +61,31 @@ class Batches(Protocol):
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
         """Yield the batches of epoch `number`, counted from 1, from batch `first` on, counted from 0."""
         ...
+
+
+def shared(batches: Batches, share: Share) -> Batches:
+    """Return batches with only a share of the samples in each."""
+    if share.count == 1:
+        return batches
+    own: Callable[[Share], Batches] | None = getattr(batches, "of_share", None)
+    return _Parts(batches, share) if own is None else own(share)
+
+
+class _Parts:
+    """Parts of batches that are made whole."""
+
+    def __init__(self, batches: Batches, share: Share) -> None:
+        self.batches, self.share = batches, share
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
+        for batch in self.batches.epoch(number, first):
+            if isinstance(batch, torch.Tensor):
+                yield batch[self.share.part(0, len(batch))]
+            else:
+                yield tuple(one[self.share.part(0, len(one))] for one in batch)
 
 
 class PictureData(Protocol):

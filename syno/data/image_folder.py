@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from syno.base.errors import DataError, one_line
 from syno.base.files import checksum
-from syno.data.contract import Orders, Pair
+from syno.data.contract import WHOLE, Orders, Pair, Share
 from syno.data.files import how_to_download, no_folder_of_pictures, not_at_hand
 from syno.data.settings import Cifar100Settings, ImagenetSettings, Lm1bSettings
 
@@ -270,6 +270,11 @@ class FolderBatches:
     seed: int | None
     device: Any
     layout: torch.memory_format
+    share: Share = WHOLE
+
+    def of_share(self, share: Share) -> FolderBatches:
+        """Return the batches with only a share of the pictures in each. Only those are read."""
+        return replace(self, share=share)
 
     def __len__(self) -> int:
         count = len(self.pictures.entries)
@@ -283,7 +288,7 @@ class FolderBatches:
         count = len(self.pictures.entries)
         order = list(range(count)) if self.seed is None else Orders(count, self.seed).of(number).tolist()
         places = [
-            [(number, index) for index in order[start : start + self.batch]]
+            [(number, index) for index in order[self.share.part(start, self.batch)]]
             for start in range(first * self.batch, len(self) * self.batch, self.batch)
         ]
         cuda = torch.device(self.device).type == "cuda"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from syno.base.errors import DataError
 from syno.base.files import checksum
 from syno.data.beton import ffcv, read_record
-from syno.data.contract import DATASETS, Batches, Pair, check_batch
+from syno.data.contract import DATASETS, WHOLE, Batches, Pair, Share, check_batch
 from syno.data.image_folder import FolderBatches, ImageFolder, find_pictures, normalized
 from syno.data.settings import ImagenetSettings
 
@@ -131,6 +133,11 @@ class BetonBatches:
     seed: int | None
     device: Any
     layout: torch.memory_format
+    share: Share = WHOLE
+
+    def of_share(self, share: Share) -> BetonBatches:
+        """Return the batches with only a share of the pictures in each. Only those are decoded."""
+        return replace(self, share=share)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -160,9 +167,9 @@ class BetonBatches:
             decoder = decoders.CenterCropRGBImageDecoder((size, size), ratio=self.settings.test_ratio)
         moved = [transforms.ToTensor(), transforms.ToDevice(device, non_blocking=device.type == "cuda")]
         flip = [transforms.RandomHorizontalFlip()] if training else []
-        return loader.Loader(
+        made = loader.Loader(
             str(self.file),
-            batch_size=self.batch,
+            batch_size=self.share.size(self.batch),
             num_workers=max(1, self.settings.workers),
             order=loader.OrderOption.RANDOM if training else loader.OrderOption.SEQUENTIAL,
             os_cache=True,
@@ -173,3 +180,19 @@ class BetonBatches:
                 "label": [decoders.IntDecoder(), *moved],
             },
         )
+        if self.share.count > 1:  # FFCV's own `distributed` makes other batches than one process does
+            made.traversal_order = _OrderOfShare(made.traversal_order, self.batch, self.share)
+        return made
+
+
+class _OrderOfShare:
+    """FFCV's order of the pictures of an epoch, with only a share of each whole batch."""
+
+    def __init__(self, order: Any, batch: int, share: Share) -> None:
+        self.order, self.batch, self.share = order, batch, share
+
+    def sample_order(self, epoch: int) -> NDArray[Any]:
+        """Return the numbers of the pictures of an epoch, as FFCV asks for them."""
+        order = np.asarray(self.order.sample_order(epoch))
+        batches = order[: len(order) // self.batch * self.batch].reshape(-1, self.batch)
+        return batches[:, self.share.part(0, self.batch)].reshape(-1)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syno.base.errors import DataError, ShapeError, one_line
 from syno.base.files import checksum, json_with_checksum, parse_json, replaced
-from syno.data.contract import DATASETS, Orders, check_batch, described
+from syno.data.contract import DATASETS, WHOLE, Orders, Share, check_batch, described
 from syno.data.files import SPLITS, no_text, no_tokenizers, parquet_files, token_files, tokenizer_files
 from syno.data.image_folder import rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
@@ -93,9 +93,13 @@ class TokenSet:
 class TokenBatches:
     """The sequences of a text, in another random order in each epoch."""
 
-    def __init__(self, tokens: Tokens, length: int, batch: int, seed: int, device: Any) -> None:
-        self.tokens, self.length, self.batch, self.device = tokens, length, batch, device
+    def __init__(self, tokens: Tokens, length: int, batch: int, seed: int, device: Any, share: Share = WHOLE) -> None:
+        self.tokens, self.length, self.batch, self.seed, self.device, self.share = tokens, length, batch, seed, device, share
         self._orders = Orders((len(tokens) - 1) // length, seed)
+
+    def of_share(self, share: Share) -> TokenBatches:
+        """Return the batches with only a share of the sequences in each."""
+        return TokenBatches(self.tokens, self.length, self.batch, self.seed, self.device, share)
 
     def __len__(self) -> int:
         return self._orders.count // self.batch
@@ -104,7 +108,7 @@ class TokenBatches:
         """Yield the batches of an epoch, see `Batches`: int64 [batch, length + 1]."""
         order = self._orders.of(number).numpy()
         for start in range(first * self.batch, len(self) * self.batch, self.batch):
-            yield moved(sequences(self.tokens, order[start : start + self.batch], self.length), self.device)
+            yield moved(sequences(self.tokens, order[self.share.part(start, self.batch)], self.length), self.device)
 
 
 def moved(tensor: torch.Tensor, device: Any) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from syno.base.errors import DataError, ShapeError
 from syno.base.files import checksum
-from syno.data.contract import Orders, Pair, content_hash, generator_of
+from syno.data.contract import WHOLE, Orders, Pair, Share, content_hash, generator_of
 from syno.data.settings import AugmentationSettings, is_picture
 
 # ---- random changes for training -------------------------------------------------------------------------------------
@@ -266,6 +266,11 @@ class RandomBatches:
     batch: int
     layout: torch.memory_format
     seed: int
+    share: Share = WHOLE
+
+    def of_share(self, share: Share) -> RandomBatches:
+        """Return the batches with only a share of the samples in each."""
+        return replace(self, share=share)
 
     @cached_property
     def _orders(self) -> Orders:
@@ -279,7 +284,7 @@ class RandomBatches:
         order = self._orders.of(number).to(self.labels.device)
         draws = self._draws(number)
         for start in range(first * self.batch, len(self) * self.batch, self.batch):
-            part = slice(start, start + self.batch)
+            part = self.share.part(start, self.batch)
             images, labels = self.images[order[part]], self.labels[order[part]]
             if self.augmentation is not None:
                 images = self.augmentation.train(images, draws[part]).contiguous(memory_format=self.layout)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import UnknownNameError, suggestion
 from syno.base.files import ORIGINAL
@@ -15,7 +15,9 @@ from syno.stages.operators import key_of, operator_of
 from syno.stages.places import WEIGHTS, training_file
 
 if TYPE_CHECKING:
-    from syno.train.settings import WorkloadSettings
+    from syno.base.devices import Gpu
+    from syno.train.processes import Processes
+    from syno.train.settings import TrainingSettings, WorkloadSettings
     from syno.train.training_record import TrainingRecord
 
 
@@ -30,19 +32,49 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
 
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
+    operator_of(experiment.use_code(), given)  # which raises what is wrong with it, before a GPU is taken
+    file, training = (
+        output or training_file(experiment, key_of(experiment, given), seed),
+        settings_of_training(experiment).training,
+    )
+    if training.processes == 1:
+        experiment.network  # noqa: B018  (loads the data, before, too)
+    with _leased(training):
+        if training.processes == 1:
+            record = _trained(experiment, given, seed, file)
+        else:
+            from syno.train.processes import together
+
+            arguments = (experiment.model_dump(), given, seed, file)
+            record = together(_share, arguments, training.processes, training.device)
+    record.write(file)
+    return record
+
+
+def _leased(training: TrainingSettings) -> AbstractContextManager[Gpu | None]:
+    return leased(training.device, "training.device", count=training.processes)
+
+
+def _trained(experiment: Experiment, given: str, seed: int, file: Path, processes: Processes | None = None) -> TrainingRecord:
+    """Return the record of a training, which is to be in this file. `processes` train together; None: this one alone."""
+    from syno.train.processes import ALONE
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
-    operator, data = operator_of(experiment.use_code(), given), experiment.network.data
-    whole = Workload(settings_of_training(experiment), data)
-    file = output or training_file(experiment, key_of(experiment, given), seed)
-    int8 = experiment.train.int8 and operator is None
-    with leased(whole.settings.training.device, "training.device"):
-        record = TrainingRecord.make(
-            whole, operator, seed, file.with_suffix(".checkpoint"), weights=weights_file(experiment, file, given), int8=int8
-        )
-    record.write(file)
-    return record
+    of = processes or ALONE
+    operator, workload = operator_of(experiment, given), Workload(settings_of_training(experiment), experiment.network.data)
+    weights, int8 = weights_file(experiment, file, given), experiment.train.int8 and operator is None
+    return TrainingRecord.make(
+        workload, operator, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
+    )
+
+
+def _share(processes: Processes, fields: Mapping[str, Any], given: str, seed: int, file: Path) -> TrainingRecord:
+    """Train in one of several processes, whose experiment has these fields."""
+    experiment = Experiment(**fields).use_code()
+    with processes.first_alone():  # which may have to download the data, or to check it
+        experiment.network  # noqa: B018
+    return _trained(experiment, given, seed, file, processes)
 
 
 def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
@@ -78,7 +110,7 @@ def train_baselines(
                 file = training_file(experiment, name, seed)
                 is_new = not file.exists()
                 if is_new:  # all trainings of this process are on one GPU
-                    stack.enter_context(leased(settings_of_training(experiment).training.device, "training.device"))
+                    stack.enter_context(_leased(settings_of_training(experiment).training))
                 yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
 
 

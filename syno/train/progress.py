@@ -111,6 +111,7 @@ class TrainingResult:
         losses: mean cross-entropy over each round's steps, in nats.
         curve: the loss over all steps, in at most 500 points.
         steps: number of steps taken.
+        micro_batch: samples that went through the network at once at the end; None if the setting `micro_batch` was not given.
         stopped: why a report, a limit or a broken loss ended the training early; None if it went through.
         broken: whether it produced NaN or infinity.
         step_seconds: wall time of the steps, without tests.
@@ -126,6 +127,7 @@ class TrainingResult:
     steps: int
     stopped: str | None
     broken: bool = False
+    micro_batch: int | None = None
     curve: tuple[CurvePoint, ...] = field(default=(), compare=False)
     step_seconds: float = field(default=0.0, compare=False)
     data_seconds: float = field(default=0.0, compare=False)
@@ -139,6 +141,7 @@ class TrainingProgress:
 
     Attributes:
         steps: number of steps taken.
+        micro_batch: samples that go through the network at once; None where that is not known yet, or not asked for.
         losses: of every step.
         times: seconds of training at the end of every step, as in `stepping`.
         ends: number of steps after which each round ended.
@@ -149,6 +152,7 @@ class TrainingProgress:
     """
 
     steps: int = 0
+    micro_batch: int | None = None
     losses: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -218,6 +222,7 @@ class TrainingProgress:
             steps=self.steps,
             stopped=stopped,
             broken=broken,
+            micro_batch=self.micro_batch,
             step_seconds=self.stepping,
             data_seconds=self.waited,
             seconds=seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -51,6 +51,9 @@ _OF_THE_PAPER: dict[str, Any] = {
     "most_epoch_seconds": None,  # 60 in the program, which makes results depend on the machine's speed
     "round_steps": None,
     "most_tests": None,
+    "micro_batch": None,
+    "processes": 1,
+    "batch_norm": "synchronized",
     "optimizer": "sgd",
     "final_learning_rate": 0.0,
     "peak_epoch": 2,
@@ -148,6 +151,12 @@ def check_score(metric: str, value: float) -> None:
         raise ValueError(f"a loss is 0 or more; given: {value}")
 
 
+LATER: Mapping[str, Any] = {
+    "micro_batch": None,
+    "processes": 1,
+}  # options that trainings did not always have, with their defaults
+
+
 class TrainingSettings(Settings):
     """Settings of a training: a recipe, and what differs from it. Frozen; unknown names are errors."""
 
@@ -171,6 +180,14 @@ class TrainingSettings(Settings):
     """most pictures or sequences to test on, the first ones; null: all"""
     batch: Positive = 64
     """pictures or sequences of a batch; the last batch of an epoch is left out if it is smaller"""
+    micro_batch: Positive | Literal["auto"] | None = None
+    """most pictures or sequences that go through the network at once; the gradients of such parts of a batch add up; auto: as
+    many as a GPU has memory for; null: the whole batch"""
+    processes: Positive = 1
+    """processes that share each batch, in the stage `train`; with device: cuda each has a GPU of its own"""
+    batch_norm: Literal["synchronized", "local"] = "synchronized"
+    """what BatchNorm normalizes by where several processes train: synchronized: the samples of all, as one process does; local:
+    those of its own process"""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """optimizer; sgd is with Nesterov momentum"""
     learning_rate: Above = 0.1
@@ -221,6 +238,31 @@ class TrainingSettings(Settings):
             return {**RECIPES[str(given.get("recipe", QUICK))], **given}
         except UnknownNameError as error:
             raise ValueError(f"recipe: {error}") from None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings by which records and checkpoints are compared: without later options that have their defaults."""
+        found = {name: value for name, value in write(self).items() if name not in LATER or value != LATER[name]}
+        if self.processes == 1:
+            del found["batch_norm"]
+        return found
+
+    @model_validator(mode="after")
+    def _can_be_shared(self) -> Self:
+        if self.batch % self.processes:
+            raise ValueError(
+                f"processes: {self.processes} do not share a batch of {self.batch} equally; give a divisor of the batch"
+            )
+        if self.processes > 1 and self.device not in ("cpu", "cuda"):
+            raise ValueError(
+                f"processes: each of {self.processes} takes a GPU of its own, and device is {self.device}; give device: cuda"
+            )
+        return self
+
+    @property
+    def share(self) -> int:
+        """Samples of a batch in each process."""
+        return self.batch // self.processes
 
 
 class WorkloadSettings(Settings):

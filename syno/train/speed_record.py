@@ -17,6 +17,7 @@ from syno.measure.machine import device_name
 from syno.measure.timing import median_interval, stopwatch_of
 from syno.measure.tuning_record import Line, MeasurementRecord
 from syno.model.baselines import Replacement
+from syno.train.micro_batches import AUTO, add_gradients, chosen
 from syno.train.progress import TrainingResult
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 from syno.train.tasks import on_device, own_state, task_of
@@ -84,7 +85,7 @@ def passes(
     Args:
         networks: on the device.
         data: of which the batch is.
-        settings: of the training; `most_steps` is the number of repeats in a turn.
+        settings: of the training; `most_steps` is the number of repeats in a turn, and `micro_batch` is not `auto`.
         device: where the networks are.
         turns: how often each network is timed.
         report: called after every turn.
@@ -99,12 +100,13 @@ def passes(
 
         def forward(network: nn.Module) -> None:
             for _ in range(repeats):
-                task.loss(network, batch)
+                for part in [batch] if settings.micro_batch is None else task.parts(batch, int(settings.micro_batch)):
+                    task.loss(network, part)
 
         def both(network: nn.Module) -> None:
             for _ in range(repeats):
                 network.zero_grad(set_to_none=True)
-                task.loss(network, batch).backward()
+                add_gradients(task, network, batch, None if settings.micro_batch is None else int(settings.micro_batch))
 
         def once(network: nn.Module) -> Passes:
             return Passes(stopwatch(lambda: forward(network)) / repeats, stopwatch(lambda: both(network)) / repeats)
@@ -217,6 +219,8 @@ class SpeedRecord(MeasurementRecord):
         training = measured_training(workload.settings.training, settings, device)
         with on_device(device) as place:
             networks = [workload.network(one, workload.settings.seed).to(place) for one in (None, operator)]
+            if training.micro_batch == AUTO:
+                training = training.model_copy(update={"micro_batch": _chosen(networks, workload.data, training, place)})
             times = passes(networks, workload.data, training, place, settings.turns, report)
             steps = steps_per_second(networks, workload.data, training, settings.turns, report)
         is_text = isinstance(workload.data, TokenSet)
@@ -248,8 +252,20 @@ class SpeedRecord(MeasurementRecord):
         )
 
 
+def _chosen(
+    networks: Sequence[nn.Module], data: PictureData | TokenSet, settings: TrainingSettings, device: torch.device
+) -> int:
+    """Return how many samples go through each of these networks at once, where the setting is `auto`."""
+    with own_state(0, settings, device):
+        task = task_of(data, settings, 0, device)
+        batch = next(iter(task.batches.epoch(1)))
+        return min(chosen(task, network.train(), batch) or settings.batch for network in networks)
+
+
 def measured_training(training: TrainingSettings, settings: SpeedSettings, device: str) -> TrainingSettings:
     """Return the settings of a training that is measured: those of the experiment, but its device and length."""
     limits = {"most_steps": settings.steps, "epochs": max(training.epochs, settings.steps), "most_tests": 1}
     free = dict.fromkeys(("round_steps", "most_minutes", "most_epoch_seconds"))
-    return training.model_copy(update={**limits, **free, "device": device, "batch": settings.batch or training.batch})
+    return training.model_copy(
+        update={**limits, **free, "device": device, "batch": settings.batch or training.batch, "processes": 1}
+    )

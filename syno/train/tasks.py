@@ -17,7 +17,17 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from syno.base.devices import require_device
 from syno.base.errors import DataError, ShapeError, SpecError, TrainingError
 from syno.base.user_code import user_code
-from syno.data.contract import Batches, Pair, PictureData, check_batch, ignore_index_of, label_shape_of
+from syno.data.contract import (
+    WHOLE,
+    Batches,
+    Pair,
+    PictureData,
+    Share,
+    check_batch,
+    ignore_index_of,
+    label_shape_of,
+    shared,
+)
 from syno.data.language import TokenSet
 from syno.data.pictures import check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
@@ -150,7 +160,7 @@ def on_device(name: str) -> Iterator[torch.device]:
         yield device
     except torch.OutOfMemoryError as error:
         first = str(error).split(". ", maxsplit=1)[0]
-        raise TrainingError(f"out of memory on {name}: {first}; give a smaller batch") from None
+        raise TrainingError(f"out of memory on {name}: {first}; give a smaller micro_batch") from None
     finally:
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -185,6 +195,14 @@ class Task(ABC):
     @abstractmethod
     def check(self, batch: Any) -> None:
         """Raise DataError if a batch has a wrong shape or number format, or labels or tokens that are out of range."""
+
+    @abstractmethod
+    def parts(self, batch: Any, most: int) -> list[Any]:
+        """Return a batch in parts of `most` samples; the last part may be smaller."""
+
+    @abstractmethod
+    def counted(self, batch: Any) -> torch.Tensor:
+        """Return how many labels or tokens the loss of a batch is the mean over: int64, at least 0, on any device."""
 
     @abstractmethod
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
@@ -224,7 +242,9 @@ class PictureTask(Task):
 
     metric = "accuracy"
 
-    def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+    ) -> None:
         super().__init__(data.name, settings, device)
         are_pictures, self.label_shape = is_picture(data.image_shape), label_shape_of(data)
         self.ignore_index = ignore_index_of(data)
@@ -236,7 +256,7 @@ class PictureTask(Task):
             )
         layout = torch.channels_last if settings.channels_last and are_pictures else torch.contiguous_format
         self.data = data
-        self.batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
+        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device, layout=layout), share)
         self._all_tests = data.test_batches(min(TEST_BATCH, settings.most_tests or TEST_BATCH), device=device, layout=layout)
 
     @property
@@ -255,6 +275,16 @@ class PictureTask(Task):
         what = f"{self.data.name}: a batch of labels"
         check_labels(what, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
+    def parts(self, batch: Pair, most: int) -> list[Pair]:
+        """Return pairs of samples and labels."""
+        images, labels = batch
+        return list(zip(images.split(most), labels.split(most), strict=True))
+
+    def counted(self, batch: Pair) -> torch.Tensor:
+        """Return how many labels count."""
+        _, labels = batch
+        return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
+
     def _loss(self, network: nn.Module, batch: Pair, label_smoothing: float) -> torch.Tensor:
         images, labels = batch
         logits = network(images)
@@ -270,10 +300,12 @@ class TextTask(Task):
 
     metric = "loss"
 
-    def __init__(self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+    ) -> None:
         super().__init__(data.name, settings, device)
         self.data = data
-        self.batches = data.train_batches(settings.batch, seed=seed, device=device)
+        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device), share)
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
@@ -289,6 +321,14 @@ class TextTask(Task):
                 f"be from 0 to {self.data.vocabulary - 1}"
             )
 
+    def parts(self, batch: torch.Tensor, most: int) -> list[torch.Tensor]:
+        """Return some of the sequences each."""
+        return list(batch.split(most))
+
+    def counted(self, batch: torch.Tensor) -> torch.Tensor:
+        """Return how many tokens are predicted."""
+        return torch.tensor(batch[:, 1:].numel())
+
     def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float) -> torch.Tensor:
         logits = network(batch[:, :-1])
         check_logits(logits, (len(batch), self.data.length), self.data.vocabulary)
@@ -303,11 +343,13 @@ class TextTask(Task):
         return mean if abs(mean) < float("inf") else float("nan")
 
 
-def task_of(data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> Task:
-    """Return the task of a data set. ShapeError if the batch is larger than the data set."""
+def task_of(
+    data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+) -> Task:
+    """Return the task of a data set, with a share of each batch. ShapeError if the batch is larger than the data set."""
     if isinstance(data, TokenSet):
-        return TextTask(data, settings, seed, device)
-    return PictureTask(data, settings, seed, device)
+        return TextTask(data, settings, seed, device, share)
+    return PictureTask(data, settings, seed, device, share)
 
 
 def measure_accuracy(

@@ -7,7 +7,9 @@ round the network is tested, and a report is asked whether to continue.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -16,11 +18,14 @@ import torch
 from torch import nn
 
 from syno.base.core_locks import computing
+from syno.base.errors import SpecError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
 from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
+from syno.train.micro_batches import AUTO, add_gradients, chosen, halved
+from syno.train.processes import ALONE, Processes
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import Metric, TrainingSettings
 from syno.train.tasks import Task, make_optimizer, make_schedule, own_state, task_of
@@ -42,6 +47,7 @@ class TrainingState:
         checkpoint: the file from which it resumes.
         weights: the file for the weights of the round that the score is of; None: they are not kept.
         metric, score: which round that is; see `TrainingProgress.scored_round`.
+        processes: that train together. All resume from the same files, and the first one writes them.
     """
 
     def __init__(
@@ -52,8 +58,10 @@ class TrainingState:
         weights: Path | None,
         metric: Metric,
         score: str,
+        processes: Processes = ALONE,
     ) -> None:
         self.parts, self.device, self.checkpoint, self.metric, self.score = parts, device, checkpoint, metric, score
+        self.processes = processes
         self.weights = None if weights is None else WeightsFile(weights, checkpoint.identity)
 
     def restored(self) -> TrainingProgress | None:
@@ -67,9 +75,9 @@ class TrainingState:
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
             progress = TrainingProgress(**state["progress"])
-            torch.set_rng_state(state["random"].cpu())
+            torch.set_rng_state(self._own(state["random"]).cpu())
             if self.device.type == "cuda":
-                torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
+                torch.cuda.set_rng_state(self._own(state["random_cuda"]).cpu(), self.device)
             self._require_weights(progress)
         except torch.OutOfMemoryError:
             raise
@@ -80,14 +88,25 @@ class TrainingState:
     def keep(self, progress: Mapping[str, Any]) -> None:
         """Write the state into the checkpoint, with the fields of the progress."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= {"progress": dict(progress), "random": torch.get_rng_state()}
+        state |= {"progress": dict(progress), "random": self._of_all(torch.get_rng_state())}
         if self.device.type == "cuda":
-            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        self.checkpoint.write(state)
+            state["random_cuda"] = self._of_all(torch.cuda.get_rng_state(self.device))
+        if self.processes.is_first:
+            self.checkpoint.write(state)
+
+    def _of_all(self, random: torch.Tensor) -> Any:
+        """Return the random state of this process, or those of all processes."""
+        return random if self.processes.count == 1 else self.processes.gathered(random)
+
+    def _own(self, random: Any) -> torch.Tensor:
+        found: torch.Tensor = random if self.processes.count == 1 else random[self.processes.number]
+        return found
 
     def end_round(self, progress: TrainingProgress) -> None:
         """Keep the weights if the best round counts for the training, and the round that has just ended is the best so far."""
         number = len(progress.scores)
+        if not self.processes.is_first:
+            return
         if self.weights is not None and self.score == BEST and progress.scored_round(self.metric, self.score) == number:
             self.weights.write(self.parts["model"], number)
 
@@ -96,6 +115,8 @@ class TrainingState:
 
         If training broke, no weights are kept. None are kept either of a network that was trained on after its last test.
         """
+        if not self.processes.is_first:
+            return
         if self.weights is not None and broken:
             self.weights.remove()
         elif self.weights is not None and self.score != BEST and progress.ends[-1:] == [progress.steps]:
@@ -174,6 +195,7 @@ def train(
     weights: Path | None = None,
     recent_loss: Callable[[float, float], object] | None = None,
     looks: Sequence[float] = (),
+    processes: Processes = ALONE,
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
@@ -192,18 +214,27 @@ def train(
         checkpoint_seconds: time between two checkpoints.
         weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
+        processes: that call this function with equal arguments, as the setting `processes` says, to train one network. Their
+            reports must decide alike, and must not raise Paused.
 
     Raises:
+        SpecError: the setting `processes` asks for others.
         ShapeError: the batch is larger than the data set. Paused: the report raised it.
         DamagedCheckpointError: the checkpoint is damaged.
     """
     settings = settings or TrainingSettings()
+    if settings.processes != processes.count:
+        raise SpecError(
+            f"training: processes is {settings.processes}, but one process trains here; several train one network in the stage "
+            "train only (syno train, syno baseline, snakemake): give it in train: {training: {...}}, or in an experiment that "
+            "does not search"
+        )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    with own_state(seed, settings, device):
+    with own_state(processes.seed(seed), settings, device), processes.synchronized(model, settings.batch_norm):
         identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
-        task = task_of(data, settings, seed, device)
-        return _Training(model, task, settings, device, kept, weights).run(Reports(report, recent_loss, looks))
+        task = task_of(data, settings, seed, device, processes.share)
+        return _Training(model, task, settings, device, kept, weights, processes).run(Reports(report, recent_loss, looks))
 
 
 class _Training:
@@ -217,11 +248,14 @@ class _Training:
         device: torch.device,
         checkpoint: Checkpoint,
         weights: Path | None,
+        processes: Processes,
     ) -> None:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
+        self.processes = processes
         if settings.channels_last:
             to_channels_last(model)  # an operator's weights have any number of axes, and a layout of their own
         self.network = torch.compile(model) if settings.compile else model
+        self.joined = processes.joined(self.network)
         self.per_epoch = len(task.batches)
         self.total = min(settings.epochs * self.per_epoch, settings.most_steps or settings.epochs * self.per_epoch)
         self.round = settings.round_steps or self.per_epoch
@@ -229,7 +263,7 @@ class _Training:
         self.schedule = make_schedule(self.optimizer, settings, self.total, self.per_epoch)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
         parts = {"model": model, "optimizer": self.optimizer, "schedule": self.schedule, "scaler": self.scaler}
-        self.state = TrainingState(parts, device, checkpoint, weights, task.metric, settings.score)
+        self.state = TrainingState(parts, device, checkpoint, weights, task.metric, settings.score, processes)
         self.unseen: list[torch.Tensor] = []  # losses that are still on the device
         self.began: float | None = None  # when the round began, while its steps run
         self.too_slow = False
@@ -245,7 +279,8 @@ class _Training:
                 self._report(reports)
                 if (stopped := self._limit()) or self.progress.steps >= self.total:
                     break
-                with computing(self.device.type) as waited:
+                # The others wait for the first process in each step, so that it waits for cores on behalf of all.
+                with computing(self.device.type) if self.processes.is_first else nullcontext(0.0) as waited:
                     self.wall += waited
                     self._run_round(reports)
                 self._keep()
@@ -254,7 +289,7 @@ class _Training:
         except Broken as error:
             stopped, broken = str(error), True
         self.state.end(self.progress, broken=broken)
-        return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed())
+        return self.progress.result(self.task.metric, self.settings.score, stopped, broken=broken, **self._elapsed_in_all())
 
     def _report(self, reports: Reports) -> None:
         """Make the reports that are due. Raise Pruned, or what a report raises, if training is to stop or to pause."""
@@ -274,7 +309,7 @@ class _Training:
         began, progress = time.perf_counter(), self.progress
         self.began = began
         end = min((progress.steps // self.round + 1) * self.round, self.total)
-        self.network.train()
+        self.joined.train()
         batches = self._batches()
         while progress.steps < end:
             asked = time.perf_counter()
@@ -290,11 +325,11 @@ class _Training:
             if progress.steps < end:  # after the last step, the state is kept after the test, which ends the round
                 self._keep()
         self._look()
-        seconds, most = time.perf_counter() - began, self.settings.most_epoch_seconds
+        seconds, most = self.processes.agreed(time.perf_counter() - began), self.settings.most_epoch_seconds
         progress.stepping += seconds
         self.began = None
         self.too_slow = most is not None and seconds > most and len(progress.scores) > 0
-        score = self.task.score(self.network)
+        score = self.processes.agreed(self.task.score(self.network) if self.processes.is_first else 0.0)
         if score != score:  # NaN
             raise Broken(f"the network's output is not finite after {self._place(len(progress.scores) + 1)}")
         progress.scores.append(score)
@@ -312,13 +347,12 @@ class _Training:
         if not self.has_checked_data:
             self.task.check(batch)
             self.has_checked_data = True
-        loss = self.task.loss(self.network, batch)
-        self.unseen.append(loss.detach())
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.progress.micro_batch is None:
+            self.progress.micro_batch = self._micro_batch(batch)
+        self.unseen.append(self._add_gradients(batch))
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):
             self._look()
-        self.optimizer.zero_grad(set_to_none=True)
-        with user_code(f"the backward pass of the network on a batch of {self.task.name}"):
-            self.scaler.scale(loss).backward()
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
@@ -327,11 +361,32 @@ class _Training:
         self.schedule.step()
         self.progress.steps += 1
 
+    def _micro_batch(self, batch: Any) -> int | None:
+        """Return how many samples go through the network at once, the same in all processes."""
+        found = chosen(self.task, self.model, batch)
+        return None if found is None else min(int(one) for one in self.processes.gathered(torch.tensor(found)))
+
+    def _add_gradients(self, batch: Any) -> torch.Tensor:
+        """Make the gradients of a batch, and return its loss. If memory does not suffice for `auto`, take smaller parts."""
+        while True:
+            most = self.progress.micro_batch
+            try:
+                return add_gradients(self.task, self.joined, batch, most, self.scaler.scale, self.processes)
+            except torch.OutOfMemoryError:
+                if self.settings.micro_batch != AUTO or most is None or most < 2 or self.processes.count > 1:
+                    raise  # other processes are in the middle of the step
+            # Only here, behind the handler, is what the failed pass had in memory free.
+            self.progress.micro_batch = smaller = halved(most)
+            self.optimizer.zero_grad(set_to_none=True)
+            warnings.warn(
+                f"step {self.progress.steps + 1}: out of memory with a micro_batch of {most}, so it is {smaller}", stacklevel=2
+            )
+
     def _look(self) -> None:
         """Note the latest losses. Raise Broken if one is not finite."""
         if not self.unseen:
             return
-        values = torch.stack(self.unseen).float().tolist()
+        values = self.processes.total(torch.stack(self.unseen)).float().tolist()
         self.unseen.clear()
         self.progress.add(values, self._stepping())
         if not abs(value := self.progress.losses[-1]) < float("inf"):
@@ -343,7 +398,7 @@ class _Training:
 
     def _out_of_time(self) -> bool:
         most = self.settings.most_minutes
-        return most is not None and self._elapsed()["seconds"] >= 60 * most
+        return most is not None and self.processes.agreed(self._elapsed()["seconds"]) >= 60 * most
 
     def _limit(self) -> str | None:
         """Return why a limit ends training after this round; None if it continues, is complete, or was not tested yet."""
@@ -361,13 +416,19 @@ class _Training:
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
         return {"seconds": self.progress.seconds + wall, "cpu_seconds": self.progress.cpu_seconds + cpu}
 
+    def _elapsed_in_all(self) -> dict[str, float]:
+        """Return wall time, and the processor time of all processes together."""
+        here = self._elapsed()
+        own = torch.tensor(here["cpu_seconds"] - self.progress.cpu_seconds, dtype=torch.float64)
+        return here | {"cpu_seconds": self.progress.cpu_seconds + float(self.processes.total(own))}
+
     def _stepping(self) -> float:
         """Return the seconds of steps so far, without tests, including those before an interruption."""
         return self.progress.stepping + (0.0 if self.began is None else time.perf_counter() - self.began)
 
     def _keep(self, *, now: bool = False) -> None:
         """Write the state into the checkpoint if it is time, or `now`."""
-        if not (now or self.checkpoint.due):
+        if self.checkpoint.file is None or not (now or self.processes.agreed(self.checkpoint.due)):
             return
         self._look()
-        self.state.keep(asdict(self.progress) | self._elapsed() | {"stepping": self._stepping()})
+        self.state.keep(asdict(self.progress) | self._elapsed_in_all() | {"stepping": self._stepping()})

@@ -20,6 +20,7 @@ from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
 from syno.model.baselines import Replacement
 from syno.model.counting import count
+from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport
 from syno.train.settings import Metric, TrainingSettings, WorkloadSettings, check_score
 from syno.train.tasks import task_of
@@ -88,11 +89,12 @@ class TrainingRecord(Record):
         curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
             training, without tests.
         stopped: why the training ended early; None if it went through.
+        micro_batch: samples that went through the network at once, also where the setting is `auto`; None: the whole batch.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
-        cpu_seconds: processor time of the training.
+        cpu_seconds: processor time of the training, in all processes.
         threads, device, versions, date: of the machine, the packages and the time.
     """
 
@@ -114,6 +116,7 @@ class TrainingRecord(Record):
     curve_minutes: tuple[Amount, ...] = ()
     curve_losses: tuple[Amount, ...] = ()
     stopped: str | None
+    micro_batch: Count | None = None
     int8_score: float | None = None
     weights: str | None = None
     flops: Amount
@@ -145,11 +148,13 @@ class TrainingRecord(Record):
         weights: Path | None = None,
         int8: bool = False,
         report: EpochReport | None = None,
+        processes: Processes = ALONE,
     ) -> Self:
         """Train, or resume from the checkpoint, and return the record. SpecError if the operator does not fit the network.
 
         Weights are kept in the file `weights`. With `int8`, the trained network is also tested in 8-bit integers. `report` is
-        called after every round.
+        called after every round. Several `processes` train one network together if each of them calls this; the record of the
+        first one counts.
         """
         settings, in_int8 = workload.settings.training, list[float]()
         batch = settings.batch
@@ -159,7 +164,13 @@ class TrainingRecord(Record):
             in_int8.append(int8_score(network, workload.data, settings, seed))
 
         result = workload.train(
-            operator, seed=seed, report=report, checkpoint=checkpoint, weights=weights, then=quantize if int8 else None
+            operator,
+            seed=seed,
+            report=report,
+            checkpoint=checkpoint,
+            weights=weights,
+            then=quantize if int8 and processes.is_first else None,
+            processes=processes,
         )
         is_kept = weights is not None and weights.is_file()
         return cls(
@@ -177,6 +188,7 @@ class TrainingRecord(Record):
             curve_minutes=tuple(point.minutes for point in result.curve),
             curve_losses=tuple(point.loss for point in result.curve),
             stopped=result.stopped,
+            micro_batch=result.micro_batch,
             int8_score=in_int8[0] if in_int8 else None,
             weights=checksum(weights.read_bytes()) if is_kept and weights is not None else None,
             flops=price.flops / batch,

@@ -37,6 +37,8 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_data
+from syno.train.micro_batches import first_part
+from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import Metric, TrainingSettings, WorkloadSettings
 from syno.train.tasks import Task, initialize, on_device, own_state, task_of
@@ -87,7 +89,7 @@ def fault_on_first_batch(network: nn.Module, data: PictureData | TokenSet, setti
             if isinstance(module, OperatorModule):
                 module.register_forward_hook(partial(note, name))
         task = task_of(data, settings, seed, device)
-        loss = task.loss(network, next(iter(task.batches.epoch(1))))
+        loss = task.loss(network, first_part(task, next(iter(task.batches.epoch(1)))))
         return _fault(loss, uses)
 
 
@@ -282,6 +284,7 @@ class Workload:
         then: Callable[[nn.Module], None] | None = None,
         recent_loss: Callable[[float, float], object] | None = None,
         looks: Sequence[float] = (),
+        processes: Processes = ALONE,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -289,8 +292,8 @@ class Workload:
             operator: see `substitute`.
             seed: of weights and order, instead of the settings' seed.
             report: called after each round whose milestone was met; see `syno.train.progress`.
-            checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss` and
-                `looks`.
+            checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss`,
+                `looks` and `processes`.
             then: called with the trained network, unless training broke.
 
         Raises:
@@ -303,7 +306,7 @@ class Workload:
         with on_device(settings.device) as device:
             network = moved_to(self.network(operator, chosen), device)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
-            result = train(network, self.data, settings, seed=chosen, report=asked, **kept)
+            result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
@@ -387,7 +390,7 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
     with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
         network.train()
         with network.register_forward_hook(note):
-            loss = task.loss(network, batch)
+            loss = task.loss(network, first_part(task, batch))
         loss.backward()
         network.eval()
         with torch.no_grad():

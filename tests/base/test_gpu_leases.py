@@ -230,3 +230,18 @@ def test_a_gpu_stays_leased_until_the_child_of_a_killed_process_has_ended(leases
     (folder / "enough").touch()
     with leased("cuda:0", sleep=lambda seconds: time.sleep(0.01)) as gpu:  # it ends, and then the GPU is free
         assert gpu is not None and gpu_leases.usage()[1][1] == ""
+
+
+def test_several_gpus_are_leased_at_once_or_none_is_held_while_waiting(leases: Path) -> None:
+    descriptor, waits = taken(leases, 1), list[int]()
+
+    def wait(seconds: float) -> None:
+        waits.append(taken(leases, 0))  # another process can take it
+        os.close(waits[-1])
+        os.close(descriptor)
+
+    with leased("cuda", count=2, sleep=wait) as gpu:
+        assert gpu is not None and os.environ["CUDA_VISIBLE_DEVICES"] == f"{uuid(0)},{uuid(1)}" and len(waits) == 1
+        assert lock(file_of(leases, 0)) is None and lock(file_of(leases, 1)) is None
+    with pytest.raises(MissingDeviceError, match="needs 3 GPUs, and this machine has 2"), leased("cuda", count=3):
+        pass

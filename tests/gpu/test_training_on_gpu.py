@@ -85,6 +85,15 @@ class Training(OnGpu):
         one, other = self.losses(channels_last=True), self.losses(channels_last=False)
         self.assertLess(abs(one[0] - other[0]), 1e-3 * one[0])
 
+    def test_measuring_memory_for_micro_batches_leaves_the_training_as_it_was(self) -> None:
+        """All fits here, so that the whole batch is taken."""
+        losses = self.losses(batch=128, most_steps=4, round_steps=2)
+        for one, other in zip(losses, self.losses(batch=128, micro_batch="auto", most_steps=4, round_steps=2), strict=True):
+            self.assertLess(abs(one - other), 1e-3 * one)
+        self.assertEqual(
+            self.trained(nn.Sequential(nn.Flatten(), nn.LazyLinear(6)), glyphs(), micro_batch="auto").micro_batch, 32
+        )
+
     def test_compiled(self) -> None:
         data = glyphs()
         found = []
@@ -138,7 +147,7 @@ class Training(OnGpu):
 
     def test_an_exhausted_memory_is_one_sentence(self) -> None:
         self.need_gpu()
-        with self.assertRaisesRegex(TrainingError, "out of memory on cuda.*give a smaller batch"), on_device(self.device):
+        with self.assertRaisesRegex(TrainingError, "out of memory on cuda.*give a smaller micro_batch"), on_device(self.device):
             torch.empty(2**50, dtype=torch.uint8, device=self.device)
 
 

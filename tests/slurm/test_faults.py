@@ -60,7 +60,7 @@ def test_workers_are_cancelled_run_out_of_time_and_out_of_memory(tmp_path: Path,
         (lost,) = small.lost()
         assert small.trials().set_index("number")["worker"][lost].endswith(f":{killed.pid}")
         memory = [amount for _, amount in small.jobs("ReqMem")]
-        assert memory.count("8000M") == memory.count("4000M") == 3
+        assert memory.count("16000M") == memory.count("8000M") == 3
 
 
 def test_a_node_is_lost(tmp_path: Path, data: Path) -> None:

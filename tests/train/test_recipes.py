@@ -274,7 +274,7 @@ class TestFailures:
 
     def test_memory_that_does_not_suffice_is_a_failure_with_the_reason(self) -> None:
         with (
-            pytest.raises(TrainingError, match=r"^out of memory on cpu: Tried to allocate 2 GiB; give a smaller batch$"),
+            pytest.raises(TrainingError, match=r"^out of memory on cpu: Tried to allocate 2 GiB; give a smaller micro_batch$"),
             on_device("cpu"),
         ):
             raise torch.OutOfMemoryError("Tried to allocate 2 GiB. GPU 0 has 1 GiB.")

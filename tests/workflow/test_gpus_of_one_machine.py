@@ -10,6 +10,8 @@ from dry_run import dry_run
 from pretended_gpus import pretend
 from small_run import FIELDS, merged, snakemake, write_config
 
+from syno.stages.workflow_stages import STAGES
+
 OPTIONS = ("workflow/profiles/local", "--cores", "64", "--quiet", "host")
 ON_GPUS = merged(
     FIELDS,
@@ -48,6 +50,17 @@ def test_each_job_has_one_gpu_and_its_part_of_the_cores(folder: Path, monkeypatc
         assert threads == {("0", 64), ("1", cores)}  # latencies of the processor run alone
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,5")
     assert {job.threads for job in dry_run(folder, config, *OPTIONS) if job.rule == "tune"} == {64, 32}
+
+
+@pytest.mark.slow
+def test_a_training_of_several_processes_has_as_many_gpus(folder: Path) -> None:
+    changes = {"train": {"training": {**FIELDS["workload"]["training"], "device": "cuda", "processes": 4, "threads": 2}}}
+    (asked,) = {
+        (job.resources["gpu"], job.resources["mem_mb"], job.threads)
+        for job in dry_run(folder, write_config(folder / "four.yaml", changes), *OPTIONS)
+        if job.rule == "train"
+    }
+    assert asked == ("4", str(4 * STAGES["train"].memory_mib), 8)
 
 
 @pytest.mark.slow

@@ -60,17 +60,41 @@ def workload_of(wildcards, of_stage=None):
 
 
 def training_threads(of_stage):
-    """Return a function for the number of cores of a training: its threads, and one for each process that loads its data, as far as
-    they fit in the part of a GPU."""
+    """Return a function for the number of cores of a training: the threads of each of its processes, and one for each process that
+    loads data for it, as far as they fit in the part of a GPU."""
 
     def threads(wildcards):
         workload = workload_of(wildcards, of_stage)
         if workload is None:
             return 1
         computing, loading = workload.training.threads, loading_processes(workload)
-        return computing + loading if GPUS == 1 else max(computing, min(computing + loading, CORES_OF_A_GPU))
+        of_each = computing + loading if GPUS == 1 else max(computing, min(computing + loading, CORES_OF_A_GPU))
+        return workload.training.processes * of_each
 
     return threads
+
+
+def training_needs(stage):
+    """Return the resources of a training: memory, and a GPU on one node, for each of its processes. If this machine has fewer GPUs,
+    the training itself says so."""
+    needs, of_stage = needs_of(stage), training_processes(stage)
+    most = math.inf if ELSEWHERE else GPUS
+    return {
+        **needs,
+        "mem_mb": lambda wildcards, attempt: of_stage(wildcards) * needs["mem_mb"](wildcards, attempt),
+        "nodes": 1,
+        **gpus_of(training_device(stage), lambda wildcards: min(of_stage(wildcards), most)),
+    }
+
+
+def training_processes(of_stage):
+    """Return a function for the number of processes that train one network together."""
+
+    def processes(wildcards):
+        workload = workload_of(wildcards, of_stage)
+        return 1 if workload is None else workload.training.processes
+
+    return processes
 
 
 def training_device(of_stage):
@@ -109,10 +133,11 @@ def local_device(wildcards):
     return tuned_device(wildcards) if is_here(tuned_device(wildcards)) else "cpu"
 
 
-def gpus_of(device):
-    """Return the GPUs of a job as resources, by a function for its device: their number, and each that is named by its number."""
+def gpus_of(device, count=lambda wildcards: 1):
+    """Return the GPUs of a job as resources, by functions for its device and their number: this number, and each GPU that is named by
+    its own."""
     numbered = {resource_name(one): lambda wildcards, one=one: int(device(wildcards) == one) for one in NUMBERED}
-    return {"gpu": lambda wildcards: int(device(wildcards).startswith("cuda")), **numbered}
+    return {"gpu": lambda wildcards: count(wildcards) if device(wildcards).startswith("cuda") else 0, **numbered}
 
 
 def tuning_minutes(wildcards):

@@ -15,8 +15,7 @@ rule worker:
         ENVIRONMENTS["search"]
     threads: training_threads("worker")
     resources:
-        **needs_of("worker"),
-        **gpus_of(training_device("worker")),
+        **training_needs("worker"),
     params:
         config=CONFIG,
         settings=settings_of("worker"),

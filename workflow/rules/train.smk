@@ -13,8 +13,7 @@ rule train:
         ENVIRONMENTS["train"]
     threads: training_threads("train")
     resources:
-        **needs_of("train"),
-        **gpus_of(training_device("train")),
+        **training_needs("train"),
     params:
         config=CONFIG,
         settings=training_settings,

@@ -17,7 +17,7 @@ from syno.base.errors import DataError, MissingPackageError, ShapeError
 from syno.cli import app
 from syno.config import Experiment
 from syno.data.beton import convert
-from syno.data.contract import majority_of
+from syno.data.contract import Share, majority_of
 from syno.data.image_folder import DEVIATION, MEAN, central_box, cut_out, find_pictures, random_box, read_picture
 from syno.stages.data import prepare
 
@@ -57,6 +57,13 @@ class TestFolders:
         passed = [list(whole.epoch(number)) for number in (1, 2)][epoch - 1][place:]
         resumed = list(load(folder, workers=workers).train_batches(4, seed=7).epoch(epoch, place))
         assert len(resumed) == 3 - place and equal(passed, resumed)
+
+    def test_a_share_has_its_part_of_each_batch(self, folder: Path) -> None:
+        whole = load(folder, workers=0).train_batches(4, seed=7)
+        first, second = (whole.of_share(Share(number, 2)).epoch(1) for number in range(2))
+        assert equal(
+            whole.epoch(1), [tuple(map(torch.cat, zip(*halves, strict=True))) for halves in zip(first, second, strict=True)]
+        )
 
     def test_epochs_and_seeds_differ(self, folder: Path) -> None:
         data = load(folder)

@@ -1,0 +1,286 @@
+"""Processes that train one network together on one machine, each with its share of every batch, by DistributedDataParallel.
+
+The first process tests, keeps checkpoints and weights, and decides what depends on time. All others follow it. If one process
+ends, the others are ended, too; the training resumes from its checkpoint when it is started again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
+
+from syno.base import errors
+from syno.base.errors import DeviceError, SynoError, TrainingError, one_line
+from syno.base.files import write_whole
+from syno.base.fork_server import end_with
+from syno.data.contract import Share
+
+Result = TypeVar("Result")
+PATIENCE = timedelta(days=7)  # of processes that wait for the first one: it may test for long, or wait for cores
+GRACE_SECONDS = 5.0  # in which a process that has failed goes on to be there, so that one that was killed is noticed first
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # which torchrun handles, and does not give back
+LOGS = ("torch.distributed.elastic", "torch.multiprocessing")  # what they say is in the error, too
+
+
+class Processes:
+    """The processes of a training, as one of them sees them.
+
+    Args:
+        number: of this process, from 0.
+        count: of all of them.
+    """
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.share = Share(number, count)
+        self.number, self.count = number, count
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that tests, writes and decides."""
+        return self.number == 0
+
+    def seed(self, seed: int) -> int:
+        """Return a seed of this process's own random numbers, such as those of dropout; the given one in the first process."""
+        return seed if self.is_first else (seed + (self.number << 40)) % 2**63
+
+    # ---- what they tell each other: every process calls these functions, in the same order -------------------------------
+
+    def agreed(self, value: float) -> float:
+        """Return the value that the first process gives."""
+        if self.count == 1:
+            return value
+        told = torch.tensor(float(value), dtype=torch.float64)
+        dist.broadcast(told, 0)
+        return float(told)
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum over all processes, on the device of the values, or on the CPU."""
+        if self.count > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values
+
+    def gathered(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """Return the values of each process, all of one shape."""
+        if self.count == 1:
+            return [values]
+        found = [torch.empty_like(values) for _ in range(self.count)]
+        dist.all_gather(found, values)
+        return found
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Let the first process run the block before the others do."""
+        if not self.is_first:
+            self.agreed(0.0)
+        yield
+        if self.is_first:
+            self.agreed(0.0)
+
+    # ---- the network -----------------------------------------------------------------------------------------------------
+
+    def joined(self, network: nn.Module) -> nn.Module:
+        """Return a network that shares its parameters with the given one, and whose gradients are means over all processes."""
+        if self.count == 1:
+            return network
+        # A weight that is not used, as of an operator that ignores it, would be waited for.
+        return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
+
+    def apart(self, network: nn.Module) -> AbstractContextManager[None]:
+        """Return a context in which gradients of what `joined` returned add up in this process alone."""
+        found: AbstractContextManager[None] = nullcontext() if self.count == 1 else network.no_sync()
+        return found
+
+    @contextmanager
+    def synchronized(self, network: nn.Module, batch_norm: str) -> Iterator[None]:
+        """Let the BatchNorm layers of a network normalize by the statistics of all processes in the block, if so asked for."""
+        layers = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
+        chosen = layers if self.count > 1 and batch_norm == "synchronized" else []
+        for layer in chosen:
+            layer.forward = partial(_normalized, layer, self)
+        try:
+            yield
+        finally:
+            for layer in chosen:
+                del layer.forward
+
+
+ALONE = Processes()
+
+
+# ---- BatchNorm over all processes ----------------------------------------------------------------------------------------
+
+# torch.nn.SyncBatchNorm does not run on a CPU.
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> torch.Tensor:
+    """Return what the layer returns for the samples of all processes together, of which there are equally many in each."""
+    if not (layer.training or layer.running_mean is None):
+        found: torch.Tensor = type(layer).forward(layer, x)
+        return found
+    layer._check_input_dim(x)
+    weight, bias = layer.weight, layer.bias
+    y, mean, variance = _Normalization.apply(x, weight, bias, layer.eps, processes)
+    if layer.training and layer.track_running_stats:
+        layer.num_batches_tracked.add_(1)
+        part = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+        samples = x.numel() // x.shape[1] * processes.count
+        with torch.no_grad():
+            layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), part)
+            layer.running_var.lerp_((variance * (samples / max(1, samples - 1))).to(layer.running_var.dtype), part)
+    return y
+
+
+class _Normalization(torch.autograd.Function):  # type: ignore[misc]  # mypy does not look into torch
+    """BatchNorm over the samples of all processes. Returns also mean and variance, which have no gradient."""
+
+    @staticmethod
+    def forward(
+        context: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float, processes: Processes
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        variance, mean = torch.var_mean(_precise(x), _axes(x), correction=0)
+        means, variances = torch.stack(processes.gathered(torch.stack([mean, variance]))).unbind(1)
+        mean = means.mean(0)
+        variance = (variances + (means - mean).square()).mean(0)
+        context.processes, context.eps = processes, eps
+        context.save_for_backward(x, weight, mean, variance)
+        context.mark_non_differentiable(mean, variance)
+        return nn.functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), mean, variance
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+        x, weight, mean, variance = context.saved_tensors
+        shape = (1, -1, *(1 for _ in _axes(x)[1:]))
+        scale = torch.rsqrt(variance + context.eps)
+        deviation = (_precise(x) - mean.view(shape)) * scale.view(shape)
+        arriving = _precise(gradient)
+        sums = torch.stack([arriving.sum(_axes(x)), (arriving * deviation).sum(_axes(x))])  # of this process, as weights' are
+        samples = x.numel() // x.shape[1] * context.processes.count
+        shift, slope = (context.processes.total(sums) / samples).unbind()
+        factor = scale if weight is None else scale * weight
+        back = (arriving - shift.view(shape) - deviation * slope.view(shape)) * factor.view(shape)
+        of_weights = (None, None) if weight is None else (sums[1].to(weight.dtype), sums[0].to(weight.dtype))
+        return back.to(x.dtype), *of_weights, None, None
+
+
+def _axes(x: torch.Tensor) -> list[int]:
+    return [0, *range(2, x.dim())]
+
+
+def _precise(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+# ---- starting them -------------------------------------------------------------------------------------------------------
+
+
+def together(function: Callable[..., Result], arguments: Sequence[Any], count: int, device: str) -> Result:
+    """Return `function(processes, *arguments)` of the first of `count` processes, all of which call it.
+
+    They are started as torchrun does it. All three are pickled.
+
+    Args:
+        function: of a module.
+        arguments: of the function.
+        count: of processes.
+        device: "cpu", or "cuda" for a GPU for each process: the first ones that this process sees.
+
+    Raises what the function raises in one of the processes, if it is a SynoError, TrainingError for other exceptions, and
+    DeviceError if one of them was killed, so that a cluster starts the job again.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else each process warns where `joined` finds all weights used
+    levels = {log: log.level for log in map(logging.getLogger, LOGS)}
+    with TemporaryDirectory(prefix="syno-processes-") as folder:
+        try:
+            for log in levels:
+                log.setLevel(logging.CRITICAL + 1)
+            config = LaunchConfig(
+                *(1, 1, count),
+                run_id=str(os.getpid()),
+                rdzv_backend="c10d",
+                rdzv_endpoint="localhost:0",
+                local_addr="localhost",
+                max_restarts=0,
+                logs_specs=DefaultLogsSpecs(log_dir=folder),
+            )
+            found: Result = elastic_launch(config, _run)(function, tuple(arguments), device, os.getpid(), folder)[0]
+            return found
+        except ChildFailedError as failed:
+            number, failure = failed.get_first_failure()
+            process = f"process {number + 1} of {count}, which train together,"
+            raise _error_in(Path(folder, f"{number}.error"), process) or DeviceError(
+                f"{process} {_end_of(failure.exitcode)}, so the others were ended, too; the same command resumes from the last "
+                "checkpoint"
+            ) from None
+        except SignalException as stopped:
+            if stopped.sigval == signal.SIGINT:
+                raise KeyboardInterrupt from None
+            raise SystemExit(128 + stopped.sigval) from None
+        finally:
+            for log, level in levels.items():
+                log.setLevel(level)
+            for one, handler in before.items():
+                with suppress(ValueError, TypeError):  # in another thread, or a handler that Python did not set
+                    signal.signal(one, handler)
+
+
+def _end_of(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"ended with exit code {exitcode}"
+    killed = f"was killed by {signal.Signals(-exitcode).name}"
+    return f"{killed} (as the system does where memory is short)" if exitcode == -signal.SIGKILL else killed
+
+
+def _run(function: Callable[..., Any], arguments: tuple[Any, ...], device: str, parent: int, folder: str) -> Any:
+    """Call the function in one of the processes. Which exception it raises goes into a file."""
+    end_with(parent)
+    number, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # they are on one machine, whose name may be unknown to the network
+    try:
+        if device != "cpu":
+            torch.cuda.set_device(number)
+        dist.init_process_group(BACKENDS[device], timeout=PATIENCE)
+        found = function(Processes(number, count), *arguments)
+        dist.barrier()  # a process that ends closes connections
+        return found if number == 0 else None
+    except Exception as error:
+        write_whole(Path(folder, f"{number}.error"), json.dumps([type(error).__name__, str(error)]), durable=False)
+        time.sleep(GRACE_SECONDS)
+        if not isinstance(error, SynoError):  # nor the consequence of another process's end, which has ended this one by now
+            traceback.print_exc()
+        os._exit(1)
+
+
+def _error_in(file: Path, process: str) -> SynoError | None:
+    """Return the error that a process has written; None if it has not."""
+    if not file.exists():
+        return None
+    name, message = json.loads(file.read_text(encoding="utf-8"))
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, SynoError):
+        return kind(message)
+    return TrainingError(f"{process} failed: {name}: {one_line(message)}")
