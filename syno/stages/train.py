@@ -33,14 +33,13 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
     operator_of(experiment.use_code(), given)  # which raises what is wrong with it, before a GPU is taken
-    file, training = (
-        output or training_file(experiment, key_of(experiment, given), seed),
-        settings_of_training(experiment).training,
-    )
-    if training.processes == 1:
-        experiment.network  # noqa: B018  (loads the data, before, too)
+    file = output or training_file(experiment, key_of(experiment, given), seed)
+    shared = experiment.workload is not None and settings_of_training(experiment).training.processes > 1
+    if not shared:
+        experiment.network  # noqa: B018  (loads the data, before a GPU is taken)
+    training = settings_of_training(experiment).training
     with _leased(training):
-        if training.processes == 1:
+        if not shared:
             record = _trained(experiment, given, seed, file)
         else:
             from syno.train.processes import together

@@ -244,7 +244,7 @@ class TrainingSettings(Settings):
         """Return the settings by which records and checkpoints are compared: without later options that have their defaults."""
         found = {name: value for name, value in write(self).items() if name not in LATER or value != LATER[name]}
         if self.processes == 1:
-            del found["batch_norm"]
+            found.pop("batch_norm", None)  # it may not be asked for
         return found
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ def test_help_names_all_commands(run: Run) -> None:
 
 def test_help_has_the_order_of_the_stages(run: Run) -> None:
     shown = re.findall(r"^│ (\w+) ", run("--help").stdout.partition("stage by stage")[2].partition("Results")[0], re.MULTILINE)
-    assert shown == ["plan", "run", *(command for stage in STAGES.values() for command in stage.commands)]
+    assert shown == ["plan", "check", "run", *(command for stage in STAGES.values() for command in stage.commands)]
 
 
 def test_runs_as_a_module_without_heavy_imports() -> None:

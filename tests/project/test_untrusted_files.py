@@ -44,7 +44,7 @@ ALLOWED = {
 FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
-    "base/fork_server.py": ["ctypes.CDLL"],  # no file: functions of the C library that this process has
+    "base/fork_server.py": ["ctypes.CDLL"] * 2,  # no file: functions of the C library that this process has
     "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     # It is copied into a folder, and loads what that folder's own source was compiled to, and the network beside it.
     "report/take_home/native_at_home.py": ["spec_from_file_location", "torch.ops.load_library"],

@@ -255,7 +255,7 @@ class TestRun:
 
     def test_it_stops_before_snakemake_if_something_is_missing(self, file: Path, begun: list[list[str]]) -> None:
         done = CliRunner().invoke(app, ["run", str(file)])
-        assert done.exit_code == 1 and not begun and "hf download uoft-cs/cifar100" in done.stdout.replace("\n", " ")
+        assert done.exit_code == 1 and not begun and "hf download uoft-cs/cifar100" in " ".join(done.stdout.split())
         assert done.stderr.startswith(
             "error: 2 things that jobs of this run need are missing: data cifar100: pictures, published"
         )

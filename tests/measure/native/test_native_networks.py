@@ -308,7 +308,7 @@ def test_a_wrong_kernel_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(MissingPackageError, match=r"need a C\+\+ compiler: install g\+\+ or clang"):
+    with pytest.raises(MissingPackageError, match=r"is no C\+\+ compiler: install g\+\+ or clang"):
         tune(CONV2D, "native")
 
 
