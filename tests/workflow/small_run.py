@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import re
@@ -95,7 +96,10 @@ def _begin(folder: Path, given: Sequence[str], variables: Mapping[str, str], pri
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    main(list(given))
+    try:
+        main(list(given))
+    finally:
+        atexit._run_exitfuncs()  # such a copy ends without; Syno says there which jobs failed
 
 
 def planned(folder: Path, config: Path, *targets: str) -> dict[str, int]:
