@@ -204,6 +204,11 @@ class TestWhatIsLeft:
         finish(one, "tune")
         assert list(found(one)) == ["compiler inductor", "room on the disk", "memory"]
 
+    def test_a_small_machine_may_run_small_networks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=8e9))
+        need = found(experiment(workload={"model": "resnet8"}))["memory"]
+        assert need.state == "not known" and need.text.startswith("the machine has 8 GB, and the largest job asks for 16.8 GB")
+
 
 class TestTable:
     def test_experiments_are_named_in_short(self) -> None:
