@@ -167,7 +167,7 @@ def require_device(name: str, setting: str = "the device") -> None:
 
 
 def _is_for_gpus() -> bool:
-    """Return whether PyTorch was built for GPUs, as its file with the version says: PyTorch itself takes seconds to load."""
+    """Return whether PyTorch was built for GPUs: by the file of its version, since loading PyTorch takes seconds."""
     spec = find_spec("torch")
     file = None if spec is None or spec.origin is None else Path(spec.origin).with_name("version.py")
     found = {"cuda": ""} if file is None or not file.is_file() else run_path(str(file))

@@ -82,7 +82,7 @@ def pickles(folder: Path, split: str) -> list[Path]:
 
 
 def no_cifar100(folder: Path, split: str) -> str:
-    """Return what is missing where a folder has no such split, in words."""
+    """Return the message that a folder has no files of a split of CIFAR-100."""
     return (
         f"there is no CIFAR-100 ({split}) in the folder {folder}: neither cifar100/{split}-*.parquet nor "
         f"cifar-100-python/{split}"
@@ -121,7 +121,7 @@ OF_TOKENIZER = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # files
 
 
 def no_text(folder: Path, split: str) -> str:
-    """Return what is missing where a folder has no such split, in words."""
+    """Return the message that a folder has no files of a split of a text."""
     return f"there is no text ({split}) in the folder {folder}: no {split}-*.parquet and no {split}/*.parquet"
 
 
@@ -218,7 +218,7 @@ def _of_splits(
     files_of: Callable[[Path, str], list[Path]],
     absent: Callable[[Path, str], str],
 ) -> DataFound:
-    """Return what there is of both splits: files in the folder, a copy of the repository, or what will be downloaded."""
+    """Return a description of both splits: files in the folder, a copy of the repository, or a download to come."""
     by_split = {split: files_of(settings.folder, split) for split in SPLITS}
     if all(by_split.values()):
         return _files(file for files in by_split.values() for file in files)

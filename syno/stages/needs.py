@@ -103,7 +103,7 @@ class Need:
 
 
 def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list[Need]:
-    """Return what the jobs of experiments need whose files are not there yet; takes seconds.
+    """Return the needs of the jobs whose files are not there yet. Devices are tried, which takes seconds.
 
     Args:
         experiments: all those that run.
@@ -141,7 +141,7 @@ def with_devices(
 
 
 def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:
-    """Return what is tried of the optional devices of an experiment of which nothing was decided yet."""
+    """Return the probes of an experiment's optional devices, but for those that it has decided about."""
     names, left = undecided(experiment), jobs_left(experiment)
     pairs = [pair for pair in _pairs(experiment, left) if pair[1] in names]
     return [probe for probe in _devices(experiment, {}, pairs, elsewhere) if probe.optional]
@@ -155,7 +155,7 @@ def _left_out(experiment: Experiment) -> Iterator[Need]:
 
 
 def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
-    """Return what was found by the probes of experiments, which are given by name; what is equal is tried once."""
+    """Return the needs that the probes find, which are given by the names of experiments. Equal probes are tried once."""
     each: dict[tuple[str, str, str], Probe] = {}
     users: dict[tuple[str, str, str], list[str]] = {}
     for name, several in probes.items():
@@ -164,7 +164,7 @@ def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
             each.setdefault(key, probe)
             users.setdefault(key, []).append(name)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        found = list(threads.map(_found, each.values()))
+        found = list(threads.map(_look, each.values()))
     return [
         Need(
             probe.what,
@@ -221,7 +221,7 @@ def jobs_left(experiment: Experiment) -> dict[str, list[Wildcards]]:
     return {name: jobs for name, jobs in found.items() if jobs}
 
 
-def _found(probe: Probe) -> Found:
+def _look(probe: Probe) -> Found:
     try:
         return probe.look()
     except SynoError as error:
