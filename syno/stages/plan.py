@@ -364,7 +364,7 @@ def _hours_by_device(plans: Iterable[WorkflowPlan]) -> dict[str, float]:
 
 
 def day_rows(plans: Sequence[WorkflowPlan], gpus: int) -> list[Row]:
-    """Return what the days of a whole run on a machine with so many GPUs depend on, and at last how many they are at least.
+    """Return lower bounds of the days of a whole run on a machine with so many GPUs; the last row is the largest of them.
 
     Jobs on GPUs run at the same time. A measurement on the processor runs alone on the machine, and each other machine measures
     one network at a time. What follows from an experiment waits for it.

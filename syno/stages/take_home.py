@@ -169,7 +169,7 @@ def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights
 
 
 def _has_a_goal_with_kernels(experiment: Experiment) -> bool:
-    """Return whether the experiment looked for speed with native kernels on this machine."""
+    """Return whether the goal of the experiment is a speedup with native kernels on this machine."""
     goal = experiment.goal
     return goal is not None and (goal.compiler, goal.device) == ("native", "cpu")
 

@@ -464,7 +464,7 @@ def headline_table(found: list[Headline]) -> pandas.DataFrame:
 
 
 def has_own(table: pandas.DataFrame) -> bool:
-    """Return whether a number in the table of headlines is of measurements made here."""
+    """Return whether any headline number in the table was computed from own measurements."""
     return bool(table["origin"].str.contains("measured").any())
 
 

@@ -100,7 +100,7 @@ def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
 
 
 def percent(own: Any, published: Any) -> Any:
-    """Return how much larger a number is than the published one, in percent of that."""
+    """Return the difference of own numbers from the published ones, in percent of the published ones."""
     return 100 * (own / published - 1)
 
 
