@@ -99,7 +99,7 @@ def test_the_page_of_published_data(tmp_path: Path) -> None:
     document, complaints = opened(write_page(tmp_path / "out").read_text(encoding="utf-8"), tmp_path, "#card=operator_1")
     assert complaints == []
     assert unfolded(document) == {"operator_1"}
-    assert len(re.findall(r"<figure class=\"plot\"", document)) == 6
+    assert len(re.findall(r"<figure class=\"plot\"", document)) == 8
 
 
 def test_the_search_tree(tmp_path: Path) -> None:
