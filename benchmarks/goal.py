@@ -54,14 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--config", type=Path, default=Path("benchmarks/goal.yaml"))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
+    parser.add_argument("--arms", type=int, choices=(1, 2), default=2, help="1: only searches with latency in the loop")
     parser.add_argument("--records", type=Path, required=True)
     options = reports.parse(parser, arguments)
     torch.set_num_threads(1)
     plan = yaml.safe_load(options.config.read_text())
-    found: dict[str, list[Record]] = {arm: [] for arm in ARMS}
+    arms = ARMS[: options.arms]
+    found: dict[str, list[Record]] = {arm: [] for arm in arms}
     for seed in options.seeds:
         limit = None
-        for arm in ARMS:
+        for arm in arms:
             record = searched(plan, arm, seed, limit, options.records)
             limit = record["cpu_seconds"]
             found[arm].append(record)
