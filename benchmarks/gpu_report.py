@@ -86,7 +86,8 @@ def trainings(kept: Iterable[Kept]) -> list[str]:
         *["", "## Training", ""],
         "Forward, backward and the optimizer's step; the original and the operator in turns, in one run of",
         "`benchmarks/training.py` with these arguments. data: what making a batch takes with nothing beside it, as a share of",
-        "the original's step; waiting: the share of the original's training in which it asked for a batch.",
+        "the original's step; waiting: the share of the original's training in which it asked for a batch; host: the most",
+        "memory of the machine that the run had by then, all processes added up: what to ask a cluster for.",
         *["", f"Data takes less than {MOST_DATA:.0%} of a step in {below} of {len(found)} rows.", ""],
         *reports.table([training.COLUMNS[0], "arguments", *training.COLUMNS[1:]], cells, left=2),
     ]

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -43,7 +46,7 @@ from syno.train.speed_record import data_seconds, steps_per_second
 from syno.train.tasks import on_device
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
-COLUMNS = ("network and operator", "original", "with the operator", "ratio", "data", "waiting")
+COLUMNS = ("network and operator", "original", "with the operator", "ratio", "data", "waiting", "host/MiB")
 
 
 class Row(NamedTuple):
@@ -65,11 +68,12 @@ class Row(NamedTuple):
 
 
 class Speeds(NamedTuple):
-    """Items in a second, of both networks, and two shares of the original's steps.
+    """Items in a second, of both networks, two shares of the original's steps, and memory.
 
     Attributes:
         data_share: making a batch with nothing beside it, as a share of a step.
         waiting: the time in which the training asked for a batch, and had none yet.
+        host_mib: memory of the machine: the most that the processes of the run have had by then, added up.
     """
 
     original: float
@@ -77,11 +81,12 @@ class Speeds(NamedTuple):
     ratio: float
     data_share: float
     waiting: float
+    host_mib: float
 
     @property
     def cells(self) -> list[str]:
         shares = [f"{self.data_share:.1%}", f"{self.waiting:.1%}"]
-        return [f"{self.original:,.1f}", f"{self.operator:,.1f}", f"{self.ratio:.2f}", *shares]
+        return [f"{self.original:,.1f}", f"{self.operator:,.1f}", f"{self.ratio:.2f}", *shares, f"{self.host_mib:,.0f}"]
 
 
 def pictures(size: int, count: int) -> DataSet:
@@ -132,7 +137,18 @@ def speeds(row: Row, settings: TrainingSettings, device: torch.device, turns: in
     original, operator = (row.items * median(turn[place] for turn in found) for place in (0, 1))
     share = data_seconds(row.data, settings, device) * original / row.items
     waiting = [result.data_seconds / result.step_seconds for result in results[::2]]  # of the original
-    return Speeds(original, operator, median(new / old for old, new in found), share, median(waiting))
+    return Speeds(original, operator, median(new / old for old, new in found), share, median(waiting), host_mib())
+
+
+def host_mib() -> float:
+    """The most memory that this process and those that it has started, such as TorchInductor's, have had, added up."""
+    waiting, kibibytes = [os.getpid()], 0
+    while waiting:
+        with suppress(OSError):  # it has ended
+            place = Path(f"/proc/{waiting.pop()}")
+            kibibytes += sum(map(int, re.findall(r"VmHWM:\s+(\d+)", (place / "status").read_text(encoding="utf-8"))))
+            waiting += [int(child) for file in place.glob("task/*/children") for child in file.read_text().split()]
+    return kibibytes / 1024
 
 
 def rows_of(options: argparse.Namespace, device: torch.device, files: Path) -> list[tuple[Row, TrainingSettings]]:
@@ -182,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"- {options.steps} steps in each of {options.turns} turns, batch {options.batch} (one sequence); random data; "
                 "both networks in one run",
                 "- data: what making a batch takes with nothing beside it, as a share of the original's step; waiting: the "
-                "share of the original's training in which it asked for a batch",
+                "share of the original's training in which it asked for a batch; host: memory of the machine, of all processes",
                 "",
             ]
             for row, settings in rows_of(options, device, Path(files)):

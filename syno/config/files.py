@@ -28,9 +28,11 @@ from syno.config.groups import Section
 from syno.config.kept_file import KEPT, completed, is_kept
 from syno.config.left_out import decided
 from syno.config.specs import find_spec, merged
+from syno.data.settings import setting_names
 from syno.results import IMPORT_RECORD
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
+from syno.train.settings import WorkloadSettings
 
 # Fields that tell an experiment from a spec.
 OF_EXPERIMENTS = {*Experiment.model_fields, "experiments", "common"} - set(OperatorSpec.model_fields)
@@ -42,7 +44,8 @@ class ExperimentGroup(Section):
     name: str = ""
     """GROUP; by default the file's name without its ending"""
     common: Settings = {}
-    """options of all experiments but those of published data or joined results; mappings are merged at every level"""
+    """options of all experiments but those of published data or joined results; mappings are merged at every level, and each of
+    `data_settings` is for the experiments whose data set has it"""
     experiments: Mapping[str, Settings]
     """options of each experiment by its NAME; they override the common ones"""
 
@@ -173,12 +176,42 @@ def _experiments_of_group(content: Mapping[str, Any]) -> list[Experiment]:
         group = ExperimentGroup(**content)
     except ValidationError as error:
         raise SpecError(f'experiments of "{content["name"]}": {explained(error, ExperimentGroup)}') from None
-    alone = {name for name, own in group.experiments.items() if "artifact" in own or "join" in own}
-    plans = {name: own if name in alone else merged(group.common, own) for name, own in group.experiments.items()}
+    plans = _plans(group)
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
     joins = {name: plan["join"] for name, plan in plans.items() if isinstance(plan.get("join"), Mapping)}
     resolved = {name: {"join": folders_of_join(name, join, folders, joins)} for name, join in joins.items()}
     return [_experiment_of_group(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
+
+
+def _plans(group: ExperimentGroup) -> dict[str, Settings]:
+    """Return the options of each experiment: the common ones with its own.
+
+    A common setting of data is for the experiments whose data sets have it. If none of them has it, all get it, and the error
+    that follows says which settings there are.
+    """
+    plans = dict(group.experiments)
+    joint = {name: own for name, own in plans.items() if not ("artifact" in own or "join" in own)}
+    names = {name: setting_names(_data_of(merged(group.common, own))) for name, own in joint.items()}
+    known = frozenset[str]().union(*(of_data for of_data in names.values() if of_data is not None))
+    for name, own in joint.items():
+        of_data, common = names[name], group.common
+        given = _data_settings(common)
+        kept = {key: one for key, one in given.items() if of_data is None or key in of_data or key not in known}
+        if len(kept) < len(given):
+            common = {**common, "workload": {**common["workload"], "data_settings": kept}}
+        plans[name] = merged(common, own)
+    return plans
+
+
+def _data_of(plan: Settings) -> str:
+    workload = plan.get("workload")
+    return str(workload.get("data", WorkloadSettings.model_fields["data"].default)) if isinstance(workload, Mapping) else ""
+
+
+def _data_settings(plan: Settings) -> Mapping[str, Any]:
+    workload = plan.get("workload")
+    given = workload.get("data_settings") if isinstance(workload, Mapping) else None
+    return given if isinstance(given, Mapping) else {}
 
 
 def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:

@@ -231,3 +231,11 @@ DATA_SETTINGS: Mapping[str, type[DataSettings]] = {
     "pydoc": PydocSettings,
     "shapes": ShapesSettings,
 }
+
+
+def setting_names(data: str) -> frozenset[str] | None:
+    """Return the names of the settings of a data set; None for a user's own, and where there is no such data set."""
+    if data == "glyphs":
+        return frozenset({"preset", *GlyphSettings.model_fields})
+    kind = DATA_SETTINGS.get(data)
+    return None if kind is None else frozenset(kind.model_fields)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from syno.base.errors import SpecError
 from syno.base.validation import read_mapping
 from syno.config import Experiment, load_experiments
 from syno.config.specs import merged
@@ -405,6 +406,26 @@ def test_the_papers_fp32_and_the_constants_of_syno_are_one_line_away() -> None:
         expected = {"workload.training.tf32"} | ({"workload.training.precision"} if name.startswith("imagenet") else set())
         expected |= {"policy.failure_reward", "policy.share_values"} if EXPERIMENTS[name].searches else set()
         assert differ == expected, name
+
+
+def test_all_data_that_can_be_downloaded_is_one_line_away() -> None:
+    """As the head of the file says: `download` under `common` is for the data sets that have it alone."""
+
+    def with_common(**data_settings: Any) -> Mapping[str, Experiment]:
+        workload = {**FILE["common"]["workload"], "data_settings": data_settings}
+        return load_experiments({**FILE, "common": {**FILE["common"], "workload": workload}})
+
+    changed, misspelt = with_common(download=True), with_common(downlaod=True)
+    for name in WITH_NETWORK:
+        workload, before = changed[name].workload, EXPERIMENTS[name].workload
+        assert workload is not None and before is not None
+        found = DATA_SETTINGS[workload.data].of(**workload.data_settings).model_dump()
+        expected = DATA_SETTINGS[before.data].of(**before.data_settings).model_dump()
+        assert found == expected | ({"download": True} if workload.data in ("cifar100", "lm1b") else {}), name
+        wrong = misspelt[name].workload
+        assert wrong is not None
+        with pytest.raises(SpecError, match="downlaod: there is no such option"):
+            DATA_SETTINGS[wrong.data].of(**wrong.data_settings)
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -1,5 +1,5 @@
 """The environments of conda and of the container have what pyproject.toml asks for, in the versions of requirements.lock; and
-the wheel that the container builds runs an experiment.
+the wheel that the container builds runs the quickstart.
 
 `UPDATE_GOLDEN=1` writes the files of conda anew.
 """
@@ -17,18 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from bare_python import bare_python
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from small_experiment import FIELDS
 
 from syno.stages.workflow import INSTALLED, PARTS
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "envs"
-SMALLEST = {**FIELDS, "study": {"n_trials": 2}, "select": {"count": 1}, "train": {"seeds": [1]}}  # an experiment of all stages
+# The quickstart with less to do in each stage: one operator that is as fast as the original, and plain PyTorch in place of
+# native kernels, which compile for a minute.
+SMALLER = (
+    "study={n_trials: 1, workers: 1}",
+    "select={count: 1}",
+    "train={seeds: [1]}",
+    "goal={speedup: 1, compiler: eager, most_screened: 3}",
+    "workload={training: {epochs: 1}}",
+    "tune={latency: {least_ms: 50}}",
+)
 # The extras of a kind of step, and what it does without.
 KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "search": (("text", "postgresql"), frozenset()),
@@ -121,6 +128,12 @@ def copied_into_the_container() -> list[str]:
     return [place for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for place in line.split()[:-1]]
 
 
+def files_of(package: Path) -> set[str]:
+    """The files in a package's folder, and what the wheel adds as a whole."""
+    found = (file.relative_to(package) for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return {INSTALLED if file.parts[0] == INSTALLED else str(file) for file in found}
+
+
 def pip(*arguments: str | Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "-q", *map(str, arguments)], capture_output=True, text=True, check=False
@@ -129,7 +142,7 @@ def pip(*arguments: str | Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_that_the_container_builds_runs_an_experiment_in_an_environment_of_its_own(tmp_path: Path) -> None:
+def test_the_wheel_that_the_container_builds_runs_the_quickstart_in_an_environment_of_its_own(tmp_path: Path) -> None:
     """pip finds there what the wheel asks for, which is linked from this Python, and nothing of this checkout."""
     source = tmp_path / "source"
     source.mkdir()
@@ -141,21 +154,18 @@ def test_the_wheel_that_the_container_builds_runs_an_experiment_in_an_environmen
     pip("--python", python, "install", "--no-index", f"{wheel}[workflow]")
     (package,) = (tmp_path / "environment").glob("lib/python*/site-packages/syno")
     assert sorted(one.name for one in (package / INSTALLED).iterdir()) == sorted(PARTS)
+    assert files_of(package) - {INSTALLED} == files_of(ROOT / "syno")  # such as the sources of native kernels
 
     empty = tmp_path / "empty"
     empty.mkdir()
-    (empty / "small.yaml").write_text(yaml.safe_dump(SMALLEST), encoding="utf-8")
-
-    def run(*arguments: str) -> str:
-        command = [python.with_name("syno"), "run", *arguments, "--cores", "2"]
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(command, cwd=empty, env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
-    assert re.search(r"^worker +2$", run("quickstart", "-n"), re.MULTILINE)
-    run("small.yaml")
-    assert (empty / "results" / "small" / "report.html").is_file()
+    command = [python.with_name("syno"), "run", "quickstart", "--cores", "2", "--config", *SMALLER]
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=empty, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert str(ROOT) not in done.stdout + done.stderr
+    results = empty / "results" / "quickstart"
+    assert "<svg" in (results / "report.html").read_text(encoding="utf-8")
+    assert {one.suffix for one in (results / "figures").iterdir()} == {".svg", ".png", ".pdf"}
     pip("--python", python, "install", "--no-index", "syno-operators[workflow]")  # of what is installed: no index is asked
 
 
