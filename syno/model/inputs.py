@@ -19,7 +19,7 @@ Inputs: TypeAlias = torch.Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 def call(network: Callable[..., Any], inputs: Any) -> Any:
-    """Call a network: a tuple has its positional arguments, a dict its keyword arguments, anything else is its only argument."""
+    """Call a network: a tuple has its arguments, a dict its keyword arguments, and anything else is its only argument."""
     if isinstance(inputs, Mapping):
         return network(**inputs)
     return network(*inputs) if isinstance(inputs, tuple) else network(inputs)
