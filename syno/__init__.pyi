@@ -35,6 +35,8 @@ from .space import Space as Space
 from .space import preset as preset
 from .space.complete import cost as cost
 from .space.sample import sample as sample
+from .train.metric import Metric as Metric
+from .train.own_task import Task as Task
 
 __all__: list[str]
 __version__: str

@@ -44,11 +44,11 @@ from syno.report.trade_off import (
     name_looks,
 )
 from syno.results.measurement import OK
-from syno.results.metric import METRICS, ScoreMetric
 from syno.results.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
 from syno.stages.tables import Tables
+from syno.train.metric import METRICS, Metric
 
 __all__ = ["best_so_far", "front", "layer_latency", "parallel_coordinates"]
 
@@ -141,10 +141,10 @@ def _timed_rows(tables: Tables, scores: Sequence[Score]) -> pandas.DataFrame:
     return latency[(latency["status"] == OK) & latency["operator"].isin(known) & (latency["latency_ms"] > 0)]
 
 
-def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], ScoreMetric]:
+def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], Metric]:
     """Return a point for each complete trial, one for the original network if its score is known, and the metric."""
     name = score_of(rows) if score is None else score
-    metric = METRICS.get(name) or ScoreMetric(name, unit="", more_is_better=True, step=1.0, step_name="", digits=3)
+    metric = METRICS.get(name) or Metric(name.translate({ord("("): "[", ord(")"): "]"}), digits=3)
     across, upwards = metric_column(rows, cost), metric_column(rows, name)
     known = rows.dropna(subset=[across, upwards])
     points = [(f"trial {number}", "found", x, y) for number, x, y in known[["number", across, upwards]].itertuples(index=False)]

@@ -12,6 +12,7 @@ import typer
 from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, replacement_of, sizes
 from syno.stages.measurements import KINDS, MeasurementKind
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     from syno.measure.tuning_record import AnySubject, Line
@@ -68,7 +69,8 @@ def baseline(
 def _scored(record: TrainingRecord) -> str:
     """Return the score of a training in words."""
     broke = f" ({record.stopped})" if record.stopped else ""
-    return f"{record.name}: {record.metric} {record.score:.4f} with seed {record.seed}{broke}"
+    metric = METRICS[record.metric]
+    return f"{record.name}: {metric.name} {metric.text(record.score)} with seed {record.seed}{broke}"
 
 
 def _add_command(kind: MeasurementKind) -> None:

@@ -331,9 +331,10 @@ def select(config: Config, output: OutputFile = None) -> None:
 
 def _description(one: Selected) -> str:
     """Return an operator of a selection, with its reward and score, in words."""
-    from syno.results.metric import METRICS
+    from syno.train.metric import METRICS, score_of
 
-    scores = [f", {name} {metric.text(one.metrics[name])}" for name, metric in METRICS.items() if name in one.metrics]
+    key = score_of(one.metrics)
+    scores = [] if key is None else [f", {METRICS[key].name} {METRICS[key].text(one.metrics[key])}"]
     reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
     origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
     return f"{one.name} ({one.key}): {origin}"

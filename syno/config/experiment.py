@@ -49,6 +49,7 @@ from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, GoalReward, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
+from syno.train.metric import ACCURACY
 from syno.train.settings import WorkloadSettings
 
 if TYPE_CHECKING:
@@ -323,6 +324,10 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
+            if self.goal is not None and not is_path(
+                self.workload.data
+            ):  # else its unit is that of a task of one's own, perhaps
+                self.goal.check_loss(ACCURACY)
             if self.searches and self.evaluation == "training" and self.workload.training.processes > 1:
                 raise SpecError(
                     "workload: training: processes is for one network on several GPUs, and a search trains a network on each "

@@ -325,9 +325,9 @@ def check_labels(
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
             f"{what} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, no whole numbers: "
-            "a regression, and networks are trained here to tell classes apart, or to predict tokens; make classes of the "
-            "values, as with torch.bucketize, or train and score operators in a function of your own (evaluate: "
-            '"package.module:function"; in Python: syno.Study(space, function))'
+            "a regression, and on a data set networks are trained to tell classes apart; give a task with a loss and a score "
+            'of your own (workload: {task: "package.module:function"}, in Python a syno.Task: docs/tasks.md), or make classes '
+            "of the values, as with torch.bucketize"
         )
     if label_shape in ((1,), (classes,)) and (hint := _hint_on_shape(labels, classes, label_shape)):
         raise DataError(f"{what} has the shape {list(labels.shape)}: one label for each position{hint}")
@@ -337,7 +337,12 @@ def check_labels(
         hint = _hint_on_shape(labels, classes, label_shape)
         raise DataError(f"{what} has the shape {list(labels.shape)}; it must be [{expected}]: one label for {each}{hint}")
     if labels.dtype is not torch.int64:
-        raise DataError(f"{what} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long()")
+        task = (
+            "; if these are no classes, give a task with a loss of your own (docs/tasks.md)"
+            if labels.is_floating_point()
+            else ""
+        )
+        raise DataError(f"{what} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long(){task}")
     counted = labels if ignore_index is None else labels[labels != ignore_index]
     if not counted.numel():
         raise DataError(f"{what} is {ignore_index} everywhere, which is the ignore_index; at least one label must count")

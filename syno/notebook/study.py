@@ -23,7 +23,7 @@ from syno.config.experiment import policy_settings
 from syno.config.stages import OF_TRAINING
 from syno.ir.graph import PGraph
 from syno.report.results import outcomes, rewarded, shown_metrics
-from syno.results.metric import METRICS, front
+from syno.results.metric import front, metric_of_trials
 from syno.results.values import METRIC
 from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
@@ -33,6 +33,7 @@ from syno.search.study import Study as StoredStudy
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.train.contract import Evaluation, FunctionEvaluation, Report
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     from syno.train.contract import Evaluation
@@ -298,7 +299,8 @@ class Study:
 
         Args:
             cost: a metric of which less is better.
-            score: a metric, of which more is better but for "loss"; None: the accuracy or the loss, or else the reward.
+            score: a metric, of which more is better unless it says otherwise, as "loss" does; None: the score of a training, or
+                else the reward.
 
         Raises SpecError if no complete trial has such metrics; the message lists those there are.
         """
@@ -342,8 +344,9 @@ def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
 
 
 def score_of(trials: Any) -> str:
-    """Return the metric that trials are compared by: accuracy or loss if they have it, else their reward."""
-    return next((name for name, metric in METRICS.items() if metric.column in trials.columns), "reward")
+    """Return the metric that trials are compared by: their score if they have one, else their reward."""
+    found = metric_of_trials(trials.columns)
+    return "reward" if found is None else found.key
 
 
 def metric_column(trials: Any, name: str) -> str:

@@ -23,6 +23,7 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
+from syno.model.inputs import mapped
 from syno.model.network_function import make_whole
 from syno.notebook.study import NetworkObjective, Study
 from syno.results import FOLDER, MEASUREMENTS
@@ -35,6 +36,7 @@ from syno.stages.study import read_frozen, study_table
 from syno.stages.tables import Tables, read_layers, read_tables
 from syno.stages.top import find_experiment
 from syno.train.data_sets import load_data
+from syno.train.own_task import Task, checked
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.workload import Workload
@@ -100,11 +102,11 @@ class OwnWorkload(Workload):
 
     Attributes:
         own: the module or the function.
-        batch: length of the batch for which costs are counted; None for that of the training.
+        samples: length of the batch for which costs are counted; None for that of the training.
     """
 
     own: nn.Module | Make = nn.Identity
-    batch: int | None = None
+    samples: int | None = None
 
     @property
     def is_own(self) -> bool:
@@ -126,18 +128,24 @@ class OwnWorkload(Workload):
         return made
 
     @cached_property
-    def example(self) -> torch.Tensor:
+    def example(self) -> Any:
         """A batch of zeros, see `Workload`."""
         found = super().example
-        return found if self.batch is None else torch.zeros(self.batch, *found.shape[1:], dtype=found.dtype)
+        return found if self.samples is None else mapped(self._of_batch, found)
+
+    def _of_batch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor with as many samples as costs are counted for."""
+        count = self.samples or 1
+        return torch.zeros(count, *tensor.shape[1:], dtype=tensor.dtype) if tensor.dim() else tensor
 
 
 class Training(NetworkObjective):
     """The objective "train this network on this data": the score of the network with an operator in its layers.
 
-    Each operator is trained from the beginning, with the same settings. Its metrics are "accuracy" (or "loss" for text),
-    "epochs", and the costs of the network for a batch of the space's size: "flops", "parameters", "memory_bytes", and the same
-    of the network as it is as "original_flops" and "original_parameters".
+    Each operator is trained from the beginning, with the same settings. Its metrics are the score ("accuracy", "loss" for text,
+    or that of a task of your own, as "IoU (more is better)"), "epochs", and the costs of the network for a batch of the space's
+    size: "flops", "parameters", "memory_bytes", and the same of the network as it is as "original_flops" and
+    "original_parameters".
 
     >>> import syno, torch
     >>> from torch import nn
@@ -153,7 +161,7 @@ class Training(NetworkObjective):
     def __init__(
         self,
         network: nn.Module | Make,
-        data: PictureData | TokenSet | str,
+        data: PictureData | TokenSet | Task | str,
         *,
         where: str | Sequence[str] = "spatial",
         seed: int = 0,
@@ -164,10 +172,10 @@ class Training(NetworkObjective):
         """Prepare trainings; nothing is trained yet.
 
         Args:
-            network: from [N, channels, height, width] to [N, classes], or for text from [N, L] to [N, L, vocabulary]. A module:
-                every training begins with a copy of its weights. Or a function without arguments that makes it: it is called
-                for each training, with torch's seed set to `seed`.
-            data: a `syno.DataSet`, or the name of one in `syno.DATASETS`.
+            network: from [N, channels, height, width] to [N, classes], for text from [N, L] to [N, L, vocabulary], or as a task
+                of your own calls it. A module: every training begins with a copy of its weights. Or a function without
+                arguments that makes it: it is called for each training, with torch's seed set to `seed`.
+            data: a `syno.DataSet`, the name of one in `syno.DATASETS`, or a `syno.Task`, with a loss and a score of your own.
             where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
             seed: of the operators' weights and of the order of the data.
             checkpoints: folder in which the state of a running training is kept, so that an interrupted one resumes; None: an
@@ -183,7 +191,9 @@ class Training(NetworkObjective):
         except ValidationError as error:
             raise SpecError(f"training: {explained(error, TrainingSettings)}") from None
         layers = where if isinstance(where, str) else ", ".join(where)
-        self.data: PictureData | TokenSet = load_data(data, {}) if isinstance(data, str) else data
+        self.data: PictureData | TokenSet | Task = load_data(data, {}) if isinstance(data, str) else data
+        if isinstance(self.data, Task):
+            checked(self.data).named(type(self.data).__name__.lower(), {})
         name = type(network).__name__ if isinstance(network, nn.Module) else getattr(network, "__name__", "network")
         fields = WorkloadSettings(model=name, data=self.data.name, layers=layers, training=training, seed=seed)
         self._workload = OwnWorkload(fields, self.data, network)
@@ -191,7 +201,7 @@ class Training(NetworkObjective):
         self._check_gradients = check_gradients
 
     @property
-    def example(self) -> torch.Tensor:
+    def example(self) -> Any:
         """A batch of zeros of the training's shape, for `syno.spec_for` and `syno.substitute`."""
         return self._workload.example
 
@@ -218,9 +228,10 @@ class Training(NetworkObjective):
                 f"the training of the network as it is broke: {result.stopped}; change its settings, such as learning_rate"
             )
         most_frequent = majority_of(self.data)
-        if result.metric == "accuracy" and most_frequent and (warning := warning_of(*most_frequent, result.score)):
+        if most_frequent and (warning := warning_of(*most_frequent, result.score)):
             warnings.warn(warning, stacklevel=2)
-        return {"metric": result.metric, "score": result.score}
+        own = {"chance": self._workload.chance} if isinstance(self.data, Task) else {}
+        return {"metric": result.metric, "score": result.score, **own}
 
     def evaluation(self, spec: OperatorSpec, original: Mapping[str, Any] | None = None) -> ProxyTraining:
         """Return the evaluation of the operators of a spec.
@@ -241,7 +252,10 @@ class Training(NetworkObjective):
                 f"{_layers_text(here)}; make the space by spec_for(network, example), with an example of the data's shape and "
                 "the same `where`"
             )
-        scores = {} if original is None else compared_scores(original["metric"], original["score"], self.data.classes)
+        if original is None:
+            return ProxyTraining(workload, spec, self._checkpoints, {}, self._check_gradients)
+        chance = original.get("chance")
+        scores = compared_scores(original["metric"], original["score"], self._workload.chance if chance is None else chance)
         return ProxyTraining(workload, spec, self._checkpoints, scores, self._check_gradients)
 
     def __repr__(self) -> str:

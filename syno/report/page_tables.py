@@ -10,10 +10,9 @@ from typing import NamedTuple
 from syno.base.text_tables import plural, shown
 from syno.report.results import Results
 from syno.results.goal_tables import SELECTED_BY, goal_speedup
-from syno.results.metric import ScoreMetric
 from syno.results.speedups import IN_SEARCH
 from syno.results.values import METRIC, Latency, Score, Target
-from syno.search.reward import CHANCE, OF_ORIGINAL
+from syno.train.metric import CHANCE, OF_ORIGINAL, Metric
 
 # The operators of trials: their names on the page, and their ids.
 
@@ -122,13 +121,13 @@ def trial_lines(results: Results) -> Table:
     """Return a row for each trial."""
     metric, operators, rows = results.metric, trial_operators(results), []
     measured = [str(name).removeprefix(METRIC) for name in results.trials.columns if str(name).startswith(METRIC)]
-    of_original = (f"{OF_ORIGINAL}{metric.name}", f"{CHANCE}{metric.name}")  # the same in every row
-    more = [name for name in measured if name not in (*SHOWN_METRICS, metric.name, *of_original)]
+    of_original = (f"{OF_ORIGINAL}{metric.key}", f"{CHANCE}{metric.key}")  # the same in every row
+    more = [name for name in measured if name not in (*SHOWN_METRICS, metric.key, *of_original)]
     for trial in results.trial_list:
         (name, id_), known = operators[trial.number], trial.metrics
         flops, original = known.get("flops"), known.get(f"{OF_ORIGINAL}flops")
         rows.append((
-            plain(trial.number), word(trial.outcome), plain(trial.reward), plain(known.get(metric.name)),
+            plain(trial.number), word(trial.outcome), plain(trial.reward), plain(known.get(metric.key)),
             share(flops / original if flops is not None and original else None), quantity(known.get("parameters")),
             plain(trial.seconds), word(name, card=name if name in results.operators else "", note=id_),
             word(trial.message), *(plain(known.get(name)) for name in more),
@@ -199,7 +198,7 @@ def speedup(row: Score) -> Cell:
     return Cell(goal_speedup(row) or NOTHING, value, "; ".join(filter(None, notes)))
 
 
-def score(row: Score, metric: ScoreMetric) -> Cell:
+def score(row: Score, metric: Metric) -> Cell:
     """Return a cell with a mean score and its standard deviation."""
     mean, seeds = row.score, row.seeds
     if mean is None:
@@ -209,7 +208,7 @@ def score(row: Score, metric: ScoreMetric) -> Cell:
     return Cell(text, mean if isfinite(mean) else None, note)
 
 
-def difference(row: Score, metric: ScoreMetric) -> Cell:
+def difference(row: Score, metric: Metric) -> Cell:
     """Return a cell with the difference of a score from the original's and its interval, if they are known."""
     text = metric.difference_text(*row.difference)
     note = "score minus the original's; Welch's interval over seeds"

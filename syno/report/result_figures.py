@@ -30,8 +30,8 @@ from syno.report.search_time import time_figure
 from syno.report.trade_off import cost_figure, pareto_figure, speed_figure
 from syno.report.trial_points import trial_points
 from syno.results.breakdown import NETWORK, OPERATOR, REST, STAGE
-from syno.results.metric import METRICS, ScoreMetric
 from syno.results.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
+from syno.train.metric import METRICS, Metric
 
 # The figure of learning curves: the score on the test data after each round of training, for each network.
 
@@ -82,7 +82,7 @@ def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figu
     return figure
 
 
-def _draw_curve(axes: Axes, rounds: Sequence[Round], name: str, colour: str, style: str, metric: ScoreMetric) -> None:
+def _draw_curve(axes: Axes, rounds: Sequence[Round], name: str, colour: str, style: str, metric: Metric) -> None:
     scores: dict[int, list[float]] = {}
     for one in sorted(rounds, key=lambda one: one.number):
         scores.setdefault(one.number, []).append(one.score)
@@ -297,9 +297,9 @@ class Drawing(NamedTuple):
     caption: str
     draw: Callable[[Results], Figure]
 
-    def words(self, metric: ScoreMetric) -> tuple[str, str]:
+    def words(self, metric: Metric) -> tuple[str, str]:
         """Return the title and the caption for scores of this metric."""
-        named = {"metric": metric.name, "Metric": metric.name.capitalize(), "better": metric.better}
+        named = {"metric": metric.name, "Metric": metric.title, "better": metric.better}
         return self.title.format(**named), self.caption.format(**named)
 
 

@@ -11,7 +11,7 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import Row, plural
 from syno.ir.graph import PGraph
 from syno.results.breakdown import BREAKDOWN_COLUMNS
-from syno.results.metric import ACCURACY, METRICS, ScoreMetric, metric_of_trials
+from syno.results.metric import metric_of_trials
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
 from syno.results.values import (
     LEARNING_COLUMNS,
@@ -28,7 +28,7 @@ from syno.results.values import (
     trials_in,
 )
 from syno.search.goal import Goal
-from syno.search.reward import CHANCE, OF_ORIGINAL
+from syno.train.metric import ACCURACY, CHANCE, METRICS, OF_ORIGINAL, Metric
 
 if TYPE_CHECKING:
     import pandas
@@ -161,7 +161,7 @@ class Results:
         return trials_in(self.trials)
 
     @property
-    def metric(self) -> ScoreMetric:
+    def metric(self) -> Metric:
         """The metric of the scores; without scores, the metric of the trials; without both, accuracy."""
         if self.scores.empty:
             return metric_of_trials(self.trials.columns) or ACCURACY
@@ -183,14 +183,14 @@ class Picture:
     caption: str = ""
 
 
-def metric_of(scores: pandas.DataFrame) -> ScoreMetric:
+def metric_of(scores: pandas.DataFrame) -> Metric:
     """Return the metric of a table of scores; accuracy if it is empty. SpecError if it is of none or of several."""
     if scores.empty:
         return ACCURACY
     given = list(map(str, scores["metric"].unique()))
     if len(given) == 1 and given[0] in METRICS:
         return METRICS[given[0]]
-    raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one of: {', '.join(METRICS)}")
+    raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one, such as {', '.join(METRICS)}")
 
 
 def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:

@@ -23,10 +23,11 @@ from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
 from syno.report.points import Point, identify
 from syno.report.results import metric_of
-from syno.results.metric import ScoreMetric, front, near_front
+from syno.results.metric import front, near_front
 from syno.results.speedups import APART, IN_SEARCH
 from syno.results.values import Latency, Score, Speedup, by_target, latencies_in, scores_in, speedups_in
 from syno.search.goal import Goal
+from syno.train.metric import Metric
 
 LOOKS = {  # for each role: marker, its size, colour, name in the legend
     ORIGINAL: ("D", 6.5, INK, "original network"),
@@ -80,7 +81,7 @@ def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Se
     """
     trained, timed = scores_in(scores), latencies_in(latency)
     metric = metric_of(scores)
-    title = f"{metric.name.capitalize()} against latency"
+    title = f"{metric.title} against latency"
     targets = by_target(with_scores(trained, timed), lambda one: one.target)
     if not targets:
         return nothing(title, "No operator has both a score and a latency.", notes)
@@ -116,7 +117,7 @@ def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
     SpecError if the table lacks a column.
     """
     trained, metric = scores_in(scores), metric_of(scores)
-    title = f"{metric.name.capitalize()} against FLOPs"
+    title = f"{metric.title} against FLOPs"
     marks = cost_points(trained)
     if not marks:
         return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
@@ -160,7 +161,7 @@ def _with_spread(one: Score) -> Interval:
     return Interval(score, score - spread, score + spread)
 
 
-def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: ScoreMetric) -> None:
+def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: Metric) -> None:
     """Draw points with their error bars into a panel, which gets a logarithmic axis if their costs differ much.
 
     Args:
@@ -168,7 +169,7 @@ def draw_costs(axes: Axes, marks: Sequence[NetworkPoint], label: str, metric: Sc
         marks: the points, at least one.
         label, metric: of the axes of costs and of scores.
     """
-    _draw_points(axes, marks, lambda mark: f"{metric.name} {mark.upwards.value:.4f}, {label}: {mark.across.value:.3g}")
+    _draw_points(axes, marks, lambda mark: f"{metric.name} {metric.text(mark.upwards.value)}, {label}: {mark.across.value:.3g}")
     costs = [mark.across.value for mark in marks]
     if max(costs) > WIDE * min(costs):
         axes.set_xscale("log")
@@ -200,7 +201,7 @@ def _completed(
     figure: Figure,
     panels: Sequence[Axes],
     groups: Sequence[Sequence[NetworkPoint]],
-    metric: ScoreMetric,
+    metric: Metric,
     title: str,
     notes: Sequence[str],
 ) -> None:
@@ -223,14 +224,14 @@ def name_looks(axes: Axes, marks: Sequence[NetworkPoint]) -> None:
     axes.plot([], [], color=GREY, linewidth=1.2, label="Pareto front")
 
 
-def draw_front(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> None:
+def draw_front(axes: Axes, marks: Sequence[NetworkPoint], metric: Metric) -> None:
     """Draw the front of points and names, first of those on it and near it. The panel has its points, and is laid out."""
     steps = _front_line(axes, marks, metric)
     bars = [bar for mark in marks for bar in mark.bars]
     place_labels(axes, _names(axes, marks, metric), [mark.point for mark in marks], [*steps, *bars])
 
 
-def _front_line(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> list[Bbox]:
+def _front_line(axes: Axes, marks: Sequence[NetworkPoint], metric: Metric) -> list[Bbox]:
     """Draw the front as steps: the best score for each cost. Return the steps as boxes without area."""
     trusted = [mark for mark in marks if mark.trusted]
     ahead = [
@@ -250,7 +251,7 @@ def _front_line(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) 
     return across + [Bbox.from_extents(there[0], here[1], *there) for here, there in pairwise(corners)]
 
 
-def _names(axes: Axes, marks: Sequence[NetworkPoint], metric: ScoreMetric) -> list[Label]:
+def _names(axes: Axes, marks: Sequence[NetworkPoint], metric: Metric) -> list[Label]:
     """Return the labels of the original, of operators on the front and near it, and of all others if they are few."""
     scale = log10 if axes.get_xscale() == "log" else float
     points = [(scale(mark.across.value) if mark.trusted else nan, metric.quality(mark.upwards.value)) for mark in marks]
@@ -291,7 +292,7 @@ def speed_figure(
     """
     known = {one.operator: one for one in scores_in(scores) if one.is_finite}
     metric = metric_of(scores)
-    title = f"{metric.name.capitalize()} against speedup"
+    title = f"{metric.title} against speedup"
     targets = by_target((one for one in speedups_in(speedups) if one.operator in known), lambda one: one.target)
     if not targets:
         return nothing(title, "No operator has both a score and a speedup over the original network.", notes)
@@ -351,10 +352,10 @@ def _mean_interval(original: Score) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def _speed_words(mark: NetworkPoint, metric: ScoreMetric) -> str:
+def _speed_words(mark: NetworkPoint, metric: Metric) -> str:
     value, low, high = mark.across
     ends = f" ({low:.2f} to {high:.2f})" if high > low else ""
-    return f"{value:.2f} times as fast{ends}, {metric.name} {mark.upwards.value:.4f}"
+    return f"{value:.2f} times as fast{ends}, {metric.name} {metric.text(mark.upwards.value)}"
 
 
 # ---- the goal's corner ------------------------------------------------------------------------------------------------------
@@ -362,7 +363,7 @@ def _speed_words(mark: NetworkPoint, metric: ScoreMetric) -> str:
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
 
 
-def _corner(goal: Goal | None, metric: ScoreMetric, original: Score | None) -> Corner | None:
+def _corner(goal: Goal | None, metric: Metric, original: Score | None) -> Corner | None:
     """Return the limits of a goal; None if it has none, or the original's score is not known."""
     if goal is None or (goal.speedup is None and goal.lose_at_most is None):
         return None
@@ -380,7 +381,7 @@ def _set_across(axes: Axes, points: Sequence[NetworkPoint], corner: Corner | Non
 
 
 def _set_upwards(
-    axes: Axes, groups: Sequence[Sequence[NetworkPoint]], corners: Sequence[Corner | None], metric: ScoreMetric
+    axes: Axes, groups: Sequence[Sequence[NetworkPoint]], corners: Sequence[Corner | None], metric: Metric
 ) -> None:
     """Show all intervals as far as there are scores: an interval of few seeds may reach beyond."""
     worst = [corner[1] for corner in corners if corner is not None and corner[1] is not None]
@@ -394,7 +395,7 @@ def _with_room(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + 2 * room  # names stand above the points
 
 
-def _shade(axes: Axes, goal: Goal, metric: ScoreMetric, corner: Corner) -> None:
+def _shade(axes: Axes, goal: Goal, metric: Metric, corner: Corner) -> None:
     """Shade the corner from its limits to the edges of the panel, and write the goal into it."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     across, worst = left if corner[0] is None else corner[0], corner[1]
@@ -403,9 +404,7 @@ def _shade(axes: Axes, goal: Goal, metric: ScoreMetric, corner: Corner) -> None:
     axes.add_patch(Rectangle((across, low), right - across, high - low, facecolor=GREEN, alpha=0.12, linewidth=0, zorder=0))
     wanted = [] if goal.speedup is None else [f"{goal.speedup:g} times as fast"]
     if goal.lose_at_most is not None:
-        steps = goal.lose_at_most / metric.step
-        unit = metric.step_name.removesuffix("s") if steps == 1 else metric.step_name
-        wanted.append(f"at most {steps:g} {unit} worse")
+        wanted.append(f"at most {metric.amount(goal.lose_at_most)} worse")
     best, inwards, side = (high, -4, "top") if metric.more_is_better else (low, 4, "bottom")
     text = "goal: " + ",\n".join(wanted)
     axes.annotate(text, (right, best), (-4, inwards), textcoords="offset points", ha="right", va=side, fontsize=7.5, color=GREY)

@@ -12,10 +12,10 @@ def trial_points(results: Results) -> dict[int, Point]:
     metric, found = results.metric, {}
     operators = trial_operators(results)
     for trial in results.trial_list:
-        name, score = operators[trial.number].name, trial.metrics.get(metric.name)
+        name, score = operators[trial.number].name, trial.metrics.get(metric.key)
         is_known = name in results.operators
         parts = [f"trial {trial.number}, {name}" if name else f"trial {trial.number}"]
         parts += [trial.outcome if trial.reward is None else f"reward {trial.reward:.4g}"]
-        parts += [] if score is None else [f"{metric.name} {score:.4f}"]
+        parts += [] if score is None else [f"{metric.name} {metric.text(score)}"]
         found[trial.number] = Point(": ".join([parts[0], ", ".join(parts[1:])]), name if is_known else "")
     return found

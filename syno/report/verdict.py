@@ -17,15 +17,14 @@ from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8, INT8_COMPILER
-from syno.results.metric import ACCURACY, ScoreMetric
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.results.values import Score, Target, best_first
-from syno.search.reward import OF_ORIGINAL
+from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
 
 # The numbers of the verdict at the top of the page, and how it tells them.
 
 
-WITHIN = {"accuracy": 0.01, "loss": 0.05}  # what a network may lose of the score, where no goal says it
+WITHIN = 0.01  # share of the original's score that may be lost, where neither a goal nor the metric says it
 Speedups = Mapping[str, tuple[str, Interval]]  # role and speedup of each network
 
 
@@ -33,14 +32,13 @@ Speedups = Mapping[str, tuple[str, Interval]]  # role and speedup of each networ
 class Margin:
     """The loss of score that a network may have: as much as the goal allows, else `WITHIN`. `most` is a score."""
 
-    metric: ScoreMetric
+    metric: Metric
     most: float
 
     @property
     def words(self) -> str:
         """The margin with its unit, such as `1 point`."""
-        steps = self.most / self.metric.step
-        return f"{steps:g} {self.metric.step_name.removesuffix('s') if steps == 1 else self.metric.step_name}"
+        return self.metric.amount(self.most)
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,10 @@ class Network:
 def margin_of(results: Results) -> Margin:
     """Return the loss of score that is allowed, in words."""
     asked = None if results.aim is None else results.aim.lose_at_most
-    return Margin(results.metric, WITHIN[results.metric.name] if asked is None else asked)
+    if asked is None and (asked := results.metric.margin) is None:
+        original = next((row.score for row in results.score_list if row.role == ORIGINAL and row.is_finite), None)
+        asked = float(f"{WITHIN * abs(original or 0.0):.2g}")
+    return Margin(results.metric, asked)
 
 
 def networks_of(results: Results) -> dict[str, Network]:
@@ -97,7 +98,7 @@ def speedups_by_target(results: Results) -> dict[Target, Speedups]:
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
 
 
-def score_text(network: Network, original: Score | None, metric: ScoreMetric) -> str:
+def score_text(network: Network, original: Score | None, metric: Metric) -> str:
     """Return a comparison of a network's score with the original's, in words. Without an interval, it names both scores."""
     lost = network.lost
     if not lost.is_certain:
@@ -105,15 +106,16 @@ def score_text(network: Network, original: Score | None, metric: ScoreMetric) ->
         of = "" if theirs is None else f"; the original's is {metric.text(theirs)}, and no interval of the difference is known"
         return f"{metric.name} {metric.text(network.score)}{of}"
     sign = -1 if metric.more_is_better else 1
-    value, *ends = (sign * end / metric.step for end in lost)
-    low, high = (f"{end:+z.{metric.digits}f}" for end in sorted(ends))
-    size = f"{abs(value):.{metric.digits}f}"
+    value, *ends = (sign * end for end in lost)
+    low, high = (metric.steps_text(end, "+z") for end in sorted(ends))
+    size = metric.steps_text(abs(value))
     way = "higher" if value > 0 else "lower"
-    way = f"{size} {metric.step_name} {way}" if float(size) else f"the same to {10**-metric.digits:g} {metric.step_name}"
+    least = "" if metric.digits is None else f" to {metric.with_unit(f'{10**-metric.digits:g}')}"
+    way = f"{metric.with_unit(size)} {way}" if float(size) else f"the same{least}"
     return f"{metric.name} {way} (95 %: {low} to {high})"
 
 
-def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
+def doubt_text(network: Network, most: float, metric: Metric) -> str:
     """Return a clause if the interval of a network's score contains the limit `most`; "" if it does not."""
     lost = network.lost
     if not (lost.is_certain and lost.low <= most < lost.high):
@@ -123,13 +125,13 @@ def doubt_text(network: Network, most: float, metric: ScoreMetric) -> str:
     return f"{score_text(network, None, metric)}, {where}: {network.seeds} seeds cannot tell, more would narrow the interval"
 
 
-def measured_in_search(metrics: Mapping[str, float], metric: ScoreMetric) -> list[str]:
+def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str]:
     """Return the score and the speedup of a trial, as far as its metrics have them."""
     found = []
-    if metric.name in metrics:
-        original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
+    if metric.key in metrics:
+        original = metrics.get(f"{OF_ORIGINAL}{metric.key}")
         beside = "" if original is None else f" (the original's: {metric.text(original)})"
-        found.append(f"{metric.name} {metric.text(metrics[metric.name])}{beside}")
+        found.append(f"{metric.name} {metric.text(metrics[metric.key])}{beside}")
     if (speedup := speedup_in(metrics)) is not None:
         found.append(speed_text(speedup))
     return found
@@ -203,7 +205,7 @@ def verdict_lines(results: Results) -> list[Line]:
 
 def _majority(results: Results, original: Score | None) -> str | None:
     """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
-    if results.majority is None or results.metric.name != ACCURACY.name:
+    if results.majority is None or results.metric != ACCURACY:
         return None
     return warning_of(*results.majority, None if original is None else original.score)
 

@@ -9,11 +9,10 @@ from datetime import datetime
 from syno.base.progress import duration, rate_text
 from syno.base.text_tables import Row, markdown, plural
 from syno.results.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
-from syno.results.metric import METRICS
 from syno.results.values import Trial, best_first, trials_in
 from syno.search.goal import Goal
-from syno.search.reward import OF_ORIGINAL, score_of
 from syno.search.snapshot import Snapshot
+from syno.train.metric import METRICS, OF_ORIGINAL, score_of
 
 SHOWN = 5  # running trials, last trials, reasons of failures
 LONGEST_REASON = 100  # characters
@@ -78,9 +77,9 @@ def _measured(trial: Trial) -> Iterator[str]:
     metrics = trial.metrics
     metric = METRICS.get(score_of(metrics) or "")
     if metric is not None:
-        original = metrics.get(f"{OF_ORIGINAL}{metric.name}")
+        original = metrics.get(f"{OF_ORIGINAL}{metric.key}")
         beside = "" if original is None else f" (original {metric.text(original)})"
-        yield f"{metric.name} {metric.text(metrics[metric.name])}{beside}"
+        yield f"{metric.name} {metric.text(metrics[metric.key])}{beside}"
     elif (value := metrics.get("value")) is not None:
         yield f"value {value:.4g}"
     if (speedup := speedup_in(metrics)) is not None:

@@ -20,13 +20,13 @@ from math import inf, isfinite, isnan, nan
 from typing import Literal, NamedTuple
 
 from syno.base.interval import Interval
-from syno.results.metric import ACCURACY, METRICS, ScoreMetric
 from syno.search.goal import COSTS, Goal
-from syno.search.reward import OF_ORIGINAL, score_of
+from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, Metric, score_of
 
 State = Literal["meets", "may meet", "misses", "unknown"]
 STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the best first
 LOSS_SCALE = 0.1  # a loss of so much more than allowed is as far from the goal as a network that stands still
+TIMES = 10  # times what is allowed, which is as far in scores whose range is not known
 ROUNDING = 1e-9
 SPEED = "speedup"
 NONE_FASTER = "none is faster than the original"  # said first, before any number that might be taken for good news
@@ -97,7 +97,7 @@ class Verdict(NamedTuple):
 
 def judge(
     goal: Goal,
-    metric: ScoreMetric,
+    metric: Metric,
     speedup: Interval | None,
     lost: Interval | None,
     shares: Mapping[str, float] | None = None,
@@ -145,7 +145,7 @@ def speed_text(found: Interval) -> str:
 
 def _parts(
     goal: Goal,
-    metric: ScoreMetric,
+    metric: Metric,
     speedup: Interval | None,
     lost: Interval | None,
     shares: Mapping[str, float],
@@ -180,25 +180,26 @@ def _speed(least: float | None, found: Interval | None) -> Part:
     return Part(SPEED, state, text, miss, max(0.0, 1 - found.value / least), doubt)
 
 
-def _loss(most: float | None, metric: ScoreMetric, found: Interval | None, seeds: int | None) -> Part:
+def _loss(most: float | None, metric: Metric, found: Interval | None, seeds: int | None) -> Part:
     """Return the part of the verdict on the score. A score that is infinitely worse, of a training that diverged, misses."""
     if found is None or isnan(found.value) or found.value == -inf:
         return Part(metric.name, "meets" if most is None else "unknown", f"{metric.name} not known")
     sign = -1 if metric.more_is_better else 1
-    value, *ends = (f"{sign * end / metric.step:+z.{metric.digits}f}" for end in found)
+    value, *ends = (metric.steps_text(sign * end, "+z") for end in found)
     low, high = ends if sign > 0 else ends[::-1]
-    text = f"{metric.name} {value} {metric.step_name}" + (f" ({low} to {high})" if found.is_certain else "")
+    text = f"{metric.name} {metric.with_unit(value)}" + (f" ({low} to {high})" if found.is_certain else "")
     if most is None:
         return Part(metric.name, "meets", text)
     margin, excess = Interval(most - found.value, most - found.high, most - found.low), found.value - most
     state, doubt = _state(margin), "" if margin.is_certain else _no_interval(metric, seeds)
-    miss = f"{excess / metric.step:.{metric.digits}f} {metric.step_name} of {metric.name}" if state == "misses" else ""
+    miss = f"{metric.with_unit(metric.steps_text(excess))} of {metric.name}" if state == "misses" else ""
     if miss and seeds == 1:
         miss += f" ({doubt})"
-    return Part(metric.name, state, text, miss, max(0.0, excess) / LOSS_SCALE, doubt)
+    scale = LOSS_SCALE if metric.margin is not None else TIMES * most or 1.0
+    return Part(metric.name, state, text, miss, max(0.0, excess) / scale, doubt)
 
 
-def _no_interval(metric: ScoreMetric, seeds: int | None) -> str:
+def _no_interval(metric: Metric, seeds: int | None) -> str:
     """Return why nothing is known of how much a score varies by chance."""
     if seeds == 1:
         return f"one seed: no interval of the {metric.name}"
@@ -246,9 +247,9 @@ def speedup_in(metrics: Mapping[str, float], name: str = SPEED) -> Interval | No
 def lost_in(metrics: Mapping[str, float]) -> Interval | None:
     """Return the loss of score in the search against the original; None if one of the scores is not known."""
     metric = METRICS.get(score_of(metrics) or "")
-    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
+    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.key}")) is None:
         return None
-    return Interval(metric.quality(original) - metric.quality(metrics[metric.name]))
+    return Interval(metric.quality(original) - metric.quality(metrics[metric.key]))
 
 
 def shares_in(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -20,10 +20,10 @@ from syno.results.goal import (
     speedup_in,
     times_as_fast,
 )
-from syno.results.metric import ACCURACY, LOSS, METRICS
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -150,20 +150,21 @@ def _help(goal: Goal, judged: Judged) -> str:
         return "More seeds (train: seeds) and longer timing (tune: latency: least_ms) would narrow the intervals."
     return help_with([name for name, is_missed in (
         (SPEED, goal.speedup is not None and judged.speedup.value < goal.speedup),
-        (ACCURACY.name, goal.lose_at_most is not None and judged.lost.value > goal.lose_at_most),
+        ("score", goal.lose_at_most is not None and judged.lost.value > goal.lose_at_most),
     ) if is_missed])  # fmt: skip
 
 
 def help_with(binding: Sequence[str]) -> str:
     """Return advice for the requirements that are not met."""
-    if SPEED in binding and {ACCURACY.name, LOSS.name} & {*binding}:
+    has_score = not {SPEED, *WORDS.values()}.issuperset(binding)
+    if SPEED in binding and has_score:
         return "Both speed and score bind: search longer (study: n_trials), or ask for less of one of the two."
     if SPEED in binding:
         return (
             "The speed binds: ask for less (goal: speedup), lower the bounds of the costs (relative_budget: most_flops), or "
             "search longer (study: n_trials)."
         )
-    if {ACCURACY.name, LOSS.name} & {*binding}:
+    if has_score:
         return "The score binds: allow a larger loss (goal: lose_at_most), train longer, or search longer (study: n_trials)."
     return "Search longer (study: n_trials), or ask for less."
 

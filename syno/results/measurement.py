@@ -6,16 +6,13 @@ of results holds them as one table (`syno.results.table`), from which every othe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import AwareDatetime, Field, model_validator
 
 from syno.base.record import Count, Record
 from syno.measure.tuning_record import Status
-from syno.train.settings import Metric, check_score
-
-if TYPE_CHECKING:
-    pass
+from syno.train.metric import METRICS, MetricKey
 
 Quantity: TypeAlias = Literal[
     "accuracy", "loss", "perplexity", "latency", "throughput", "training_throughput", "flops", "parameters", "memory",
@@ -25,7 +22,7 @@ Origin: TypeAlias = Literal["measured", "artifact", "paper"]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
-UNITS: dict[Quantity, str] = {
+UNITS: dict[str, str] = {
     "accuracy": "fraction",
     "loss": "nats per token",
     "perplexity": "per token",
@@ -68,7 +65,7 @@ class Measurement(Record):
         value: The number, in `unit`. It is finite; None if the measurement failed.
         low: The lower end of the 95 % confidence interval of `value`; None if unknown.
         high: Its upper end; None if unknown.
-        unit: The metric's unit in `UNITS`.
+        unit: The metric's unit in `UNITS`; that of the score of a task of one's own is in its key (`syno.train.metric`).
         repeats: How often it was measured; None if unknown.
         seed: The seed of weights and of the order of samples; None if there is none, or it is unknown.
         checked: Whether outputs were compared with a reference, for a latency; None if unknown.
@@ -98,7 +95,7 @@ class Measurement(Record):
     compiler: str | None = None
     batch: Count | None = None
     threads: Count | None = None
-    metric: Quantity
+    metric: Quantity | MetricKey
     value: Finite | None
     low: Finite | None = None
     high: Finite | None = None
@@ -115,23 +112,27 @@ class Measurement(Record):
     note: str = ""
 
     @classmethod
-    def of(cls, metric: Quantity, value: float | None, **fields: Any) -> Self:
+    def of(cls, metric: str, value: float | None, **fields: Any) -> Self:
         """Return a measurement in the metric's unit."""
-        return cls(metric=metric, value=value, unit=UNITS[metric], **fields)
+        return cls(metric=metric, value=value, unit=_unit_of(metric), **fields)
 
     @model_validator(mode="after")
     def _is_in_its_unit(self) -> Self:
-        if self.unit != UNITS[self.metric]:
-            raise ValueError(f'{self.metric} is measured in "{UNITS[self.metric]}"; given: "{self.unit}"')
+        if self.unit != (unit := _unit_of(self.metric)):
+            raise ValueError(f'{self.metric} is measured in "{unit}"; given: "{self.unit}"')
         if (self.value is not None) != (self.status in (OK, "partial")):
             raise ValueError(f'a measurement with the status "{self.status}" has {"no" if self.value is None else "a"} value')
         if self.value is None:
             return self
-        if self.metric in get_args(Metric):
-            check_score(self.metric, self.value)
+        if self.metric in METRICS:
+            METRICS[self.metric].check(self.value)
         elif self.value < 0:
             raise ValueError(f"{self.metric} is 0 or more; given: {self.value}")
         return self
+
+
+def _unit_of(metric: str) -> str:
+    return UNITS[metric] if metric in UNITS else METRICS[metric].unit
 
 
 class Measurements(Record):

@@ -1,14 +1,8 @@
-"""The comparison of trained networks: metrics, differences of scores with their intervals, and Pareto fronts.
+"""The comparison of trained networks: differences of scores with their intervals, and Pareto fronts.
 
 Welch's interval assumes that measurements are independent and about normal, but neither that both samples vary alike nor that
 they are of one size: an operator's trainings may well scatter more than the original's.
 
->>> ACCURACY.text(0.95078, 0.00461)
-'0.9508 ± 0.0046'
->>> ACCURACY.difference_text(-0.009, -0.016, -0.002)
-'-0.9 points (95 %: -1.6 to -0.2)'
->>> LOSS.heading, LOSS.quality(2.5) > LOSS.quality(3.0)
-('loss (nats per token)', True)
 >>> [round(number, 4) for number in difference([0.944, 0.951, 0.949], [0.957, 0.960, 0.959])]
 [-0.0107, -0.0183, -0.003]
 >>> front([(3.0, 0.9), (1.0, 0.5), (2.0, 0.4)])
@@ -21,82 +15,21 @@ Biometrika 34 (1947).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite, isnan, nan
+from collections.abc import Iterable, Sequence
+from math import inf, isfinite, nan
 from statistics import mean, stdev
 
 from syno.base.interval import Interval
+from syno.train.metric import CONFIDENCE, METRICS, Metric, score_of
 
-CONFIDENCE = 0.95
+COLUMN = "metric_"  # the beginning of the names of columns that trials have for metrics
 Point = tuple[float, float]  # cost, quality
 
 
-@dataclass(frozen=True)
-class ScoreMetric:
-    """A metric that trained networks are compared by.
-
-    Attributes:
-        name: The name in records and tables.
-        unit: The unit of scores; "" for a fraction.
-        more_is_better: Whether a higher score is the better one.
-        step: The unit that differences are printed in, as a score.
-        step_name: The name of that unit, in the plural.
-        digits: The number of digits of a difference after the decimal point.
-        lowest, highest: The ends of the range of scores, which intervals of them may exceed.
-    """
-
-    name: str
-    unit: str
-    more_is_better: bool
-    step: float
-    step_name: str
-    digits: int
-    lowest: float = -inf
-    highest: float = inf
-
-    @property
-    def heading(self) -> str:
-        """The name for a column or an axis, with the unit if there is one."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
-
-    @property
-    def column(self) -> str:
-        """The name of its column in a table of trials."""
-        return f"metric_{self.name}"
-
-    @property
-    def better(self) -> str:
-        """The direction of better scores on an axis."""
-        return "higher" if self.more_is_better else "lower"
-
-    def quality(self, score: float) -> float:
-        """Return a number that is higher for better scores."""
-        return score if self.more_is_better else -score
-
-    def text(self, score: float, spread: float = nan) -> str:
-        """Return a score as text, with its standard deviation if that is known."""
-        return f"{score:.4f}" + ("" if isnan(spread) else f" ± {spread:.4f}")
-
-    def difference_text(self, value: float, low: float, high: float) -> str | None:
-        """Return a difference of scores with its interval as text; None if the interval is unknown."""
-        if not all(map(isfinite, (value, low, high))):
-            return None
-        found, least, most = (f"{number / self.step:+z.{self.digits}f}" for number in (value, low, high))
-        return f"{found} {self.step_name} ({100 * CONFIDENCE:.0f} %: {least} to {most})"
-
-
-ACCURACY = ScoreMetric(
-    "accuracy", unit="", more_is_better=True, step=0.01, step_name="points", digits=1, lowest=0.0, highest=1.0
-)
-LOSS = ScoreMetric("loss", unit="nats per token", more_is_better=False, step=1.0, step_name="nats", digits=3, lowest=0.0)
-METRICS: Mapping[str, ScoreMetric] = {metric.name: metric for metric in (ACCURACY, LOSS)}
-
-
-def metric_of_trials(columns: Iterable[object]) -> ScoreMetric | None:
-    """Return the metric of a table of trials with these columns: accuracy if it has both, None if it has neither."""
-    known = set(columns)
-    return next((metric for metric in METRICS.values() if metric.column in known), None)
+def metric_of_trials(columns: Iterable[object]) -> Metric | None:
+    """Return the metric of the scores in a table of trials with these columns: accuracy before loss; None if there is none."""
+    found = score_of(name.removeprefix(COLUMN) for name in map(str, columns) if name.startswith(COLUMN))
+    return None if found is None else METRICS[found]
 
 
 def difference(sample: Sequence[float], reference: Sequence[float]) -> Interval:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
-from syno.results.measurement import INT8, OK, SUSPICIOUS, Measurement, Quantity
-from syno.results.metric import METRICS
+from syno.results.measurement import INT8, OK, SUSPICIOUS, Measurement
 from syno.results.table import measurements_in
-from syno.train.settings import Metric
+from syno.train.metric import LOSS, METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -78,7 +77,7 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
         source: The record's file.
         place: Further fields of all measurements, such as `key` and `role` in an experiment.
     """
-    costs: dict[Quantity, float] = {"flops": record.flops, "parameters": record.parameters}
+    costs: dict[str, float] = {"flops": record.flops, "parameters": record.parameters}
     numbers = _scores(record.metric, record.score) | costs
     yield from _rows_of_numbers(record, numbers, source, {"operator": record.name, **place})
     if record.int8_score is not None:
@@ -87,14 +86,14 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
         yield from _rows_of_numbers(record, numbers, source, {**place, **own, "note": QUANTIZED})
 
 
-def _scores(metric: Metric, score: float) -> dict[Quantity, float]:
+def _scores(metric: str, score: float) -> dict[str, float]:
     """Return a score, and for a loss the perplexity."""
-    is_known = metric == "loss" and isfinite(score)
+    is_known = metric == LOSS.key and isfinite(score)
     return {metric: score, "perplexity": perplexity(score)} if is_known else {metric: score}
 
 
 def _rows_of_numbers(
-    record: TrainingRecord, numbers: dict[Quantity, float], source: str, place: dict[str, Any]
+    record: TrainingRecord, numbers: dict[str, float], source: str, place: dict[str, Any]
 ) -> Iterator[Measurement]:
     for metric, value in numbers.items():
         known = isfinite(value)

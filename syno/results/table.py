@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.base.interval import Interval
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
 from syno.results.measurement import OF_LIMIT, OK, SUSPICIOUS, Measurement
-from syno.results.metric import METRICS, difference, spread
+from syno.results.metric import difference, spread
 from syno.results.parquet import read_parquet, write_parquet
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -172,8 +173,9 @@ def _score_row(rows: Sequence[Measurement], original: Sequence[Measurement] | No
 
 
 def _scores(rows: Sequence[Measurement]) -> list[float]:
-    """Return the score of each seed; only a loss can be missing, and then training diverged."""
-    return [inf if one.value is None else one.value for one in rows if one.metric in METRICS]
+    """Return the score of each seed; where one is missing, training diverged."""
+    found = [(METRICS[one.metric], one.value) for one in rows if one.metric in METRICS]
+    return [metric.of_broken if value is None else value for metric, value in found]
 
 
 def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, name: str) -> tuple[float, float | None]:

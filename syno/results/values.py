@@ -15,8 +15,8 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.interval import Interval
 from syno.results.breakdown import BREAKDOWN_COLUMNS
 from syno.results.measurement import OF_LIMIT, OK
-from syno.results.metric import ScoreMetric
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
+from syno.train.metric import Metric
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -71,7 +71,7 @@ class Score:
         """Whether the score is known, and the training did not diverge."""
         return self.score is not None and isfinite(self.score)
 
-    def lost(self, metric: ScoreMetric) -> Interval:
+    def lost(self, metric: Metric) -> Interval:
         """Return the loss of score against the original; below 0 for a better score."""
         value, low, high = self.difference
         return Interval(-value, -high, -low) if metric.more_is_better else self.difference

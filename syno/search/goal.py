@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from syno.base.errors import SpecError
 from syno.base.validation import Settings, set_fields
+from syno.train.metric import ACCURACY, LOSS, Metric
 
 Find = Literal["most_accurate", "fastest", "front"]
 Share = Annotated[float, Field(gt=0)]
@@ -30,7 +32,8 @@ class Goal(Settings):
     speedup: float | None = None
     """how many times as fast as the original the network must be, as in 1.5"""
     lose_at_most: Annotated[float, Field(ge=0)] | None = None
-    """how much worse than the original network's its score may be: a fraction of accuracy, as in 0.01, or nats of loss"""
+    """how much worse than the original network's its score may be: a fraction of accuracy, as in 0.01, or nats of loss; of the
+    score of a task of your own, in its unit"""
     find: Find | None = None
     """most_accurate: of those that are fast enough; fastest: of those that lose little enough; front: the best trade-offs of
     both. By default most_accurate if `speedup` is given, fastest if only `lose_at_most` is, else front"""
@@ -56,12 +59,17 @@ class Goal(Settings):
             raise ValueError(f"{given:g} times as fast is out of reach; give a ratio: {1 + given / 100:g} for {given:g} % more")
         return given
 
-    @field_validator("lose_at_most", "most_parameters", "most_memory", "most_file_size")
+    @field_validator("most_parameters", "most_memory", "most_file_size")
     @classmethod
-    def _is_a_share(cls, given: float | None, info: ValidationInfo) -> float | None:
-        if given is not None and given > (1 if info.field_name == "lose_at_most" else LARGEST):
-            raise ValueError(f"{given:g} is no fraction; give {given / 100:g} for {given:g} %")
+    def _is_a_share(cls, given: float | None) -> float | None:
+        if given is not None and given > LARGEST:
+            raise ValueError(_no_fraction(given))
         return given
+
+    def check_loss(self, metric: Metric) -> None:
+        """Raise SpecError if more may be lost of a score than it can have: a percentage was meant. Other units say what is."""
+        if self.lose_at_most is not None and self.lose_at_most > 1 and metric in (ACCURACY, LOSS):
+            raise SpecError(f"goal.lose_at_most: {_no_fraction(self.lose_at_most)}")
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Goal:
@@ -101,3 +109,7 @@ class Goal(Settings):
     def screened_for(self, n_trials: int) -> int:
         """Return the largest number of operators screened out in a study of so many trials."""
         return SCREENED_PER_TRIAL * n_trials if self.most_screened is None else self.most_screened
+
+
+def _no_fraction(given: float) -> str:
+    return f"{given:g} is no fraction; give {given / 100:g} for {given:g} %"

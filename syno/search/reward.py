@@ -25,13 +25,12 @@ from syno.base.registry import Registry
 from syno.base.validation import Settings
 from syno.search.faults import FaultKind
 from syno.search.goal import Find
+from syno.train.metric import ACCURACY, CHANCE, METRICS, OF_ORIGINAL, score_of
 
 # The interface of rewards: functions from the metrics of an evaluated operator to a number in [0, 1].
 
 
 Metrics: TypeAlias = Mapping[str, float]
-
-OF_ORIGINAL = "original_"  # prefix of the metrics of the original model
 
 
 @dataclass(frozen=True)
@@ -117,20 +116,18 @@ Positive = Annotated[float, Field(gt=0)]
 # The reward of a score relative to the original network's.
 
 
-CHANCE = "chance_"  # prefix of the scores of a network that has learnt nothing
-
-
 @REWARDS.register("relative")
 class RelativeReward(Reward):
     """((s - low) / (high - low)) ** power for the score s on a scale where chance is 0 and the original network is 1.
 
     For accuracies, s = (accuracy - chance_accuracy) / (original_accuracy - chance_accuracy); for losses, in the same way, with
-    the loss of equal probabilities as chance. The original has the same training as the operators: it is trained once, when the
+    the loss of equal probabilities as chance; for the score of a task of one's own, with that of an untrained network, unless
+    the task says what chance is. The original has the same training as the operators: it is trained once, when the
     study begins. So the reward distinguishes operators whatever the data, the network and the length of the training are.
     """
 
     name = "relative"
-    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy")
+    needs = (ACCURACY.key, f"{OF_ORIGINAL}{ACCURACY.key}", f"{CHANCE}{ACCURACY.key}")
     compares_scores = True
     low: Annotated[float, Field(lt=1)] = 0.0
     """score of reward 0; 0 is chance, 1 the original network"""
@@ -146,8 +143,8 @@ class RelativeReward(Reward):
         return self
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads: accuracies, or losses if no accuracy was measured."""
-        metric = "loss" if "loss" in metrics and "accuracy" not in metrics else "accuracy"
+        """Return the names of the scores that it reads: of the score that was measured, or accuracies if none was."""
+        metric = score_of(metrics) or ACCURACY.key
         return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"
 
     def of(self, metrics: Metrics) -> Outcome:
@@ -160,17 +157,16 @@ class RelativeReward(Reward):
         return float((max(relative - self.low, 0.0) / (self.high - self.low)) ** self.power)
 
 
-def compared_scores(metric: str, score: float, classes: int) -> dict[str, float]:
+def compared_scores(metric: str, score: float, chance: float) -> dict[str, float]:
     """Return the original network's score and that of chance, as metrics by name, which a reward that compares scores reads.
 
     Args:
-        metric: "accuracy" or "loss".
+        metric: the key of the score's metric.
         score: of the original network, after the training that operators get.
-        classes: of the data, or tokens of the vocabulary.
+        chance: the score of a network that has learnt nothing.
 
     Raises SpecError if the original network is not better than chance.
     """
-    chance = 1 / classes if metric == "accuracy" else math.log(classes)
     if problem := learnt_nothing(metric, score, chance):
         raise SpecError(f"reward: {problem}")
     return {f"{OF_ORIGINAL}{metric}": score, f"{CHANCE}{metric}": chance}
@@ -178,10 +174,11 @@ def compared_scores(metric: str, score: float, classes: int) -> dict[str, float]
 
 def learnt_nothing(metric: str, original: float, chance: float) -> str | None:
     """Return in words that the original network is not better than chance; None if it is."""
-    if (original > chance) == (metric == "accuracy") and original != chance:
+    of = METRICS[metric]
+    if of.quality(original) > of.quality(chance):
         return None
     return (
-        f"the original network has the {metric} {original:.4g} after this training, and chance has {chance:.4g}: it learnt "
+        f"the original network has the {of.name} {original:.4g} after this training, and chance has {chance:.4g}: it learnt "
         "nothing to compare with; train longer, or give another reward"
     )
 
@@ -205,14 +202,14 @@ class GoalReward(Reward):
     """
 
     name = "goal"
-    needs = ("accuracy", f"{OF_ORIGINAL}accuracy", f"{CHANCE}accuracy", "speedup")
+    needs = (*RelativeReward.needs, "speedup")
     compares_scores = True
     find: Find = "most_accurate"
     """by default that of the goal, like the two below"""
     speedup: Positive | None = None
     """least speedup"""
     lose_at_most: Annotated[float, Field(ge=0)] | None = None
-    """largest loss of accuracy, or nats, against the original"""
+    """largest loss of accuracy, or nats, against the original; of another score, in its unit"""
     high: Positive = 1.1
     """score s of q = 1; above 1, so that operators better than the original are told apart"""
     power: Positive = 4
@@ -246,11 +243,6 @@ class GoalReward(Reward):
         return float((max(relative, 0.0) / least) ** self.power / 2)
 
 
-def score_of(metrics: Metrics) -> str | None:
-    """Return which score was measured, "accuracy" or "loss"; None if none was."""
-    return next((name for name in ("accuracy", "loss") if name in metrics), None)
-
-
 def relative_score(metrics: Metrics) -> float | None:
     """Return the score on a scale where chance is 0 and the original network 1; None if it is not known."""
     metric = score_of(metrics)
@@ -261,7 +253,6 @@ def relative_score(metrics: Metrics) -> float | None:
 
 
 __all__ = [
-    "OF_ORIGINAL",
     "PAPER_REWARDS",
     "REWARDS",
     "AccuracyReward",

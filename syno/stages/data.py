@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import AwareDatetime, model_validator
+from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from syno.base.addresses import visible
 from syno.base.gpu_leases import leased
@@ -20,6 +20,7 @@ from syno.results.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
 from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.places import DATA
+from syno.train.metric import METRICS, MetricKey
 
 if TYPE_CHECKING:
     from syno.train.settings import WorkloadSettings
@@ -34,10 +35,12 @@ class DataRecord(Record):
     Attributes:
         data: name of the data set.
         hash: hash of the pictures and labels, or of the tokens.
-        classes: number of classes; for text, number of different tokens.
-        train_images, test_images: number of pictures, other samples, or sequences of tokens.
+        metric: the key of the score's metric of a task of one's own; None for classification and text.
+        inputs: of a task of one's own: the tensors among the network's inputs, as "float32 [8, 3, 16]".
+        classes: number of classes; for text, number of different tokens; None for a task of one's own.
+        train_images, test_images: number of pictures, other samples, or sequences of tokens; None for a task of one's own.
         image_shape: [channels, height, width] of a picture as the network gets it, or [channels, ...] of another sample; None
-            for text.
+            for text, and for a task of one's own whose network takes anything else than one tensor of numbers.
         label_shape: the shape of a sample's labels; () if it has one, and for text.
         length: tokens of a sequence; None for pictures.
         model: name of the backbone.
@@ -66,12 +69,14 @@ class DataRecord(Record):
     passing = frozenset({"date", "time_shares"})
     data: str
     hash: str
-    classes: Count
-    train_images: Number
-    test_images: Number
+    classes: Count | None = None
+    train_images: Number | None = None
+    test_images: Number | None = None
     image_shape: tuple[Count, ...] | None = None
     label_shape: tuple[Count, ...] = ()
     length: Count | None = None
+    metric: MetricKey | None = None
+    inputs: tuple[str, ...] = ()
     model: str
     placed: Mapping[str, str] = {}
     layers: tuple[str, ...]
@@ -94,13 +99,27 @@ class DataRecord(Record):
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> DataRecord:
-        if (not self.image_shape) == (self.length is None):
+        if self.metric is None and (not self.image_shape) == (self.length is None):
             raise ValueError("a record of pictures has an image_shape, one of a text has a length, and none has both")
+        if self.metric is None and None in (self.classes, self.train_images, self.test_images):
+            raise ValueError(
+                "a record of pictures or of a text has a number of classes, and of samples to train and to test on"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the record; of classification and text without what only tasks of one's own have."""
+        found: dict[str, Any] = write(self)
+        return (
+            found if self.metric is not None else {name: one for name, one in found.items() if name not in ("metric", "inputs")}
+        )
 
     @property
     def samples(self) -> str:
         """The name of the samples in words."""
+        if self.metric is not None:
+            return "inputs"
         return "tokens" if self.image_shape is None else samples_in_words(self.image_shape)
 
 
@@ -155,29 +174,41 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
 def look(experiment: Experiment) -> DataRecord:
     """Return the record without training or writing anything. Raises the errors of `prepare`."""
+    import torch
+
     from syno.data import TokenSet
     from syno.data.contract import label_shape_of, majority_of
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
+    from syno.model.inputs import first_inputs
     from syno.model.layer_table import layer_rows
     from syno.model.outputs import shared_tensors
+    from syno.train.own_task import Task
 
     network = experiment.network
-    data, settings, pictures = network.data, network.settings, len(network.example)
+    data, settings, pictures = network.data, network.settings, network.batch
+    if experiment.goal is not None:
+        experiment.goal.check_loss(network.metric)
     model = network.model()
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
     rest, counted, most_frequent = network.rest, count(model, network.example), majority_of(data)
-    if isinstance(data, TokenSet):
-        shape: dict[str, Any] = {"length": data.length}
+    shape: dict[str, Any]
+    if isinstance(data, Task):
+        inputs = first_inputs(network.example)
+        is_one = isinstance(network.example, torch.Tensor) and network.example.is_floating_point()
+        shape = {
+            "metric": network.metric.key,
+            "inputs": tuple(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}" for one in inputs),
+            "image_shape": tuple(network.example.shape[1:]) if is_one else None,
+        }
     else:
-        shape = {"image_shape": data.image_shape, "label_shape": label_shape_of(data)}
+        shape = {"length": data.length} if isinstance(data, TokenSet) else {"image_shape": data.image_shape}
+        shape |= {"label_shape": label_shape_of(data)}
+        shape |= {"classes": data.classes, "train_images": data.train_count, "test_images": data.test_count}
     return DataRecord(
         data=settings.data,
-        hash=data.hash,
-        classes=data.classes,
-        train_images=data.train_count,
-        test_images=data.test_count,
+        hash=network.hash,
         **shape,
         model=settings.model,
         placed=network.placed_layers,
@@ -218,7 +249,11 @@ def data_text(experiment: Experiment, record: DataRecord) -> str:
 def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     has_samples = record.train_images or record.test_images
     counts = f"{record.data}: {f'{record.train_images} + {record.test_images}' if has_samples else 'no'}"
-    if record.image_shape is None:
+    if record.metric is not None:
+        metric = METRICS[record.metric]
+        counts = f"{record.data}: a task of your own, whose score is {metric.heading}, {metric.better} is better;"
+        samples = f"inputs {', '.join(record.inputs)}"
+    elif record.image_shape is None:
         samples = f"sequences of {record.length} tokens, {record.classes} different ones"
     else:
         positions = f" at each of {' x '.join(map(str, record.label_shape))} positions" if record.label_shape else ""
@@ -244,6 +279,13 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "
         f"({record.rest_parameters:,}), which the rest of the network has; the original is 100%"
     )
+    if (weights := experiment.network.settings.weights) is not None:
+        training = (
+            "is trained, too"
+            if experiment.network.trains_original
+            else "is only scored; training: {train_original: true} trains it"
+        )
+        yield f"every training begins with the weights in {weights}; the original {training}"
     for names in record.shared_memory:
         yield f"these weights share memory, and do so in every training and copy: {_names(names)}"
     yield from _weights(experiment, record)

@@ -21,16 +21,16 @@ from syno.results.goal_tables import (
     verdicts,
 )
 from syno.results.measurement import INT8
-from syno.results.metric import ACCURACY, METRICS, front
+from syno.results.metric import front
 from syno.results.table import SCORE_COLUMNS
 from syno.results.values import Trial, trials_in
 from syno.search.goal import Goal
-from syno.search.reward import OF_ORIGINAL, score_of
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.selection import read_selected, why_none
 from syno.stages.speedups import selected_speedups
 from syno.stages.store import ID_DIGITS
 from syno.stages.study import read_trials_table
+from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, score_of
 
 if TYPE_CHECKING:
     import pandas
@@ -71,11 +71,11 @@ def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | 
         return None
     metrics = next((trial.metrics for trial in trials_in(trials) if trial.outcome == "complete"), {})
     metric = METRICS.get(score_of(metrics) or "")
-    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.name}")) is None:
+    if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.key}")) is None:
         return None
     worst = original - goal.lose_at_most if metric.more_is_better else original + goal.lose_at_most
     speedup = {} if goal.least_speedup is None else {SPEED: goal.least_speedup}
-    found = experiment.make_reward()({**metrics, metric.name: worst, **speedup})
+    found = experiment.make_reward()({**metrics, metric.key: worst, **speedup})
     return found if isinstance(found, float) else None
 
 
@@ -101,7 +101,7 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
         return None
     if scores.empty:
         scores = latency[latency["key"] != INT8].drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
-        scores = scores.assign(metric=ACCURACY.name)
+        scores = scores.assign(metric=ACCURACY.key)
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None

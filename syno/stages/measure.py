@@ -146,11 +146,16 @@ def subject_of(
         **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
     }
+    if data.metric is not None and data.image_shape is None:
+        raise SpecError(
+            f"{workload.model} takes {', '.join(data.inputs)}, and latencies are measured of networks that take one tensor of "
+            "real numbers; leave out tune: compilers, or give a module around the network that takes one tensor"
+        )
     if data.image_shape is None:
         given |= {"vocabulary": data.classes, "length": data.length}
         return LanguageModelSubject(**given)
     channels_last = is_picture(data.image_shape) and workload.training.channels_last and compiler_named(compiler).channels_last
-    given |= {"classes": data.classes, "image_shape": data.image_shape}
+    given |= {"classes": data.classes or 1, "image_shape": data.image_shape}
     return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")
 
 

@@ -160,13 +160,15 @@ class OriginalScore(BaseModel):
 
     Attributes:
         workload, data: the settings of its training, and the checksum of the data.
-        metric, score: its score.
+        metric, score: its score, by the key of its metric.
+        chance: the score of a network that has learnt nothing, where it was measured; None: it follows from the data.
     """
 
     workload: dict[str, Any]
     data: str
     metric: str
     score: float
+    chance: float | None = None
 
 
 def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
@@ -183,21 +185,25 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
     if experiment.evaluation != "training" or not (loses or experiment.make_reward().compares_scores):
         return {}
     from syno.data.contract import majority_of  # imports torch
+    from syno.train.own_task import Task
     from syno.train.workload import Workload
 
     network = experiment.network
+    if experiment.goal is not None:
+        experiment.goal.check_loss(network.metric)
     workload = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
     settings, kept = workload.settings.model_dump(mode="json"), study.kept(KEY)
     found = None if kept is None else OriginalScore.model_validate(kept)
-    if found is None or (found.workload, found.data) != (settings, network.data.hash):
+    if found is None or (found.workload, found.data) != (settings, network.hash):
         record = _record(experiment, workload, display)
-        made = OriginalScore(workload=settings, data=network.data.hash, metric=record.metric, score=record.score)
-        study.keep(KEY, made.model_dump())
+        chance = network.chance if isinstance(network.data, Task) else None
+        made = OriginalScore(workload=settings, data=network.hash, metric=record.metric, score=record.score, chance=chance)
+        study.keep(KEY, made.model_dump(exclude_none=True))
         found = OriginalScore.model_validate(study.kept(KEY))  # another worker may have been later
     most_frequent = majority_of(network.data)
-    if found.metric == "accuracy" and most_frequent is not None and (warning := warning_of(*most_frequent, found.score)):
+    if most_frequent is not None and (warning := warning_of(*most_frequent, found.score)):
         warnings.warn(warning, stacklevel=2)
-    return compared_scores(found.metric, found.score, network.data.classes)
+    return compared_scores(found.metric, found.score, network.chance if found.chance is None else found.chance)
 
 
 def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:
@@ -218,7 +224,7 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
             stack.enter_context(FileLock(lock))
         with suppress(SpecError):
             found = TrainingRecord.read(file)
-            if found.workload == workload.settings and found.data_hash == workload.data.hash:
+            if found.workload == workload.settings and found.data_hash == workload.hash:
                 return found
         with leased(settings.device, "training.device"), display or nullcontext():
             record = TrainingRecord.make(workload, None, seed, file.with_suffix(".checkpoint"), report=show)

@@ -14,7 +14,7 @@ from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nothing_meets
-from syno.results.metric import ACCURACY, LOSS, METRICS, ScoreMetric, front, metric_of_trials
+from syno.results.metric import front, metric_of_trials
 from syno.results.parquet import read_parquet
 from syno.results.values import Trial, best_first, rows_in, trials_in
 from syno.stages.fastest import ahead, fastest
@@ -25,6 +25,7 @@ from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST, training_file
 from syno.stages.selection import Selected, check_in_store, read_selection, write_selected
 from syno.stages.store import OperatorStore, add_chosen
 from syno.stages.study import read_frozen
+from syno.train.metric import ACCURACY, LOSS, METRICS, Metric, score_of
 
 if TYPE_CHECKING:
     import pandas
@@ -59,7 +60,7 @@ def near_the_original(trials: list[Trial], experiment: Experiment) -> list[Trial
     near = [trial for quality, trial in scored if quality >= metric.quality(score) - within - ROUNDING]
     if not near:
         _, best = max(scored, key=lambda pair: pair[0])
-        nearest = best.metrics[metric.name]
+        nearest = best.metrics[metric.key]
         raise NoneSelectedError(
             f'no trial of "{experiment.name}" can be selected: the original has the {metric.name} {metric.text(score)}, '
             f"and the nearest trial, {best.number}, has {metric.text(nearest)}, which is "
@@ -69,17 +70,15 @@ def near_the_original(trials: list[Trial], experiment: Experiment) -> list[Trial
     return near
 
 
-def _with_quality(
-    trials: Iterable[Trial], metric: ScoreMetric, limit: str, experiment: Experiment
-) -> list[tuple[float, Trial]]:
+def _with_quality(trials: Iterable[Trial], metric: Metric, limit: str, experiment: Experiment) -> list[tuple[float, Trial]]:
     """Return the trials with a score, each after its quality. SpecError, which names the `limit` of `select`, without any."""
-    found = [(metric.quality(score), trial) for trial in trials if (score := trial.metrics.get(metric.name)) is not None]
+    found = [(metric.quality(score), trial) for trial in trials if (score := trial.metrics.get(metric.key)) is not None]
     if not found:
         raise SpecError(f'select: {limit}, but the trials of "{experiment.name}" have no {metric.name}; leave it out')
     return found
 
 
-def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
+def original_score(experiment: Experiment) -> tuple[float, Metric]:
     """Return the mean score of the original network over the seeds of `train`, and its metric.
 
     Raises SpecError if one of these trainings is missing, broke, or is of other settings than the search's trainings.
@@ -99,12 +98,12 @@ def original_score(experiment: Experiment) -> tuple[float, ScoreMetric]:
             raise SpecError(
                 f"{file} is of another network or training than the search's; delete it and train again (`syno baseline`)"
             )
-        if record.stopped is not None and record.score in (0.0, float("inf")):
+        metric = METRICS[record.metric]
+        if record.stopped is not None and record.score in (metric.of_broken, float("inf")):
             raise SpecError(
                 f"the training of the original network in {file} broke ({record.stopped}), so nothing compares with it"
             )
         scores.append(record.score)
-        metric = METRICS[record.metric]
     assert metric is not None  # there is a seed
     return mean(scores), metric
 
@@ -194,10 +193,10 @@ def _qualities(experiment: Experiment, listed: Mapping[str, Selected]) -> dict[s
     if source is not None and source_of(source) is None:
         scores, metric = _scores(source)
         return {key: metric.quality(scores.get(key, nan)) for key in listed}
-    known = [metric for name, metric in METRICS.items() if all(name in one.metrics for one in listed.values())]
-    if not known:
-        raise SpecError(f'select: by is "front", but operators of "{experiment.name}" have no {" or ".join(METRICS)}')
-    return {key: known[0].quality(one.metrics[known[0].name]) for key, one in listed.items()}
+    known = score_of(set.intersection(*(set(one.metrics) for one in listed.values())))
+    if known is None:
+        raise SpecError(f'select: by is "front", but operators of "{experiment.name}" have no score')
+    return {key: METRICS[known].quality(one.metrics[known]) for key, one in listed.items()}
 
 
 # ---- from a search -----------------------------------------------------------------------------------------------------
@@ -244,14 +243,14 @@ def _good_enough(trials: list[Trial], experiment: Experiment) -> list[Trial]:
     return near_the_original(trials, experiment)
 
 
-def _front(ranked: Sequence[Trial], metric: ScoreMetric | None, experiment: Experiment) -> tuple[list[Trial], list[Trial]]:
+def _front(ranked: Sequence[Trial], metric: Metric | None, experiment: Experiment) -> tuple[list[Trial], list[Trial]]:
     """Return the trials on the Pareto front of score and FLOPs, and the others, both in the order given."""
     if metric is None or not any(FLOPS in trial.metrics for trial in ranked):
         raise SpecError(
-            f'select: by is "{experiment.select.by}", but the trials of "{experiment.name}" have no {" or ".join(METRICS)}, or '
+            f'select: by is "{experiment.select.by}", but the trials of "{experiment.name}" have no score, or '
             "no flops; give select: {by: reward}"
         )
-    measured = [(trial.metrics.get(FLOPS, nan), trial.metrics.get(metric.name, nan)) for trial in ranked]
+    measured = [(trial.metrics.get(FLOPS, nan), trial.metrics.get(metric.key, nan)) for trial in ranked]
     on_front = set(front([(flops, metric.quality(score)) for flops, score in measured]))
     ahead = [trial for place, trial in enumerate(ranked) if place in on_front]
     return ahead, [trial for place, trial in enumerate(ranked) if place not in on_front]
@@ -309,7 +308,7 @@ def _select_from_source(experiment: Experiment, source: Path, selected: Sequence
     return best
 
 
-def _scores(source: Path) -> tuple[dict[str, float], ScoreMetric]:
+def _scores(source: Path) -> tuple[dict[str, float], Metric]:
     """Return the mean score of each key, and the metric."""
     rows = rows_in(read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score")))
     if not rows:

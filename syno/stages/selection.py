@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.stages.places import SELECTED, SHORTLIST
 from syno.stages.store import ID_DIGITS, OperatorStore
-from syno.train.settings import check_score
+from syno.train.metric import METRICS
 
 Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 KEY = rf"^[0-9a-f]{{{ID_DIGITS}}}$"
@@ -57,7 +57,8 @@ class Selected(BaseModel):
     @model_validator(mode="after")
     def _has_scores_in_range(self) -> Self:
         for metric, value in self.metrics.items():
-            check_score(metric, value)
+            if metric in METRICS:
+                METRICS[metric].check(value)
         return self
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,14 @@ from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
 from syno.stages.top import summary
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     from torch import nn
 
     from syno.measure.tuning_record import TuningRecord
     from syno.report.take_home.network_folder import TrainedNetwork
+    from syno.train.settings import WorkloadSettings
     from syno.train.training_record import TrainingRecord
 
 
@@ -76,7 +79,7 @@ def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_cod
     Raises RunsCodeError if it needs code that may not run.
     """
     made_by = record.workload
-    named = list(dict.fromkeys(own_paths([made_by.model, made_by.data, made_by.layers, _baseline(experiment, given)])))
+    named = list(dict.fromkeys(own_paths([made_by.model, *_of_data(made_by), made_by.layers, _baseline(experiment, given)])))
     if not named:
         return reading_only("`syno get`")
     strange = [] if run_code else [path for path in named if not _is_ours(path, experiment)]
@@ -88,6 +91,11 @@ def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_cod
         )
     experiment.find_code()
     return nullcontext()
+
+
+def _of_data(made_by: WorkloadSettings) -> list[str]:
+    """Return the names of the data set or task, and of what belongs to a training of one's own."""
+    return [made_by.data, *(path for path in (made_by.score, made_by.example_inputs) if path is not None)]
 
 
 def _baseline(experiment: Experiment, given: str) -> str:
@@ -113,7 +121,6 @@ def _is_ours(path: str, experiment: Experiment) -> bool:
 
 def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[TrainingRecord, Path]:
     """Return the record of the training with this seed, or of the best one, and the file of its weights."""
-    from syno.results.metric import METRICS
     from syno.train.training_record import TrainingRecord
 
     key = key_of(experiment, given)
@@ -189,13 +196,17 @@ def _score(experiment: Experiment, record: TrainingRecord) -> Callable[[nn.Modul
     """Return a function that scores a network on the test data as in the training; None if the data is not at hand."""
     import torch
 
+    from syno.train.own_task import Task
     from syno.train.tasks import task_of
+    from syno.train.training import score_now
 
     try:
         data = experiment.network.data
     except DataError:
         return None
     settings = record.workload.training.model_copy(update={"channels_last": False, "device": "cpu"})
+    if isinstance(data, Task) and data.fits:
+        return partial(score_now, task=data)
     return task_of(data, settings, record.seed, torch.device("cpu")).score
 
 
@@ -207,11 +218,11 @@ def _facts(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> 
         "operator_id": record.operator_id,
         "placed": dict(data.placed),
         "layers": list(data.layers),
-        "input": [data.length] if data.image_shape is None else list(data.image_shape),
+        "input": list(data.image_shape or [data.length]),
         "classes": data.classes,
         "data": record.workload.data,
         "data_hash": record.data_hash,
-        "metric": record.metric,
+        "metric": METRICS[record.metric].name,
         "score": record.score,
         "seed": record.seed,
         "weights": record.weights,
@@ -232,20 +243,21 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
     for name in dict.fromkeys(data.placed.values()):
         layers = ", ".join(f"`{layer}`" for layer, operator in data.placed.items() if operator == name)
         replaced += f" An earlier experiment put the operator `{name}` in place of {layers}."
-    shape = ["N", data.length] if data.image_shape is None else ["N", *data.image_shape]
+    shape = ["N", *(data.image_shape or [data.length])]
     positions = (
         f" at each position: [{', '.join(map(str, ('N', data.classes, *data.label_shape)))}]" if data.label_shape else ""
     )
+    output = f"logits of {data.classes} classes{positions}" if data.metric is None else "what the task scores"
     shown, versions = ", ".join(map(str, shape)), ", ".join(" ".join(pair) for pair in record.versions.items())
     training = (
-        f"{record.metric} {record.score:.6g} on the test data, of the training with seed {record.seed}: the one with the best "
-        "score, unless a seed was chosen",
+        f"{METRICS[record.metric].name} {record.score:.6g} on the test data, of the training with seed {record.seed}: the one "
+        "with the best score, unless a seed was chosen",
         f"data `{record.workload.data}`, hash {record.data_hash}",
         f"{len(record.scores)} tests; on {record.device}; {versions}; {record.date:%Y-%m-%d}",
     )
     sections = {
         "The network": f"{replaced}\n\nInput: {data.samples} [{shown}], prepared as the data set `{record.workload.data}` "
-        f"does it. Output: logits of {data.classes} classes{positions}.",
+        f"does it. Output: {output}.",
         "Training": "\n".join(f"- {line}" for line in training),
     }
     if (experiment.folder / FOLDER / f"{SCORES}.parquet").is_file():

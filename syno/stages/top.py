@@ -16,7 +16,6 @@ from syno.report.results import outcomes, search_rows
 from syno.results import FOLDER, OF_LAYERS, SCORES
 from syno.results.breakdown import read_breakdown
 from syno.results.goal_tables import goal_speedup
-from syno.results.metric import ScoreMetric
 from syno.results.values import Latency, Score, latencies_in, scores_in, speedups_in
 from syno.stages import study
 from syno.stages.goal import answer_of, verdict_table
@@ -24,6 +23,7 @@ from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
 from syno.stages.store import all_results
 from syno.stages.tables import Tables, folder_of, read_tables
+from syno.train.metric import Metric
 
 
 def top(given: str, count: int) -> str:
@@ -134,7 +134,7 @@ def _titled(one: Score | Latency) -> str:
     return f"{one.operator} (baseline)" if one.role == "baseline" else one.operator
 
 
-def _quality(one: Score, metric: ScoreMetric) -> Row:
+def _quality(one: Score, metric: Metric) -> Row:
     spread = nan if one.spread is None else one.spread
     return {
         metric.heading: metric.text(nan if one.score is None else one.score, spread),

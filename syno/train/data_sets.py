@@ -1,4 +1,4 @@
-"""Data sets made by name: by functions of the project, or by your own (`package.module:function`)."""
+"""Data sets and tasks made by name: by functions of the project, or by your own (`package.module:function`)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
-from syno.base.registry import is_path
+from syno.base.registry import imported, is_path
 from syno.base.user_code import check_arguments, unchanged_process, user_code
 from syno.data import DATASETS, PictureData, TokenSet
 from syno.model.network_function import kind_of
+from syno.train.own_task import Task, checked, task_from
+from syno.train.settings import WorkloadSettings
 
 OF_PICTURE_DATA = ("name", "classes", "hash", "image_shape", "train_count", "test_count", "train_batches", "test_batches")
 DATA_SEED = 0  # of random numbers that a user's own function draws, such as for a split, so that all processes have equal data
 
 
-def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
-    """Call a data set's function by name with these settings, and return the data set.
+def load_workload(settings: WorkloadSettings) -> PictureData | TokenSet | Task:
+    """Return the data set of a workload, or the task of a user's own. Raises as `load_data`."""
+    if settings.fit is None:
+        return load_data(settings.data, settings.data_settings)
+    own = {name: getattr(settings, name) for name in ("fit", "score", "example_inputs")}
+    found = {name: imported(path, f"workload: {name}") for name, path in own.items()}
+    for name, function in found.items():
+        if not callable(function):
+            raise SpecError(f'workload: {name} is "{own[name]}", which is no function but {function!r}')
+    metric = None if settings.metric is None else settings.metric.of
+    with unchanged_process(DATA_SEED):
+        return task_from(found["fit"], found["score"], metric, found["example_inputs"], settings.fit)
+
+
+def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet | Task:
+    """Call a data set's function by name with these settings, and return the data set, or the task of a user's own.
 
     Raises:
         UnknownNameError: there is no such data set.
@@ -28,7 +44,7 @@ def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
     if is_path(name):
         return _own_data(load, name, settings)
     try:
-        data: PictureData | TokenSet = load(**settings)
+        data: PictureData | TokenSet | Task = load(**settings)
     except DataError:
         raise
     except (TypeError, ValueError) as error:
@@ -36,7 +52,7 @@ def load_data(name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
     return data
 
 
-def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet:
+def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> PictureData | TokenSet | Task:
     what = f'the data set "{name}"'
     check_arguments(load, f"{what} (workload: data_settings)", settings)
     with unchanged_process(DATA_SEED), user_code(what):
@@ -46,11 +62,13 @@ def _own_data(load: Callable[..., Any], name: str, settings: Mapping[str, Any]) 
             if isinstance(error, DataError):
                 raise DataError(f"{what}: {error}") from error
             raise
+        if isinstance(data, Task):
+            return checked(data.named(name, settings))
         missing = [] if isinstance(data, TokenSet) else [part for part in OF_PICTURE_DATA if not hasattr(data, part)]
     if missing:
         raise UserCodeError(
             f"{what} returned {kind_of(data)}, which has no {', '.join(missing)}; return a DataSet or a TokenSet "
-            "(syno.data), or an object that has these attributes"
+            "(syno.data), an object that has these attributes, or a syno.Task with a loss of your own (docs/tasks.md)"
         )
-    checked: PictureData | TokenSet = data
-    return checked
+    whole: PictureData | TokenSet = data
+    return whole

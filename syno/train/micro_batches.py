@@ -15,8 +15,7 @@ from torch import nn
 
 from syno.base.user_code import user_code
 from syno.train.processes import ALONE, Processes
-from syno.train.settings import TrainingSettings
-from syno.train.tasks import Task
+from syno.train.tasks import DeviceTask
 
 AUTO = "auto"  # the setting `micro_batch`
 FEW = 2  # least samples with which memory is measured: BatchNorm takes no single one
@@ -26,7 +25,7 @@ STATES = {"sgd": 1, "adamw": 2}  # numbers that an optimizer keeps for each weig
 
 
 def add_gradients(
-    task: Task,
+    task: DeviceTask,
     network: nn.Module,
     batch: Any,
     most: int | None,
@@ -45,7 +44,7 @@ def add_gradients(
         scaled: the loss whose gradients are added, as a function of the loss.
         processes: that have a share of the batch each; the network is what their `joined` returned.
 
-    Raises the errors of `Task.loss`, and UserCodeError if the backward pass fails.
+    Raises the errors of `DeviceTask.loss`, and UserCodeError if the backward pass fails.
     """
     parts = [batch] if most is None else task.parts(batch, most)
     whole, total = processes.total(task.counted(batch)).clamp(min=1).double(), torch.zeros((), device=task.device)
@@ -62,15 +61,15 @@ def add_gradients(
     return total
 
 
-def first_part(task: Task, batch: Any) -> Any:
+def first_part(task: DeviceTask, batch: Any) -> Any:
     """Return the first micro-batch of a batch, to look at; where it is still to be chosen, a small one."""
-    most, share = task.settings.micro_batch, task.settings.share
+    most, share = task.settings.micro_batch, task.samples(batch)
     if most == AUTO:
-        most = _few(task.settings) if task.device.type == "cuda" else None
+        most = _few(share) if task.device.type == "cuda" else None
     return task.parts(batch, share if most is None else min(int(most), share))[0]
 
 
-def chosen(task: Task, network: nn.Module, batch: Any) -> int | None:
+def chosen(task: DeviceTask, network: nn.Module, batch: Any) -> int | None:
     """Return how many samples go through the network at once; None for the whole batch, if nothing was asked for.
 
     For `auto` on a GPU it is the batch, halved as often as needed. The memory that is needed is measured with two small
@@ -81,20 +80,20 @@ def chosen(task: Task, network: nn.Module, batch: Any) -> int | None:
         network: on its device, not compiled. Its buffers and the random numbers are left as they were; it has no gradients.
         batch: of the task.
     """
-    settings = task.settings
+    settings, share = task.settings, task.samples(batch)
     if settings.micro_batch is None:
         return None
     if settings.micro_batch != "auto":
-        return min(settings.micro_batch, settings.share)
-    few = _few(settings)
-    if task.device.type != "cuda" or 2 * few >= settings.share:
-        return settings.share
+        return min(settings.micro_batch, share)
+    few = _few(share)
+    if task.device.type != "cuda" or 2 * few >= share:
+        return share
     with _left_as_it_was(network, task.device):
         peaks = [_peak(task, network, task.parts(batch, count)[0]) for count in (few, 2 * few)]
     free = torch.cuda.mem_get_info(task.device)[0] + torch.cuda.memory_reserved(task.device)  # and what PyTorch has of its own
     weights = sum(weight.numel() * weight.element_size() for weight in network.parameters())
     kept = (STATES[settings.optimizer] + 1) * weights  # and once more while gradients are clipped
-    return fitting(settings.share, few, peaks[0], peaks[1], USED * free - kept)
+    return fitting(share, few, peaks[0], peaks[1], USED * free - kept)
 
 
 def fitting(batch: int, few: int, peak: float, peak_of_twice: float, memory: float) -> int:
@@ -117,11 +116,11 @@ def halved(samples: int) -> int:
     return -(-samples // 2)
 
 
-def _few(settings: TrainingSettings) -> int:
-    return max(FEW, settings.share // MEASURED)
+def _few(share: int) -> int:
+    return max(FEW, share // MEASURED)
 
 
-def _peak(task: Task, network: nn.Module, part: Any) -> int:
+def _peak(task: DeviceTask, network: nn.Module, part: Any) -> int:
     """Return the most bytes that PyTorch had in use while it ran forward and backward."""
     torch.cuda.reset_peak_memory_stats(task.device)
     task.loss(network, part).backward()

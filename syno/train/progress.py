@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from syno.train.settings import Metric
+from syno.train.metric import ACCURACY, LOSS, METRICS, Metric
 
 RECENT = 0.25  # share of a round's last steps, whose mean loss compares trainings that are not at their end
 TAIL = 0.2  # share of the last steps, whose mean loss is the score "tail"
@@ -70,7 +70,7 @@ class Milestones:
         bounds: Mapping[int, float],
         then: EpochReport | None = None,
         *,
-        metric: Metric = "accuracy",
+        metric: str = ACCURACY.key,
         rounds: str = "epoch",
     ) -> None:
         """Create the report.
@@ -78,25 +78,26 @@ class Milestones:
         Args:
             bounds: by round.
             then: a report that is called if the bound of the round is met.
-            metric: of the bounds.
+            metric: the key of the bounds' metric.
             rounds: name of a round in messages.
 
         Raises ValueError for a bound that is out of range.
         """
+        self.metric = METRICS[metric]
         for number, bound in bounds.items():
-            if number < 1 or bound < 0 or (metric == "accuracy" and bound > 1):
+            if number < 1 or not self.metric.lowest <= bound <= self.metric.highest:
                 raise ValueError(
                     f"milestone {number}: {bound:g} means nothing; {rounds}s count from 1, and accuracies are from 0 to 1, "
                     "losses at least 0"
                 )
-        self.bounds, self.then, self.metric, self.rounds = dict(bounds), then, metric, rounds
+        self.bounds, self.then, self.rounds = dict(bounds), then, rounds
 
     def __call__(self, number: int, score: float) -> bool | None:
         """Raise Pruned if the score misses this round's milestone; otherwise call `then`."""
         bound = self.bounds.get(number)
-        if bound is not None and (score < bound if self.metric == "accuracy" else score > bound):
-            side = "below" if self.metric == "accuracy" else "above"
-            raise Pruned(f"{self.metric} {score:.4f} after {self.rounds} {number} is {side} {bound:g}")
+        if bound is not None and self.metric.quality(score) < self.metric.quality(bound):
+            side = "below" if self.metric.more_is_better else "above"
+            raise Pruned(f"{self.metric.name} {self.metric.number(score)} after {self.rounds} {number} is {side} {bound:g}")
         return None if self.then is None else self.then(number, score)
 
 
@@ -105,10 +106,11 @@ class TrainingResult:
     """The result of a training. Results are equal for equal arguments on one machine and thread: times do not count.
 
     Attributes:
-        metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
-        score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
+        metric: the key of the scores' metric: "accuracy", a fraction of the test pictures, "loss" on the test text, in nats per
+            token, or that of a task of one's own (`syno.train.metric`).
+        score: of the trained network; if training broke, 0 for an accuracy, and else the worst: infinity for a loss.
         scores: after each round.
-        losses: mean cross-entropy over each round's steps, in nats.
+        losses: mean loss over each round's steps, of the cross-entropy in nats.
         curve: the loss over all steps, in at most 500 points.
         steps: number of steps taken.
         micro_batch: samples that went through the network at once at the end; None if the setting `micro_batch` was not given.
@@ -120,7 +122,7 @@ class TrainingResult:
         cpu_seconds: processor time of this process, likewise.
     """
 
-    metric: Metric
+    metric: str
     score: float
     scores: tuple[float, ...]
     losses: tuple[float, ...]
@@ -212,10 +214,9 @@ class TrainingProgress:
         self, metric: Metric, which: str, stopped: str | None, *, broken: bool, seconds: float, cpu_seconds: float
     ) -> TrainingResult:
         """Return the result of a training that ends here, with its score as in `score`."""
-        broken_score = 0.0 if metric == "accuracy" else inf
         return TrainingResult(
-            metric=metric,
-            score=broken_score if broken else self.score(metric, which),
+            metric=metric.key,
+            score=metric.of_broken if broken else self.score(metric, which),
             scores=tuple(self.scores),
             losses=self.losses_of_rounds,
             curve=self.curve,
@@ -237,9 +238,9 @@ class TrainingProgress:
 
     def score(self, metric: Metric, which: str) -> float:
         """Return the score of the whole training, as the setting `score` chooses it: "last", "best" or "tail"."""
-        if which == "tail" and metric == "loss":
+        if which == "tail" and metric == LOSS:
             last = self.losses[-max(1, round(TAIL * len(self.losses))) :]
             return sum(last) / len(last)
         if which == "best":
-            return (max if metric == "accuracy" else min)(self.scores)
+            return (max if metric.more_is_better else min)(self.scores)
         return self.scores[-1]

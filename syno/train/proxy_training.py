@@ -37,7 +37,7 @@ class ProxyTraining(Evaluation):
     check_gradients: bool = True
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Return metrics by name: "accuracy" or "loss", "epochs" (the number of rounds), costs, and those of `original`.
+        """Return metrics by name: the score by its key, "epochs" (the number of rounds), costs, and those of `original`.
 
         A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
         with a warning.
@@ -54,7 +54,7 @@ class ProxyTraining(Evaluation):
         counted = cost(operator, self.spec).metrics(self.workload.original)
         file, passed = self._file(operator.id), report.passed
         has_begun = file is not None and file.exists()
-        if passed and not has_begun:
+        if passed and not has_begun and not self.workload.fits:
             place = "" if file is None else f": {file} is not there"
             warnings.warn(f"a training that paused after round {passed:g} begins anew{place}", stacklevel=2)
         if self.check_gradients and not has_begun:
@@ -82,10 +82,10 @@ class ProxyTraining(Evaluation):
         return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
 
     def _train(self, operator: PGraph, report: Report, file: Path | None) -> TrainingResult:
-        sign = 1 if self.workload.metric == "accuracy" else -1
+        metric = self.workload.metric
         return self.workload.train(
             operator,
-            report=lambda number, score: report(number, sign * score),
+            report=lambda number, score: report(number, metric.quality(score)),
             checkpoint=file,
             recent_loss=report.recent_loss,
             looks=report.looks,

@@ -16,11 +16,12 @@ from pydantic import (
 )
 
 from syno.base.devices import DEVICE_PATTERN
-from syno.base.errors import UnknownNameError
+from syno.base.errors import SynoError, UnknownNameError
 from syno.base.registry import Registry
-from syno.base.validation import Settings
+from syno.base.validation import Settings, set_fields
 from syno.measure.timing import FEWEST_FOR_INTERVAL
 from syno.model.placed import PlacedOperator, without_nothing
+from syno.train.metric import Metric
 
 QUICK = "quick"
 RECIPES: Registry[Mapping[str, Any]] = Registry("recipe of training")
@@ -67,6 +68,7 @@ _OF_THE_PAPER: dict[str, Any] = {
     "compile": False,
     "channels_last": True,
     "threads": 1,
+    "train_original": None,
 }
 _recipe(  # CIFAR-100. Weights are drawn as in the published code, and the score is that of the best epoch.
     "paper-cifar",
@@ -136,24 +138,16 @@ for _name, _curve in {
     MILESTONES.register(_name)(MappingProxyType(_curve))
 
 
-Metric = Literal["accuracy", "loss"]  # of a training: a fraction, more is better; nats per token, less is better
 Positive = Annotated[int, Field(ge=1)]
 Above = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Initialization = Literal["fan-in", "keep", "normal", "paper", "paper-everywhere"]
 
 
-def check_score(metric: str, value: float) -> None:
-    """Raise ValueError for an impossible score: accuracies are from 0 to 1; losses are 0 or more, and may be infinite."""
-    if metric == "accuracy" and not 0 <= value <= 1:
-        raise ValueError(f"an accuracy is a fraction, from 0 to 1; given: {value}")
-    if metric == "loss" and not value >= 0:
-        raise ValueError(f"a loss is 0 or more; given: {value}")
-
-
 LATER: Mapping[str, Any] = {
     "micro_batch": None,
     "processes": 1,
+    "train_original": None,
 }  # options that trainings did not always have, with their defaults
 
 
@@ -227,6 +221,9 @@ class TrainingSettings(Settings):
     """whether pictures are in the memory format channels_last: faster, and equal up to rounding"""
     threads: Positive = 1
     """threads of one process; with more than 1, results differ in the last bits"""
+    train_original: bool | None = None
+    """whether the original network is trained, too; if not, its score is that of the weights that it comes with; null: it is
+    not where `workload: weights` gives them"""
 
     @model_validator(mode="before")
     @classmethod
@@ -265,6 +262,34 @@ class TrainingSettings(Settings):
         return self.batch // self.processes
 
 
+class ScoreSettings(Settings):
+    """What a score is called, its unit, and its direction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    name: str = "score"
+    """name, as tables and figures show it"""
+    unit: str = ""
+    """unit, such as dB"""
+    more_is_better: bool = True
+    """whether a higher score is the better one"""
+
+    @property
+    def of(self) -> Metric:
+        """The metric. SpecError if a name or unit has brackets."""
+        return Metric(self.name, self.unit, self.more_is_better)
+
+    @model_validator(mode="after")
+    def _is_a_metric(self) -> Self:
+        try:
+            self.of  # noqa: B018  (raises what is wrong with it)
+        except SynoError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+OF_OWN_TASKS = ("task", "task_settings", "fit", "score", "metric", "example_inputs", "weights")
+
+
 class WorkloadSettings(Settings):
     """A network, a data set, and the training that evaluates an operator in them."""
 
@@ -286,9 +311,23 @@ class WorkloadSettings(Settings):
     """data set: a name in docs/data.md, or your own as `package.module:function`"""
     data_settings: Mapping[str, Any] = {}
     """settings of the data set, such as {preset: micro}"""
+    task: str | None = None
+    """in place of `data`: your own task, with a loss and a score, as `package.module:function`; see docs/tasks.md"""
+    task_settings: Mapping[str, Any] = {}
+    """settings of your own task: arguments of its function"""
+    fit: str | None = None
+    """in place of `data`: your own training, a function of a network and a report, as `package.module:function`"""
+    score: str | None = None
+    """with fit: your own score, a function of a network, as `package.module:function`"""
+    metric: ScoreSettings | None = None
+    """with fit: the name of the score, its unit and its direction, as in {name: SI-SDR, unit: dB}"""
+    example_inputs: str | None = None
+    """with fit: a function that makes inputs of the network, as `package.module:function`"""
+    weights: str | None = None
+    """file of trained weights that the network begins with: of safetensors, or a state dict that torch.save wrote"""
     training: TrainingSettings = TrainingSettings()
     """settings of the training"""
-    milestones: Mapping[Positive, Annotated[float, Field(ge=0)]] = {}
+    milestones: Mapping[Positive, float] = {}
     """least accuracies, or greatest losses, by round; or the name of a curve"""
     seed: int = 0
     """seed of the weights and of the order of the data"""
@@ -301,10 +340,40 @@ class WorkloadSettings(Settings):
         except UnknownNameError as error:
             raise ValueError(str(error)) from None
 
+    @model_validator(mode="after")
+    def _has_one_task(self) -> Self:
+        given = [name for name in ("task", "fit") if getattr(self, name) is not None]
+        own = "task" if self.task is not None else self.fit
+        if "data" in self.model_fields_set and given and self.data != own:
+            given.insert(0, "data")
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} both say what is trained for; give one of them")
+        if self.task is not None:
+            # It is stored as what the networks are trained on, whichever of both that is.
+            set_fields(self, {"data": self.task, "data_settings": self.task_settings, "task": None, "task_settings": {}})
+        elif self.task_settings:
+            raise ValueError("task_settings are those of a task of your own; give task, or data_settings")
+        beside = [name for name in ("score", "metric", "example_inputs") if getattr(self, name) is not None]
+        if self.fit is None and beside:
+            raise ValueError(
+                f"{beside[0]} is for a training of your own; give fit, or leave it out and give a task that has it"
+            )
+        if self.fit is not None:
+            if missing := [name for name in ("score", "example_inputs") if getattr(self, name) is None]:
+                raise ValueError(f"fit needs {' and '.join(missing)}: your own functions, as package.module:function")
+            set_fields(self, {"data": self.fit})
+        if self.weights is not None and self.training.initialization == "paper-everywhere":
+            raise ValueError(
+                "weights are given, and training: initialization: paper-everywhere draws them anew; give another "
+                "initialization, such as keep, or leave one of the two out"
+            )
+        return self
+
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the settings by which records are compared: without later options that have their defaults."""
-        return without_nothing(self, write(self))
+        found = without_nothing(self, write(self))
+        return {name: value for name, value in found.items() if name not in OF_OWN_TASKS or value not in (None, {})}
 
 
 class SpeedSettings(Settings):

@@ -11,6 +11,7 @@ import torch
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from torch import nn
 
+from syno.base.errors import SpecError
 from syno.base.record import Count, PositiveInterval, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
@@ -18,6 +19,7 @@ from syno.measure.timing import median_interval, stopwatch_of
 from syno.measure.tuning_record import Line, MeasurementRecord
 from syno.model.baselines import Replacement
 from syno.train.micro_batches import AUTO, add_gradients, chosen
+from syno.train.own_task import Task
 from syno.train.progress import TrainingResult
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 from syno.train.tasks import on_device, own_state, task_of
@@ -216,6 +218,10 @@ class SpeedRecord(MeasurementRecord):
             SpecError: there is no such device, or the operator does not fit.
             TrainingError: the device's memory does not suffice.
         """
+        if isinstance(workload.data, Task):
+            raise SpecError(
+                f"tune: training is for classification and text, and {workload.data} is a task of your own; leave it out"
+            )
         training = measured_training(workload.settings.training, settings, device)
         with on_device(device) as place:
             networks = [workload.network(one, workload.settings.seed).to(place) for one in (None, operator)]

@@ -1,4 +1,4 @@
-"""The tasks that networks are trained for: classifying samples or their positions, and predicting the next token of a text."""
+"""Tasks on a device, as trainings use them: classification, the prediction of the next token of a text, and those of users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,9 +32,12 @@ from syno.data.contract import (
 from syno.data.language import TokenSet
 from syno.data.pictures import check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
+from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
-from syno.train.settings import Initialization, Metric, TrainingSettings
+from syno.train.metric import ACCURACY, LOSS, Metric
+from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, part_of
+from syno.train.settings import Initialization, TrainingSettings
 
 # ---- numerics --------------------------------------------------------------------------------------------------------
 
@@ -169,23 +173,26 @@ def on_device(name: str) -> Iterator[torch.device]:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 TEST_BATCH = 512  # samples
+OF_CLASSES = ("most_tests", "label_smoothing", "flip_tests")  # settings that say nothing of a loss and a score of one's own
 
 
-class Task(ABC):
+class DeviceTask(ABC):
     """A task on one device: batches, a loss and a score.
 
     Attributes:
         metric: of the score.
         batches: to train on.
-        name: of the data set.
+        name: of the data set, or of a user's own task.
         settings, device: of the training.
+        channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
     """
 
-    metric: ClassVar[Metric]
+    metric: Metric
     batches: Batches
+    channels_last: bool
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
-        self.name, self.settings, self.device = name, settings, device
+        self.name, self.settings, self.device, self.channels_last = name, settings, device, settings.channels_last
 
     @property
     @abstractmethod
@@ -201,6 +208,10 @@ class Task(ABC):
         """Return a batch in parts of `most` samples; the last part may be smaller."""
 
     @abstractmethod
+    def samples(self, batch: Any) -> int:
+        """Return the number of samples of a batch."""
+
+    @abstractmethod
     def counted(self, batch: Any) -> torch.Tensor:
         """Return how many labels or tokens the loss of a batch is the mean over: int64, at least 0, on any device."""
 
@@ -211,7 +222,7 @@ class Task(ABC):
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the cross-entropy of a batch: a scalar, in nats.
+        """Return the loss of a batch: a scalar, such as the cross-entropy in nats.
 
         Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails.
         """
@@ -237,10 +248,10 @@ class Task(ABC):
             yield batch
 
 
-class PictureTask(Task):
+class PictureTask(DeviceTask):
     """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right."""
 
-    metric = "accuracy"
+    metric = ACCURACY
 
     def __init__(
         self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
@@ -280,6 +291,10 @@ class PictureTask(Task):
         images, labels = batch
         return list(zip(images.split(most), labels.split(most), strict=True))
 
+    def samples(self, batch: Pair) -> int:
+        """Return the number of samples."""
+        return len(batch[1])
+
     def counted(self, batch: Pair) -> torch.Tensor:
         """Return how many labels count."""
         _, labels = batch
@@ -295,10 +310,10 @@ class PictureTask(Task):
         return measure_accuracy(network, tests, flip=self.settings.flip_tests, ignore_index=self.ignore_index)
 
 
-class TextTask(Task):
+class TextTask(DeviceTask):
     """Predicting each token from those before it. The score is the mean cross-entropy of a token of the test text, in nats."""
 
-    metric = "loss"
+    metric = LOSS
 
     def __init__(
         self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
@@ -325,6 +340,10 @@ class TextTask(Task):
         """Return some of the sequences each."""
         return list(batch.split(most))
 
+    def samples(self, batch: torch.Tensor) -> int:
+        """Return the number of sequences."""
+        return len(batch)
+
     def counted(self, batch: torch.Tensor) -> torch.Tensor:
         """Return how many tokens are predicted."""
         return torch.tensor(batch[:, 1:].numel())
@@ -343,10 +362,63 @@ class TextTask(Task):
         return mean if abs(mean) < float("inf") else float("nan")
 
 
+class OwnTask(DeviceTask):
+    """A task of a user's own."""
+
+    def __init__(self, given: Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE) -> None:
+        super().__init__(str(given), settings, device)
+        if unknown := [name for name in OF_CLASSES if getattr(settings, name) != TrainingSettings.model_fields[name].default]:
+            raise SpecError(
+                f"training: {unknown[0]} is for classification and text; {given} has a loss and a score of its own, so leave "
+                "it out, and let these do it"
+            )
+        self.given, self.metric, self.channels_last = checked(given), given.score_metric, False
+        self.batches = shared(LoaderBatches(given, seed, device), share)
+
+    @property
+    def tests(self) -> Iterable[Any]:
+        """The first batch to test on, on the device; () if there is none, as where the score makes its own."""
+        return (mapped(lambda tensor: tensor.to(self.device), batch) for batch in islice(self.given.test, 1))
+
+    def check(self, batch: Any) -> None:
+        """Raise DataError if there is no tensor in a batch, or one that is not finite."""
+        tensors = first_inputs(batch)
+        if not tensors:
+            raise DataError(f"{self.name}: a batch is {kind_of(batch)} without a tensor in it; a loader has to make tensors")
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+            raise DataError(f"{self.name}: a batch has values that are not finite (NaN or infinity); take out or repair these")
+
+    def parts(self, batch: Any, most: int) -> list[Any]:
+        """Return batches of the same structure. DataError if their tensors are not of one length."""
+        count = self.samples(batch)
+        if most >= count:
+            return [batch]
+        return [part_of(self.given, batch, slice(start, start + most)) for start in range(0, count, most)]
+
+    def samples(self, batch: Any) -> int:
+        """Return the length of the first tensor of a batch."""
+        return len_of_batch(batch)
+
+    def counted(self, batch: Any) -> torch.Tensor:
+        """Return the number of samples, over which a loss is the mean."""
+        return torch.tensor(self.samples(batch))
+
+    def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
+        return check_loss(self.given, self.given.loss(network, batch))
+
+    def _score(self, network: nn.Module, tests: Iterable[Any]) -> float:
+        return check_score(self.given, self.given.score(network))
+
+
 def task_of(
-    data: PictureData | TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
-) -> Task:
-    """Return the task of a data set, with a share of each batch. ShapeError if the batch is larger than the data set."""
+    data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
+) -> DeviceTask:
+    """Return the task of a data set, or a user's own, with a share of each batch.
+
+    Raises ShapeError if the batch is larger than the data set, SpecError if the user's own lacks something.
+    """
+    if isinstance(data, Task):
+        return OwnTask(data, settings, seed, device, share)
     if isinstance(data, TokenSet):
         return TextTask(data, settings, seed, device, share)
     return PictureTask(data, settings, seed, device, share)

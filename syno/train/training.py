@@ -18,17 +18,20 @@ import torch
 from torch import nn
 
 from syno.base.core_locks import computing
-from syno.base.errors import SpecError
+from syno.base.errors import SpecError, TrainingError, UserCodeError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
+from syno.model.extraction import evaluation_mode
 from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
+from syno.train.metric import Metric
 from syno.train.micro_batches import AUTO, add_gradients, chosen, halved
+from syno.train.own_task import Task, check_score, checked
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
-from syno.train.settings import Metric, TrainingSettings
-from syno.train.tasks import Task, make_optimizer, make_schedule, own_state, task_of
+from syno.train.settings import TrainingSettings
+from syno.train.tasks import DeviceTask, make_optimizer, make_schedule, own_state, task_of
 from syno.train.weights import WeightsFile
 
 # ---- state -----------------------------------------------------------------------------------------------------------
@@ -168,6 +171,15 @@ class Reports:
                 yield cast(Tell, self._report), number, score
         yield from self._due_looks(progress, length, progress.steps)
 
+    def of_score(self, number: int, score: float, loss: float) -> Iterator[tuple[Tell, float, float]]:
+        """Yield what is to be reported after a step of which only a score is known, and what stands for its loss."""
+        while self._looks and self._looks[0] <= number:
+            yield cast(Tell, self._recent_loss), self._looks.pop(0), loss
+        if self._recent_loss is not None:
+            yield self._recent_loss, number, loss
+        if self._report is not None:
+            yield cast(Tell, self._report), number, score
+
     def _due_looks(self, progress: TrainingProgress, length: int, last: int) -> Iterator[tuple[Tell, float, float]]:
         while self._looks and (step := _step(self._looks[0], length)) <= last:
             assert self._recent_loss is not None  # there are no looks without it
@@ -185,7 +197,7 @@ LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GP
 
 def train(
     model: nn.Module,
-    data: PictureData | TokenSet,
+    data: PictureData | TokenSet | Task,
     settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
@@ -205,7 +217,8 @@ def train(
     Args:
         model: [N, channels, ...] -> logits [N, classes] or [N, classes, *positions]; for text, [N, L] tokens -> logits
             [N, L, vocabulary].
-        data: to train and to test on.
+        data: to train and to test on, or a task of one's own. If that has its own training, there is no checkpoint, and an
+            interrupted training begins again.
         settings: of the training; the defaults if None.
         seed: of the order of the data, and of what is random in the model (dropout). Its weights stay as given.
         report: called after every round with its number and score; if training resumes, for the rounds before that, too.
@@ -223,6 +236,8 @@ def train(
         DamagedCheckpointError: the checkpoint is damaged.
     """
     settings = settings or TrainingSettings()
+    if isinstance(data, Task) and data.fits:
+        return _fit(model, data, settings, seed, Reports(report, recent_loss, looks), weights)
     if settings.processes != processes.count:
         raise SpecError(
             f"training: processes is {settings.processes}, but one process trains here; several train one network in the stage "
@@ -237,13 +252,103 @@ def train(
         return _Training(model, task, settings, device, kept, weights, processes).run(Reports(report, recent_loss, looks))
 
 
+def _fit(
+    model: nn.Module, task: Task, settings: TrainingSettings, seed: int, reports: Reports, weights: Path | None
+) -> TrainingResult:
+    """Train a network by a training of the user's own, and return the result; see `train`."""
+    if settings.processes > 1:
+        raise SpecError(f"training: processes is {settings.processes}, and {task} has a training of its own; leave it out")
+    progress, metric, ended = TrainingProgress(), checked(task).score_metric, list[Exception]()
+    wall, cpu = time.perf_counter(), time.process_time()
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+    def tell(step: int, score: float | None = None) -> None:
+        if isinstance(step, bool) or int(step) != step or step <= progress.steps:
+            raise ValueError(f"report(step, score) was called with step={step!r}; steps are whole numbers that grow from 1")
+        value = score_now(model, task) if score is None else check_score(task, score)
+        progress.steps = int(step)
+        progress.scores.append(value)
+        try:
+            for function, number, told in reports.of_score(progress.steps, value, -metric.quality(value)):
+                if function(number, told) is False:
+                    raise Pruned(f"stopped by the report after step {progress.steps}")
+        except Exception as error:
+            ended.append(error)
+            raise
+
+    stopped, broken, score = None, False, metric.of_broken
+    with own_state(seed, settings, device):
+        try:
+            with user_code(f"the training of {task}"):
+                made = task.fit(model.train(), tell)
+        except Exception:
+            if not ended:
+                raise
+        if not ended and isinstance(made, nn.Module) and made is not model:
+            raise UserCodeError(
+                f"the training of {task} returned another network; it must train the one that it gets, in place"
+            )
+        if ended and not isinstance(ended[0], Pruned):
+            raise ended[0]
+        if ended:
+            stopped, score = str(ended[0]), progress.scores[-1]
+        else:
+            score = score_now(model, task)
+    if score != score:  # NaN
+        stopped, broken, score = "the score is not a number", True, metric.of_broken
+    if weights is not None and not broken:
+        WeightsFile(weights, "").write(model, progress.steps)
+    seconds, of_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return TrainingResult(
+        metric.key, score, tuple(progress.scores), (), progress.steps, stopped, broken, seconds=seconds, cpu_seconds=of_cpu,
+        step_seconds=seconds,
+    )  # fmt: skip
+
+
+def score_now(model: nn.Module, task: Task) -> float:
+    """Return the score of a network as it is, which is left in its mode."""
+    with evaluation_mode(model), torch.no_grad(), user_code(f"the score of {task}"):
+        return check_score(task, task.score(model))
+
+
+def score_only(
+    model: nn.Module,
+    data: PictureData | TokenSet | Task,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+    weights: Path | None = None,
+    is_sound: bool = True,
+) -> TrainingResult:
+    """Return the result of a training of no step: the score of a network with the weights that it has.
+
+    Its weights are kept in the file `weights`. Raises TrainingError if its score is no number, where it has to be (`is_sound`).
+    """
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    wall, cpu = time.perf_counter(), time.process_time()
+    with own_state(seed, settings, device):
+        if isinstance(data, Task) and data.fits:
+            metric, score = data.score_metric, score_now(model, data)
+        else:
+            task = task_of(data, settings, seed, device)
+            if task.channels_last:
+                to_channels_last(model)
+            metric, score = task.metric, task.score(model)
+    if is_sound and score != score:
+        raise TrainingError("the output of the network is not finite with the weights that it comes with; look at the weights")
+    if weights is not None:
+        WeightsFile(weights, "").write(model, 0)
+    seconds, of_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return TrainingResult(metric.key, score, (), (), 0, None, seconds=seconds, cpu_seconds=of_cpu)
+
+
 class _Training:
     """A training at some step. It resumes from the state in the checkpoint, if there is one."""
 
     def __init__(
         self,
         model: nn.Module,
-        task: Task,
+        task: DeviceTask,
         settings: TrainingSettings,
         device: torch.device,
         checkpoint: Checkpoint,
@@ -252,7 +357,7 @@ class _Training:
     ) -> None:
         self.model, self.task, self.settings, self.device, self.checkpoint = model, task, settings, device, checkpoint
         self.processes = processes
-        if settings.channels_last:
+        if task.channels_last:
             to_channels_last(model)  # an operator's weights have any number of axes, and a layout of their own
         self.network = torch.compile(model) if settings.compile else model
         self.joined = processes.joined(self.network)

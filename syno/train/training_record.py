@@ -6,13 +6,14 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import torch
-from pydantic import AwareDatetime, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 from torch import nn
 from torch.nn import functional
 
+from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, checksum
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.data import PictureData, TokenSet
@@ -20,18 +21,22 @@ from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
 from syno.model.baselines import Replacement
 from syno.model.counting import count
+from syno.train.metric import BUILT_IN, METRICS, MetricKey
+from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport
-from syno.train.settings import Metric, TrainingSettings, WorkloadSettings, check_score
+from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.tasks import task_of
 from syno.train.workload import Workload
+
+Loss = Annotated[float, Field(allow_inf_nan=False)]
 
 # ---- score in 8-bit integers -----------------------------------------------------------------------------------------
 
 # The score of a trained network in 8-bit integers, quantized as for the compilers `inductor-int8` and `tvm-int8`.
 
 
-def int8_score(network: nn.Module, data: PictureData | TokenSet, settings: TrainingSettings, seed: int) -> float:
+def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int) -> float:
     """Return the score on the test data of a trained network in 8-bit integers; the rest is computed in float32.
 
     The ranges of activations are found from the first batches of the training data.
@@ -42,8 +47,10 @@ def int8_score(network: nn.Module, data: PictureData | TokenSet, settings: Train
         settings: of its training.
         seed: of the training, for the order of batches.
 
-    Raises LoweringError if the network has no layer that can be quantized.
+    Raises LoweringError if the network has no layer that can be quantized, SpecError for a task of one's own.
     """
+    if isinstance(data, Task):
+        raise SpecError(f"train: int8 is for classification and text, and {data} is a task of your own; leave it out")
     device = next(network.parameters()).device
     task = task_of(data, settings.model_copy(update={"precision": "float32"}), seed, device)
     network = deepcopy(network).eval().to(memory_format=torch.contiguous_format)
@@ -81,10 +88,11 @@ class TrainingRecord(Record):
         operator: the operator's text; None for the original network.
         operator_id: of that text.
         workload: settings of the network, the data set and the training.
-        data_hash: of the pictures and labels, or of the tokens.
+        data_hash: of the pictures and labels, or of the tokens; of a task of one's own, and with a file of weights, of these.
         seed: of the weights and of the order of the data.
-        metric: of the scores: "accuracy", a fraction of the test pictures, or "loss" on the test text, in nats per token.
-        score: of the trained network; if training broke, 0 for an accuracy and infinity for a loss.
+        metric: the key of the scores' metric: "accuracy", a fraction of the test pictures, "loss" on the test text, in nats per
+            token, or that of a task of one's own (`syno.train.metric`).
+        score: of the trained network; if training broke, 0 for an accuracy, and else the worst: infinity for a loss.
         scores, losses: after each round, on the test data and in training; losses are in nats.
         curve_steps, curve_minutes, curve_losses: the loss curve, `syno.train.progress.CurvePoint`. Minutes are those of
             training, without tests.
@@ -108,13 +116,13 @@ class TrainingRecord(Record):
     workload: WorkloadSettings
     data_hash: str
     seed: int
-    metric: Metric
+    metric: MetricKey
     score: float
     scores: tuple[float, ...]
-    losses: tuple[Amount, ...]
+    losses: tuple[Loss, ...]
     curve_steps: tuple[Count, ...] = ()
     curve_minutes: tuple[Amount, ...] = ()
-    curve_losses: tuple[Amount, ...] = ()
+    curve_losses: tuple[Loss, ...] = ()
     stopped: str | None
     micro_batch: Count | None = None
     int8_score: float | None = None
@@ -130,8 +138,10 @@ class TrainingRecord(Record):
     @model_validator(mode="after")
     def _has_scores_in_range(self) -> Self:
         for score in (self.score, *self.scores, *([] if self.int8_score is None else [self.int8_score])):
-            check_score(self.metric, score)
-        if len(self.scores) != len(self.losses):
+            METRICS[self.metric].check(score)
+        if self.metric in BUILT_IN and (least := min((*self.losses, *self.curve_losses), default=0.0)) < 0:
+            raise ValueError(f"a loss of classification or text is 0 or more; given: {least}")
+        if (self.losses or self.metric in BUILT_IN) and len(self.scores) != len(self.losses):
             raise ValueError(f"there are {len(self.scores)} scores and {len(self.losses)} losses; each epoch has one of both")
         if not len(self.curve_steps) == len(self.curve_minutes) == len(self.curve_losses):
             raise ValueError("the loss curve has a step, a time and a loss for each point")
@@ -157,7 +167,7 @@ class TrainingRecord(Record):
         first one counts.
         """
         settings, in_int8 = workload.settings.training, list[float]()
-        batch = settings.batch
+        batch = workload.batch
         price = count(workload.network(operator, seed), workload.example).cost
 
         def quantize(network: nn.Module) -> None:
@@ -178,7 +188,7 @@ class TrainingRecord(Record):
             operator=None if operator is None else str(operator),
             operator_id=None if operator is None else operator.id,
             workload=workload.settings,
-            data_hash=workload.data.hash,
+            data_hash=workload.hash,
             seed=seed,
             metric=result.metric,
             score=result.score,

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import isfinite, log
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +20,9 @@ import torch
 from torch import nn
 
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
+from syno.base.files import checksum
 from syno.base.registry import is_path
-from syno.base.user_code import user_code
+from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
@@ -28,6 +30,7 @@ from syno.model.baselines import Replacement
 from syno.model.counting import count
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import LAYER_RULES, Layer
+from syno.model.inputs import len_of_batch
 from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
 from syno.model.outputs import moved_to
@@ -36,20 +39,23 @@ from syno.model.spec import Requirement, replaced_share, requirement, rest_cost,
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
-from syno.train.data_sets import load_data
+from syno.train.data_sets import load_workload
+from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.micro_batches import first_part
+from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
-from syno.train.settings import Metric, TrainingSettings, WorkloadSettings
-from syno.train.tasks import Task, initialize, on_device, own_state, task_of
-from syno.train.training import train
-from syno.train.weights import check_keeping
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.tasks import DeviceTask, initialize, on_device, own_state, task_of
+from syno.train.training import score_now, score_only, train
+from syno.train.weights import check_keeping, content_of_weights, give_weights
 
 # ---- check on the first batch ----------------------------------------------------------------------------------------
 
 # A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
 
 INPUT = ""  # in place of a weight's name
+NEW_DEVIATION = 0.02  # of weights that are drawn anew, where their module does not say how
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,9 @@ class _Use:
     output: torch.Tensor
 
 
-def fault_on_first_batch(network: nn.Module, data: PictureData | TokenSet, settings: TrainingSettings, seed: int) -> str | None:
+def fault_on_first_batch(
+    network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
+) -> str | None:
     """Return in words why the operator in this network cannot be trained; None if nothing is wrong on the first batch.
 
     The network runs forward and backward once, in float32; nothing is learnt, and the training that follows
@@ -72,9 +80,11 @@ def fault_on_first_batch(network: nn.Module, data: PictureData | TokenSet, setti
 
     Args:
         network: with an operator in its layers, on its device. Its running statistics change.
-        data: that it is trained on.
+        data: that it is trained on. Nothing is known of the batches of a task with its own training, which is not checked.
         settings, seed: of the training.
     """
+    if isinstance(data, Task) and data.fits:
+        return None
     settings = settings.model_copy(update={"precision": "float32"})  # small gradients are not rounded to zero
     uses: list[_Use] = []
 
@@ -129,15 +139,15 @@ def _quoted_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """A network and a data set.
+    """A network and a data set, or a task of one's own.
 
     Attributes:
         settings: of both, and of the training.
-        data: the pictures, or the text.
+        data: the pictures, the text, or the task.
     """
 
     settings: WorkloadSettings
-    data: PictureData | TokenSet
+    data: PictureData | TokenSet | Task
 
     @classmethod
     def of(cls, settings: WorkloadSettings) -> Self:
@@ -155,17 +165,66 @@ class Workload:
             is_path(settings.layers) and "," not in settings.layers
         ):  # other names may be of layers, which are known when the network is made
             LAYER_RULES.find(settings.layers)
-        return cls(settings, load_data(settings.data, settings.data_settings))
+        return cls(settings, load_workload(settings))
 
     @property
     def metric(self) -> Metric:
-        """The metric of its trainings: "loss" for text, "accuracy" for pictures."""
-        return "loss" if isinstance(self.data, TokenSet) else "accuracy"
+        """The metric of its trainings: the loss for text, the accuracy for pictures, or that of a task of one's own."""
+        if isinstance(self.data, Task):
+            return self.data.score_metric
+        return LOSS if isinstance(self.data, TokenSet) else ACCURACY
+
+    @property
+    def fits(self) -> bool:
+        """Whether a user's own training trains the network, which begins again after an interruption or a pause."""
+        return isinstance(self.data, Task) and self.data.fits
 
     @property
     def is_own(self) -> bool:
-        """Whether the network is a user's own, whose weights only `initialization: paper-everywhere` draws anew."""
-        return is_path(self.settings.model)
+        """Whether the network is a user's own, or begins with given weights: then recipes draw the weights of operators only.
+
+        Only `initialization: paper-everywhere` draws all weights of a user's own network anew.
+        """
+        return is_path(self.settings.model) or self.settings.weights is not None
+
+    @property
+    def trains_original(self) -> bool:
+        """Whether the original network is trained, too, or only scored with the weights that it comes with."""
+        asked = self.settings.training.train_original
+        return self.settings.weights is None if asked is None else asked
+
+    @cached_property
+    def hash(self) -> str:
+        """What results are compared by, beside the settings: the data, and the content of the file of weights."""
+        if self.settings.weights is None:
+            return self.data.hash
+        return checksum(self.data.hash.encode(), content_of_weights(self.settings.weights))
+
+    @cached_property
+    def batch(self) -> int:
+        """The number of samples for which costs are counted: those of a batch, or of a user's own example inputs."""
+        return len_of_batch(self.example)
+
+    @cached_property
+    def chance(self) -> float:
+        """The score of a network that has learnt nothing: by chance, or of one with new weights for a task of one's own.
+
+        Raises SpecError if that is not finite.
+        """
+        if not isinstance(self.data, Task):
+            return log(self.data.classes) if isinstance(self.data, TokenSet) else 1 / self.data.classes
+        if self.data.chance is not None:
+            return self.data.chance
+        settings, seed = self.settings.training, self.settings.seed
+        with on_device(settings.device) as device:
+            network = moved_to(untrained(self.model(seed), seed), device)
+            score = score_only(network, self.data, settings, seed=seed, is_sound=False).score
+        if not isfinite(score):
+            raise SpecError(
+                f"{self.data}: the score of the network with new weights is {score}, with which no other compares; give "
+                "the score of a network that has learnt nothing, as in syno.Task(..., chance=0.0)"
+            )
+        return score
 
     def model(self, seed: int | None = None) -> nn.Module:
         """Return the original network, with weights of this seed, or of the settings' seed if it is None.
@@ -175,7 +234,13 @@ class Workload:
         Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
         """
         chosen = self.settings.seed if seed is None else seed
-        return with_placed(self._make_network(chosen), self.settings.placed, self.example, chosen)
+        return with_placed(self._with_weights(self._make_network(chosen)), self.settings.placed, self.example, chosen)
+
+    def _with_weights(self, network: nn.Module) -> nn.Module:
+        """Return a network with the weights of the settings' file, if there is one. DataError if they do not fit."""
+        if self.settings.weights is not None:
+            give_weights(network, Path(self.settings.weights))
+        return network
 
     @property
     def fixed_weights(self) -> float | None:
@@ -210,6 +275,9 @@ class Workload:
     def _make_network(self, chosen: int) -> nn.Module:
         settings, data = self.settings, self.data
         own = {"width": settings.width, "seed": chosen}
+        if isinstance(data, Task):
+            models = SEQUENCE_BACKBONES if settings.model in SEQUENCE_BACKBONES else BACKBONES
+            return make_network(models, settings.model, own, settings.model_settings, self.example)
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
@@ -221,8 +289,13 @@ class Workload:
         return make_network(BACKBONES, settings.model, shape, settings.model_settings, self.example)
 
     @cached_property
-    def example(self) -> torch.Tensor:
-        """A batch of zeros of the training's shape: samples [batch, channels, ...], or tokens [batch, length]."""
+    def example(self) -> Any:
+        """A batch of zeros of the training's shape: samples [batch, channels, ...], or tokens [batch, length].
+
+        Of a task of one's own, its example inputs: a tensor, a tuple of arguments, or a dict of named ones.
+        """
+        if isinstance(self.data, Task):
+            return self.data.example_inputs
         batch = self.settings.training.batch
         if isinstance(self.data, TokenSet):
             return torch.zeros(batch, self.data.length, dtype=torch.int64)
@@ -296,15 +369,22 @@ class Workload:
                 `looks` and `processes`.
             then: called with the trained network, unless training broke.
 
+        The original network is only scored, and not trained, where `trains_original` says so.
+
         Raises:
             SpecError: this machine has no such device, or the operator does not fit.
             TrainingError: the device's memory does not suffice.
         """
         chosen, settings = self.settings.seed if seed is None else seed, self.settings.training
         rounds = "epoch" if settings.round_steps is None else "round"
-        asked = Milestones(self.settings.milestones, report, metric=self.metric, rounds=rounds)
+        asked = Milestones(self.settings.milestones, report, metric=self.metric.key, rounds=rounds)
         with on_device(settings.device) as device:
             network = moved_to(self.network(operator, chosen), device)
+            if operator is None and not self.trains_original:
+                result = score_only(network, self.data, settings, seed=chosen, weights=weights)
+                if then is not None:
+                    then(network)
+                return result
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
@@ -321,6 +401,20 @@ def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, mo
         f'workload: the data set "{settings.data}" is {data}, and the model "{settings.model}" takes {model}; those for '
         f"{needed} are: {', '.join(models)}"
     )
+
+
+def untrained(network: nn.Module, seed: int) -> nn.Module:
+    """Draw all weights of a network anew, in place, as its layers do when they are made; return it."""
+    with unchanged_process(seed):
+        for module in network.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+            else:
+                for weight in module.parameters(recurse=False):
+                    if weight.dim() > 1:
+                        nn.init.normal_(weight, std=NEW_DEVIATION)
+    return network
 
 
 # ---- trial step ------------------------------------------------------------------------------------------------------
@@ -348,13 +442,16 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
     settings, seed = workload.settings.training, workload.settings.seed
     with on_device(settings.device) as device, own_state(seed, settings, device):
         network = moved_to(workload.network(None, seed), device)
+        if isinstance(workload.data, Task) and workload.data.fits:
+            return score_now(network, workload.data)
         with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps
             task = task_of(workload.data, settings, seed, device)
             batch, test = next(iter(task.batches.epoch(1)), None), next(iter(task.tests), None)
             for part, one in (("train", batch), ("test", test)):
-                if one is None:
+                if one is not None:
+                    task.check(one)
+                elif part == "train" or not isinstance(workload.data, Task):  # whose score may need none
                     raise DataError(f"{workload.data.name} has no batch to {part} on")
-                task.check(one)
         try:
             loss = _try(workload, task, network, batch, test)
         except UserCodeError as error:
@@ -379,8 +476,10 @@ def _runs_on_contiguous(workload: Workload) -> bool:
     return True
 
 
-def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test: object) -> float:
+def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object, test: object) -> float:
     """Run the step on these batches, and return the loss in training."""
+    if isinstance(workload.data, Task):
+        return _try_own(workload, task, network, batch)
     classes: list[int] = []  # lengths of the axes of outputs that have logits
     axis = 1 if label_shape_of(workload.data) else -1
 
@@ -400,10 +499,26 @@ def _try(workload: Workload, task: Task, network: nn.Module, batch: object, test
             f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
             "anything was learnt; look for values in the data, or weights in the network, that are not finite"
         )
+    assert not isinstance(workload.data, Task)
     if is_path(workload.settings.model) and classes[0] > workload.data.classes:
         warnings.warn(
             f'the model "{workload.settings.model}" makes {classes[0]} outputs for {workload.data.classes} classes; '
             "those above are never right",
             stacklevel=2,
+        )
+    return value
+
+
+def _try_own(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> float:
+    """Run a step of a user's own task, and its score, and return the loss in training."""
+    with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {task.name}'):
+        network.train()
+        loss = task.loss(network, first_part(task, batch))
+        loss.backward()
+    value, score = float(loss.detach()), task.score(network)
+    if not isfinite(value) or score != score:
+        raise DataError(
+            f"{task.name}: the loss on the first batch is {value:g} and the score {score:g}, before anything was learnt; look "
+            "for values in the data, or weights in the network, that are not finite"
         )
     return value

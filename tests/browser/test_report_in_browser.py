@@ -16,7 +16,7 @@ from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
 from syno.report.page import page
 from syno.report.result_figures import FIGURES, pictures
-from syno.results.metric import METRICS
+from syno.train.metric import METRICS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 pytestmark = pytest.mark.slow

@@ -26,8 +26,8 @@ from syno.report.page_tables import summary, trial_lines
 from syno.report.results import Kept, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
-from syno.results.metric import LOSS, METRICS
 from syno.results.values import number
+from syno.train.metric import LOSS, METRICS
 
 EVIL = "<script>alert(1)</script>&\"'"
 EMPTY = pandas.DataFrame()

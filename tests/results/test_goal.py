@@ -18,7 +18,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.results.goal import judge, order_of_trial, verdict_on_trial
+from syno.results.goal import judge, lost_in, order_of_trial, verdict_on_trial
 from syno.results.goal_tables import (
     GOAL_COLUMNS,
     SELECTED_BY,
@@ -28,7 +28,7 @@ from syno.results.goal_tables import (
     nothing_meets,
     verdicts,
 )
-from syno.results.metric import ACCURACY, LOSS
+from syno.results.metric import front
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
 from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
 from syno.results.values import trials_in
@@ -36,6 +36,7 @@ from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen
 from syno.train.contract import Screening
+from syno.train.metric import ACCURACY, LOSS, Metric
 
 BOTH = Goal(speedup=1.5, lose_at_most=0.01)
 OPERATOR = OPERATORS["conv2d"]()
@@ -408,3 +409,44 @@ def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     assert [row[4].text for row in rows[:3]] == [*["1.20x (1.10 to 1.30)"] * 2, "1.20x (1.10 to 1.30) in the search"]
     assert [row[4].note.partition("; ")[2] for row in rows[:3]] == ["", IN_TURNS, SELECTED_BY]
     assert '<p class="goal">Goal: 1.5 times as fast.</p>\n<p class="goal">None of 2 meets it.</p>' in page(found, [])
+
+
+class TestMetricsOfOnesOwn:
+    """Goals are in the unit of the score, and in its direction."""
+
+    @given(
+        lost=st.floats(-3, 3),
+        half=st.floats(0, 1),
+        most=st.floats(0, 3),
+        original=st.floats(-50, 50),
+        more_is_better=st.booleans(),
+    )
+    def test_the_direction_changes_signs_and_nothing_else(
+        self, lost: float, half: float, most: float, original: float, more_is_better: bool
+    ) -> None:
+        metric = Metric("SI-SDR", "dB", more_is_better)
+        score, goal = original - metric.quality(lost), Goal(lose_at_most=most)
+        metrics = {metric.key: score, f"original_{metric.key}": original}
+        found = lost_in(metrics)
+        assert found is not None
+        assert found.value == pytest.approx(lost, abs=1e-9)
+        judged = judge(goal, metric, None, Interval(lost, lost - half, lost + half))
+        assert judged.state == (
+            "meets" if lost + half <= most + 1e-9 else "may meet" if lost - half <= most + 1e-9 else "misses"
+        )
+        points = [(1.0, metric.quality(one)) for one in (score, original)]
+        assert (0 in front(points)) == (metric.quality(score) >= metric.quality(original))
+
+    def test_words_have_the_unit(self) -> None:
+        decibels, error = Metric("SI-SDR", "dB"), Metric("error", more_is_better=False)
+        found = judge(Goal(lose_at_most=0.5), decibels, None, Interval(0.3, 0.2, 0.4))
+        assert found.text == "meets: speedup not measured; SI-SDR -0.3 dB (-0.4 to -0.2)"
+        assert (
+            judge(Goal(lose_at_most=0.5), error, None, Interval(2.0, 1.9, 2.1)).text
+            == "misses by 1.5 of error: speedup not measured; error +2 (+1.9 to +2.1)"
+        )
+
+    def test_a_percentage_is_an_error_for_fractions_only(self) -> None:
+        Goal(lose_at_most=2).check_loss(Metric("SI-SDR", "dB"))
+        with pytest.raises(SpecError, match=r"goal.lose_at_most: 2 is no fraction; give 0.02"):
+            Goal(lose_at_most=2).check_loss(ACCURACY)

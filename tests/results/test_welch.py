@@ -11,6 +11,7 @@ from scipy.stats import ttest_ind
 
 from syno.results import metric
 from syno.results.metric import difference, spread
+from syno.train.metric import ACCURACY, LOSS
 
 # Hours of sleep gained with two drugs (Student, 1908); R's documentation prints the Welch interval of this table.
 FIRST = (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)
@@ -83,20 +84,20 @@ class TestWords:
         ],
     )
     def test_a_difference_of_accuracies_in_points(self, given: tuple[float, float, float], expected: str) -> None:
-        assert metric.ACCURACY.difference_text(*given) == expected
+        assert ACCURACY.difference_text(*given) == expected
 
     def test_a_difference_of_losses_in_words(self) -> None:
-        assert metric.LOSS.difference_text(0.0312, 0.0104, 0.052) == "+0.031 nats (95 %: +0.010 to +0.052)"
+        assert LOSS.difference_text(0.0312, 0.0104, 0.052) == "+0.031 nats (95 %: +0.010 to +0.052)"
 
     @pytest.mark.parametrize("given", [(-0.1, nan, nan), (nan, nan, nan), (inf, nan, nan), (0.1, -inf, inf)])
     def test_a_difference_without_an_interval_has_no_words(self, given: tuple[float, float, float]) -> None:
-        assert metric.ACCURACY.difference_text(*given) is None
+        assert ACCURACY.difference_text(*given) is None
 
     def test_a_score_in_words(self) -> None:
-        assert metric.LOSS.text(2.5) == "2.5000"
-        assert metric.LOSS.text(2.5, 0.25) == "2.5000 ± 0.2500"
+        assert LOSS.text(2.5) == "2.5000"
+        assert LOSS.text(2.5, 0.25) == "2.5000 ± 0.2500"
 
     def test_trials_have_the_metric_of_their_columns(self) -> None:
-        assert metric.metric_of_trials(["number", "metric_loss"]) is metric.LOSS
-        assert metric.metric_of_trials(["metric_loss", "metric_accuracy"]) is metric.ACCURACY
+        assert metric.metric_of_trials(["number", "metric_loss"]) is LOSS
+        assert metric.metric_of_trials(["metric_loss", "metric_accuracy"]) is ACCURACY
         assert metric.metric_of_trials(["accuracy", "metric_flops"]) is None

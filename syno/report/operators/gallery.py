@@ -36,7 +36,7 @@ from syno.report.page_tables import (
 from syno.report.results import Results
 from syno.results.goal_tables import SCREENED
 from syno.results.values import Latency, Score, Target
-from syno.search.reward import OF_ORIGINAL
+from syno.train.metric import OF_ORIGINAL
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _searched(results: Results) -> dict[str, Score]:
             name, metrics = names[trial.number].name, trial.metrics
             flops, parameters = ((metrics.get(cost), metrics.get(f"{OF_ORIGINAL}{cost}")) for cost in ("flops", "parameters"))
             found[name] = Score(
-                name, score=metrics.get(results.metric.name), reward=trial.reward,
+                name, score=metrics.get(results.metric.key), reward=trial.reward,
                 flops=flops[0], flops_share=_ratio(*flops), parameters=parameters[0], parameters_share=_ratio(*parameters),
             )  # fmt: skip
     return found

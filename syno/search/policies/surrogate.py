@@ -21,11 +21,12 @@ from syno.lower.pytorch.statements import estimated_time
 from syno.search.goal import Goal
 from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, PolicySettings, Proposal
 from syno.search.policies.earlier import Evaluated, content, read_earlier, rewards
-from syno.search.reward import CHANCE, OF_ORIGINAL, Failure, Outcome, relative_score, score_of
+from syno.search.reward import Failure, Outcome, relative_score
 from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import SHORT, Draws
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
+from syno.train.metric import CHANCE, OF_ORIGINAL, score_of
 
 # The model behind the policy `surrogate`: an ensemble of trees that predicts rewards, with its uncertainty.
 

@@ -1,0 +1,341 @@
+"""Tasks of one's own: batches, a loss and a score, or a whole training, of any network.
+
+>>> import torch
+>>> from torch import nn
+>>> x = torch.randn(64, 3)
+>>> pairs = [(x[:32], x[:32].sum(1)), (x[32:], x[32:].sum(1))]
+>>> task = Task(pairs, pairs, loss=lambda model, batch: nn.functional.mse_loss(model(batch[0])[:, 0], batch[1]))
+>>> task.example_inputs.shape, task.score_metric
+(torch.Size([32, 3]), Metric(name='loss of the tests', unit='', more_is_better=False))
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from syno.base.errors import DataError, SpecError, UserCodeError
+from syno.base.files import checksum
+from syno.base.user_code import user_code
+from syno.data.contract import WHOLE, Share, generator_of
+from syno.model.inputs import first_inputs, len_of_batch, mapped
+from syno.model.network_function import kind_of
+from syno.train.metric import Metric
+
+Report = Callable[[int, float], None]
+LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
+SCORE = Metric("score")
+
+
+class Task:
+    """What networks are trained for: batches, a loss and a score. Give its parts, or write a subclass with them.
+
+    >>> import syno
+    >>> IoU = syno.Metric("IoU")  # more is better; an error would be Metric("error", "mm", more_is_better=False)
+
+    Attributes:
+        train: batches to train on: anything that can be gone through again and again, such as a `torch.utils.data.DataLoader`
+            or a list. A batch is a tensor, or a tuple, list or dict with tensors in it.
+        test: batches to test on, which `score` goes through by `tests`; () if the score does without.
+        metric: of the score: its name, its unit, and whether more of it is better.
+        chance: the score of a network that has learnt nothing; None: it is measured, with weights that were drawn anew.
+        name: in tables and messages.
+        version: anything that differs when the data, the loss or the score has changed: results of other versions are not used.
+    """
+
+    train: Iterable[Any] = ()
+    test: Iterable[Any] = ()
+    metric: Metric | None = None
+    chance: float | None = None
+    name: str = ""
+    version: str = ""
+    given: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        train: Iterable[Any] = (),
+        test: Iterable[Any] = (),
+        *,
+        loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
+        score: Callable[[nn.Module], float] | None = None,
+        metric: Metric | None = None,
+        fit: Callable[[nn.Module, Report], object] | None = None,
+        example_inputs: Any = None,
+        chance: float | None = None,
+        name: str = "",
+        version: str = "",
+    ) -> None:
+        """Make a task of its parts.
+
+        Args:
+            train, test, metric, chance, name, version: see the class.
+            loss: `loss(model, batch)` returns a scalar, the mean over the samples of the batch.
+            score: `score(model)` returns a number; the model is in evaluation mode, and no gradients are made. Without one it
+                is the mean loss of the batches to test on, of which less is better.
+            fit: `fit(model, report)` is your whole training, in place of a loss and batches. It calls `report(step, score)` as
+                it goes on, which may end it by an exception.
+            example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. By
+                default the first part of the first batch, if that is a pair, or the batch itself if it is a tensor.
+        """
+        self.train, self.test, self.metric, self.chance, self.name, self.version = train, test, metric, chance, name, version
+        parts = {"loss": loss, "score": score, "fit": fit, "example_inputs": example_inputs}
+        self.given = {part: one for part, one in parts.items() if one is not None}
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        """Return the loss of a batch, which is on the model's device: a scalar, the mean over its samples."""
+        return cast("torch.Tensor", self._part("loss")(model, batch))
+
+    def score(self, model: nn.Module) -> float:
+        """Return the score of a model, which is in evaluation mode; by default the mean loss of the batches to test on."""
+        if "score" in self.given:
+            return cast("float", self.given["score"](model))
+        losses = [(float(self.loss(model, batch)), len_of_batch(batch)) for batch in self.tests(model)]
+        if not losses:
+            raise SpecError(f"{self} has neither a score nor batches to test on; give score=..., or test=...")
+        return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
+
+    def fit(self, model: nn.Module, report: Report) -> object:
+        """Train the model, in place of the training loop with the loss; call `report(step, score)` as it goes on."""
+        return self._part("fit")(model, report)
+
+    @cached_property
+    def example_inputs(self) -> Any:
+        """What the network is called with, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones."""
+        if "example_inputs" in self.given:
+            return self.given["example_inputs"]
+        outside = _Randomness()
+        with user_code(f"making a batch of {self}"):
+            batch = next(iter(self.train), None)
+        outside.restore()
+        if isinstance(batch, torch.Tensor):
+            return torch.zeros_like(batch)
+        first = batch[0] if isinstance(batch, tuple | list) and batch else None
+        if isinstance(first, torch.Tensor):
+            return torch.zeros_like(first)
+        raise SpecError(
+            f"{self}: its batches are {kind_of(batch)}, of which the network's inputs cannot be told; give example_inputs: a "
+            "tensor, a tuple of arguments, or a dict of named arguments"
+        )
+
+    def tests(self, model: nn.Module) -> Iterator[Any]:
+        """Yield the batches to test on, on the device of the model."""
+        device = next((one.device for one in model.parameters()), torch.device("cpu"))
+        return (mapped(lambda tensor: tensor.to(device), batch) for batch in self.test)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it has a training of its own."""
+        return "fit" in self.given or type(self).fit is not Task.fit
+
+    @property
+    def score_metric(self) -> Metric:
+        """The metric of the score; that of a score without one is called "score", and more of it is better."""
+        if self.metric is not None:
+            return self.metric
+        return SCORE if "score" in self.given or type(self).score is not Task.score else LOSS_OF_TESTS
+
+    @property
+    def hash(self) -> str:
+        """What results are compared by: the name, the settings and the version."""
+        return checksum(f"{self.name} {self.version}".encode())
+
+    def named(self, name: str, settings: Mapping[str, Any]) -> Task:
+        """Give a task that was made by a function with these settings the function's name, unless it has one; return it."""
+        self.name = self.name or name
+        self.version = f"{self.version} {json.dumps(dict(settings), sort_keys=True, default=str)}" if settings else self.version
+        return self
+
+    def _part(self, part: str) -> Callable[..., Any]:
+        if part not in self.given:
+            raise SpecError(f"{self} has no {part}; give {part}=..., or write a method {part} of your subclass of syno.Task")
+        return cast("Callable[..., Any]", self.given[part])
+
+    def __str__(self) -> str:
+        return f'the task "{self.name}"' if self.name else f"the task {type(self).__name__}"
+
+
+def checked(task: Task) -> Task:
+    """Return a task. SpecError if something in it cannot be what it has to be."""
+    if task.metric is not None and not isinstance(task.metric, Metric):
+        raise SpecError(f'{task}: its metric is {task.metric!r}; give a syno.Metric, as in syno.Metric("IoU")')
+    for name in ("loss", "score", "fit"):
+        if not callable(getattr(task, name)) or not callable(task.given.get(name, len)):
+            raise SpecError(f"{task}: its {name} is {kind_of(getattr(task, name))}; give a function")
+    if task.fits:
+        return task
+    if "loss" not in task.given and type(task).loss is Task.loss:
+        raise SpecError(f"{task} has no loss; give loss=..., or write a method loss(self, model, batch), or give fit")
+    for part in ("train", "test"):
+        given: Any = getattr(task, part)
+        if not isinstance(given, Iterable):
+            raise SpecError(f"{task}: {part} is {kind_of(given)}; give batches, such as a torch.utils.data.DataLoader")
+        if isinstance(given, Iterator):
+            raise SpecError(
+                f"{task}: {part} is {kind_of(given)}, which can be gone through once only; give a list, or a "
+                "torch.utils.data.DataLoader"
+            )
+    return task
+
+
+def check_score(task: Task, found: object) -> float:
+    """Return a score as a number. UserCodeError if it is none."""
+    try:
+        value = float(cast("float", found))
+    except (TypeError, ValueError, RuntimeError):
+        raise UserCodeError(f"the score of {task} is {kind_of(found)}; it must be one number") from None
+    return value
+
+
+def check_loss(task: Task, found: object) -> torch.Tensor:
+    """Return a loss. UserCodeError if it is no scalar with a gradient, while gradients are made."""
+    if not isinstance(found, torch.Tensor) or found.numel() != 1:
+        given = f"a tensor of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else kind_of(found)
+        raise UserCodeError(f"the loss of {task} is {given}; it must be a scalar, as with .mean()")
+    if torch.is_grad_enabled() and not found.requires_grad:
+        raise UserCodeError(
+            f"the loss of {task} does not depend on the network's weights by anything with a gradient; compute it of the "
+            "network's outputs, without .item(), .detach() or torch.no_grad()"
+        )
+    return found.reshape(())
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+class _Randomness:
+    """The states of the random numbers of torch (on the CPU), NumPy and Python."""
+
+    def __init__(self) -> None:
+        self.states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+
+    def restore(self) -> None:
+        of_torch, of_numpy, of_python = self.states
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)
+
+
+class LoaderBatches:
+    """The batches of a user's loader, on a device.
+
+    Before each epoch, the random numbers of torch, NumPy and Python get a seed that depends on the training's seed and the
+    epoch, and so do a loader's and its sampler's own generators. While a batch is made, these random numbers are used, and at
+    other times those of the training. So a batch depends on seed, epoch and place only, and a training that resumes within an
+    epoch goes through the batches before without using them.
+
+    Args:
+        task: with the loader.
+        seed: of the training.
+        device: of the batches.
+        share: the share of each batch.
+    """
+
+    def __init__(self, task: Task, seed: int, device: torch.device, share: Share = WHOLE) -> None:
+        self.task, self.loader, self.seed, self.device, self.share = task, task.train, seed, device, share
+
+    @cached_property
+    def _length(self) -> int:
+        try:
+            count = len(cast("Any", self.loader))
+        except TypeError:  # as of an IterableDataset
+            outside = _Randomness()
+            count = sum(1 for _ in self._seeded(1))
+            outside.restore()
+        if not count:
+            raise DataError(f"{self.task} has no batch to train on")
+        return count
+
+    def __len__(self) -> int:
+        return self._length
+
+    def of_share(self, share: Share) -> LoaderBatches:
+        """Return the same batches with only a share of the samples in each."""
+        return LoaderBatches(self.task, self.seed, self.device, share)
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
+        """Yield the batches of an epoch from the `first` on. DataError if the loader ends before its length."""
+        outside = _Randomness()
+        batches = self._seeded(number)
+        inside = _Randomness()
+        outside.restore()
+        place = 0
+        while place < self._length:
+            outside = _Randomness()
+            inside.restore()
+            try:
+                batch = next(batches, None)
+            finally:
+                inside = _Randomness()
+                outside.restore()
+            if batch is None:
+                raise DataError(
+                    f"{self.task}: its loader made {place} batches in epoch {number}, and has the length {self._length}"
+                )
+            if place >= first:
+                yield mapped(lambda tensor: tensor.to(self.device), self._own_share(batch))
+            place += 1
+
+    def _seeded(self, epoch: int) -> Iterator[Any]:
+        """Return the iterator of an epoch's batches, after all random numbers got their seeds."""
+        seed = generator_of(self.seed, epoch).initial_seed()
+        torch.default_generator.manual_seed(
+            seed
+        )  # `torch.manual_seed` would also set those of GPUs, of which the network draws
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        for part in (self.loader, *(getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
+            generator = getattr(part, "generator", None)
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(seed)
+            if callable(getattr(part, "set_epoch", None)):
+                cast("Any", part).set_epoch(epoch)
+        return iter(self.loader)
+
+    def _own_share(self, batch: Any) -> Any:
+        return batch if self.share.count == 1 else part_of(self.task, batch, self.share.part(0, len_of_batch(batch)))
+
+
+def part_of(task: Task, batch: Any, place: slice) -> Any:
+    """Return some samples of a batch. DataError if its tensors are not of one length."""
+    lengths = {len(tensor) for tensor in first_inputs(batch) if tensor.dim()}
+    if len(lengths) > 1:
+        raise DataError(
+            f"{task}: a batch has tensors of the lengths {', '.join(map(str, sorted(lengths)))}, so that it cannot be split by "
+            "samples; leave out micro_batch and processes"
+        )
+    return mapped(lambda tensor: tensor[place] if tensor.dim() else tensor, batch)
+
+
+# ---- a training of one's own ------------------------------------------------------------------------------------------
+
+
+def task_from(
+    fit: Callable[..., object], score: Callable[..., float], metric: Metric | None, example: Callable[[], Any] | None, name: str
+) -> Task:
+    """Return the task of functions: `fit(model, report)`, `score(model)`, and one that makes example inputs.
+
+    Raises UserCodeError if a function does not take such arguments.
+    """
+    for function, what, count in ((fit, "fit", 2), (score, "score", 1), (example, "example_inputs", 0)):
+        if function is None:
+            continue
+        try:
+            inspect.signature(function).bind(*range(count))
+        except TypeError as error:
+            raise UserCodeError(
+                f"workload: {what} is called with {('nothing', 'the model', 'the model and report')[count]}, but it takes "
+                f"{inspect.signature(function)}: {error}"
+            ) from None
+        except ValueError:  # written in C
+            continue
+    with user_code("the function of example_inputs"):
+        inputs = None if example is None else example()
+    return Task(fit=fit, score=score, metric=metric, example_inputs=inputs, name=name)
