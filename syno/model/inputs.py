@@ -1,0 +1,46 @@
+"""The inputs of a network: one tensor, a tuple of positional arguments, or a dict of keyword arguments, nested as they may be.
+
+>>> import torch
+>>> call(lambda x, *, mask: x * mask, {"x": torch.ones(2), "mask": torch.zeros(2)})
+tensor([0., 0.])
+>>> len_of_batch((torch.zeros(3, 4), {"mask": torch.zeros(3)}))
+3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils import _pytree as pytree
+
+Inputs: TypeAlias = torch.Tensor | tuple[Any, ...] | Mapping[str, Any]
+
+
+def call(network: Callable[..., Any], inputs: Any) -> Any:
+    """Call a network: a tuple has its positional arguments, a dict its keyword arguments, anything else is its only argument."""
+    if isinstance(inputs, Mapping):
+        return network(**inputs)
+    return network(*inputs) if isinstance(inputs, tuple) else network(inputs)
+
+
+def first_inputs(inputs: Any) -> list[torch.Tensor]:
+    """Return the tensors in inputs, in their order."""
+    return [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, torch.Tensor)]
+
+
+def mapped(function: Callable[[torch.Tensor], Any], inputs: Any) -> Any:
+    """Return inputs of the same structure, with what a function returns for each tensor in its place."""
+    return pytree.tree_map_only(torch.Tensor, function, _plain(inputs))
+
+
+def len_of_batch(inputs: Any) -> int:
+    """Return the length of the first tensor along its first axis, which is the number of samples; 1 if it has no axis."""
+    found = next((len(tensor) for tensor in first_inputs(inputs) if tensor.dim()), 1)
+    return int(found)
+
+
+def _plain(inputs: Any) -> Any:
+    """Return a mapping of another class as a dict, such as a tokenizer's, which is no container for PyTorch."""
+    return dict(inputs) if isinstance(inputs, Mapping) else inputs
