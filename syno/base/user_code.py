@@ -106,6 +106,11 @@ def _restore_torch(torch: Any, restored: ExitStack) -> None:
         (torch.is_grad_enabled, torch.set_grad_enabled),
         (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+        *(
+            (getattr(torch.backends.cuda, f"{kind}_sdp_enabled"), getattr(torch.backends.cuda, f"enable_{kind}_sdp"))
+            for kind in ("flash", "mem_efficient", "math", "cudnn")
+        ),
         (lambda: _flushes_denormals(torch), torch.set_flush_denormal),
         (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
         *(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syno.data.cifar100 import cifar100
     from syno.data.contract import DATASETS, Batches, PictureData, content_hash
+    from syno.data.folder import folder
     from syno.data.imagenet import imagenet
     from syno.data.language import TokenSet, lm1b, pydoc
     from syno.data.pictures import DataSet
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOME = {
     "cifar100": "cifar100",
     "digits": "synthetic",
+    "folder": "folder",
     "glyphs": "synthetic",
     "imagenet": "imagenet",
     "lm1b": "language",
@@ -38,8 +40,8 @@ _HOME = {
 }
 
 __all__ = [
-    "DATASETS", "Batches", "DataSet", "PictureData", "TokenSet", "cifar100", "content_hash", "digits", "glyphs", "imagenet",
-    "lm1b", "pydoc", "shapes",
+    "DATASETS", "Batches", "DataSet", "PictureData", "TokenSet", "cifar100", "content_hash", "digits", "folder", "glyphs",
+    "imagenet", "lm1b", "pydoc", "shapes",
 ]  # fmt: skip
 
 

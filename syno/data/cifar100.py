@@ -6,7 +6,6 @@ It is decoded once into one file, which every training then loads in a fraction 
 from __future__ import annotations
 
 import pickle
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from math import prod
@@ -18,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from syno.base.errors import DataError, one_line
-from syno.base.files import replaced
 from syno.data.contract import DATASETS, content_hash, described
 from syno.data.files import SPLITS, cifar100_files, no_cifar100, parquet_files, pickles
 from syno.data.image_folder import FORMATS, rows_of_files, rows_of_hub
-from syno.data.pictures import Augmentation, DataSet, check_fits, colours
+from syno.data.pictures import TENSORS, Augmentation, DataSet, check_fits, colours, read_arrays, write_arrays
 from syno.data.settings import Cifar100Settings
 
 # ---- pickles of arrays -----------------------------------------------------------------------------------------------
@@ -223,7 +221,6 @@ def read_pickle(file: Path) -> Any:
 # ---- data set --------------------------------------------------------------------------------------------------------
 
 FORMAT = 1
-TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 CLASSES, SIDE = 100, 32
 MOST_PICTURES = 200_000
 COLUMNS = ("img", "fine_label")
@@ -264,8 +261,7 @@ def prepare(settings: Cifar100Settings) -> dict[str, Any]:
     content: dict[str, Any] = dict(zip(TENSORS, parts, strict=True))
     content |= {"mean": np.array(mean), "deviation": np.array(deviation), "hash": np.array(content_hash(*tensors))}
     content |= {"format": np.array(FORMAT), "made_from": np.array(made_from)}
-    with replaced(settings.prepared) as temporary, temporary.open("wb") as opened:
-        np.savez(opened, allow_pickle=False, **content)
+    write_arrays(settings.prepared, content)
     return content
 
 
@@ -274,9 +270,7 @@ def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
     if not settings.prepared.is_file():
         return None
     try:
-        _check_sizes(settings.prepared)
-        with np.load(settings.prepared, allow_pickle=False) as opened:  # checks each array's CRC
-            content = {name: opened[name] for name in opened.files}
+        content = read_arrays(settings.prepared)
         current = int(content["format"]) == FORMAT
         if current:
             _check_arrays(content)
@@ -285,16 +279,6 @@ def _load(settings: Cifar100Settings) -> dict[str, Any] | None:
     files = _source_files(settings.folder)
     same = not files or described(files) == str(content["made_from"])
     return content if current and same else None
-
-
-def _check_sizes(file: Path) -> None:
-    """Raise ValueError if a part of the file is compressed: `prepare` compresses nothing, and such a part could be endless."""
-    with zipfile.ZipFile(file) as opened:
-        parts = opened.infolist()
-    if any(part.compress_type != zipfile.ZIP_STORED or part.file_size != part.compress_size for part in parts):
-        raise ValueError("it is compressed")
-    if sum(part.file_size for part in parts) > file.stat().st_size:
-        raise ValueError("its parts are larger than the file")
 
 
 def _check_arrays(content: Mapping[str, Any]) -> None:

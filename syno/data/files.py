@@ -17,7 +17,7 @@ from typing import Any
 from syno.base.errors import DataError, MissingPackageError
 from syno.base.release import pip_install
 from syno.base.text_tables import in_bytes
-from syno.data.settings import Cifar100Settings, ImagenetSettings, Lm1bSettings
+from syno.data.settings import Cifar100Settings, FolderSettings, ImagenetSettings, Lm1bSettings
 
 SPLITS = ("train", "test")
 
@@ -115,6 +115,17 @@ def no_ffcv(reason: str) -> MissingPackageError:
     )
 
 
+# ---- own folders --------------------------------------------------------------------------------------------------------
+
+
+def no_own_folder(folder: Path) -> DataError:
+    """Return the error for a user's folder of samples that is not there."""
+    return DataError(
+        f"there is no folder {folder} (looked for in {Path.cwd()}); it must hold a folder of pictures or sounds for each "
+        "class; name it with data_settings: {folder: ...}"
+    )
+
+
 # ---- text ----------------------------------------------------------------------------------------------------------------
 
 OF_TOKENIZER = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # files
@@ -167,6 +178,9 @@ def look_for(data: str, settings: Mapping[str, Any]) -> dict[str, Callable[[], D
         case "cifar100":
             pictures = Cifar100Settings.of(**settings)
             return {"pictures": lambda: _look_for_cifar100(pictures)}
+        case "folder":
+            own = FolderSettings.of(**settings)
+            return {"folder": lambda: _look_for_own_folder(own.folder)}
         case "imagenet":
             images = ImagenetSettings.of(**settings)
             package = {"FFCV": _look_for_ffcv} if images.reader == "ffcv" else {}
@@ -204,6 +218,12 @@ def _look_for_imagenet(settings: ImagenetSettings) -> DataFound:
         if not folder.is_dir():
             raise no_folder_of_pictures(folder)
     return DataFound(f"the folders {folders[0]} and {folders[1]}")  # counting a million files may take minutes
+
+
+def _look_for_own_folder(folder: Path) -> DataFound:
+    if not folder.is_dir():
+        raise no_own_folder(folder)
+    return DataFound(f"the folder {folder}")
 
 
 def _look_for_ffcv() -> DataFound:

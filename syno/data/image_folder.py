@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,67 +164,121 @@ def find_pictures(folder: Path) -> ImageFolder:
 
     Raises DataError if the folder is missing, has no folders, or one of them has no pictures.
     """
-    left_out: list[str] = []
     if not folder.is_dir():
         raise no_folder_of_pictures(folder)
+    left_out: list[str] = []
+    found = find_samples(folder, {"picture": ENDINGS}, left_out)
+    for text in left_out_text(left_out):
+        warnings.warn(f"{folder}: {text}", stacklevel=2)
+    return found
+
+
+def find_samples(folder: Path, endings: Mapping[str, Set[str]], left_out: list[str], *, skips: bool = False) -> ImageFolder:
+    """Return the files of a folder that has a folder for each class.
+
+    Args:
+        folder: it exists.
+        endings: of the files, by what they hold.
+        left_out: gets the names of folders and files that are left out.
+        skips: whether what is no file, or has no name that can be printed, is left out; else it is an error.
+
+    Raises DataError if the folder has no folders, or one of them has no such files.
+    """
     try:
         folders = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-        names = [name for name in folders if not _is_hidden(name)]
-        left_out += [f"{name} (no class)" for name in folders if _is_hidden(name)]
+        names = [name for name in folders if not is_hidden(name)]
+        left_out += [f"{name} (no class)" for name in folders if is_hidden(name)]
         if not names:
-            raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its pictures")
-        entries = [entry for label, name in enumerate(names) for entry in _pictures_of_class(folder, name, label, left_out)]
+            raise DataError(f"the folder {folder} holds no folders; it must have one for each class, with its files")
+        entries = [
+            entry for label, name in enumerate(names) for entry in _of_class(folder, name, label, endings, left_out, skips)
+        ]
     except OSError as error:  # such as a link to itself, or a file without the right to read it
         raise DataError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; copy it again, or remove it"
         ) from error
-    if left_out:
-        more = f" and {len(left_out) - MOST_NAMES} more" if len(left_out) > MOST_NAMES else ""
-        warnings.warn(f"{folder}: left out: {', '.join(left_out[:MOST_NAMES])}{more}", stacklevel=2)
     return ImageFolder(folder, tuple(names), tuple(entries))
 
 
-def _is_hidden(name: str) -> bool:
+def left_out_text(left_out: Sequence[str]) -> list[str]:
+    """Return a line that names what is left out, or none if there is nothing."""
+    more = f" and {len(left_out) - MOST_NAMES} more" if len(left_out) > MOST_NAMES else ""
+    return [f"left out: {', '.join(left_out[:MOST_NAMES])}{more}"] if left_out else []
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a folder or file of this name is no class and no sample."""
     return name.startswith(".") or name == UNPACKED
 
 
-def _pictures_of_class(folder: Path, name: str, label: int, left_out: list[str]) -> list[PictureFile]:
-    """Return the pictures of a class, sorted; the names of files that are none are added to `left_out`.
-
-    Raises DataError if there are none, or one is no file, such as a pipe or a lost link.
-    """
+def _of_class(
+    folder: Path, name: str, label: int, endings: Mapping[str, Set[str]], left_out: list[str], skips: bool
+) -> list[PictureFile]:
+    """Return the files of a class, sorted; the names of others are added to `left_out`. See `find_samples`."""
     found = []
+    allowed = frozenset[str]().union(*endings.values())
     for entry in sorted(os.scandir(folder / name), key=lambda entry: entry.name):
-        is_hidden = _is_hidden(entry.name)
-        if is_hidden or Path(entry.name).suffix.lower() not in ENDINGS:
-            left_out += [] if is_hidden else [f"{name}/{entry.name} (no picture)"]
-            continue
-        if not (name + entry.name).isprintable():
-            raise DataError(f"the name of the picture {entry.path!r} has characters that cannot be printed; rename it")
-        if not entry.is_file():
-            raise DataError(f"{entry.path} is no file, nor a link to one; pictures are files; copy it again, or remove it")
-        found.append(PictureFile(entry.path, label, entry.stat().st_size))
+        hidden = is_hidden(entry.name)
+        if hidden or Path(entry.name).suffix.lower() not in allowed:
+            left_out += [] if hidden else [f"{name}/{entry.name} (no {' or '.join(endings)})"]
+        elif not (name + entry.name).isprintable():
+            if not skips:
+                raise DataError(f"the name of the picture {entry.path!r} has characters that cannot be printed; rename it")
+            left_out.append(f"{f'{name}/{entry.name}'!r} (characters that cannot be printed)")
+        elif not _is_file(entry, skips):
+            if not skips:
+                raise DataError(f"{entry.path} is no file, nor a link to one; pictures are files; copy it again, or remove it")
+            left_out.append(f"{name}/{entry.name} (no file)")
+        else:
+            found.append(PictureFile(entry.path, label, entry.stat().st_size))
     if not found:
+        kinds = " or ".join(f"{what}s" for what in endings)
         raise DataError(
-            f"the folder {folder / name} holds no pictures ({', '.join(sorted(ENDINGS))}); it is a class, as all folders in "
+            f"the folder {folder / name} holds no {kinds} ({', '.join(sorted(allowed))}); it is a class, as all folders in "
             f"{folder} are; fill it or remove it"
         )
     return sorted(found)
 
 
+def _is_file(entry: os.DirEntry[str], skips: bool) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # such as a link to itself
+        if not skips:
+            raise
+        return False
+
+
+def check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path, Path]) -> None:
+    """Raise DataError if the classes to train on and to test on differ."""
+    different = sorted(set(train) ^ set(test))
+    if different:
+        raise DataError(
+            f"{places[0]} and {places[1]} have different classes: {len(different)} are in one of them only, such as "
+            f'"{different[0]}"'
+        )
+
+
 def read_picture(file: str) -> Any:
     """Return a picture of Pillow's, in RGB. DataError, with the file's name, if it is damaged or too large."""
-    from PIL import Image
-
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MOST_PIXELS is the limit here
-            with Image.open(file, formats=FORMATS) as opened:
-                if opened.width * opened.height > MOST_PIXELS:
-                    raise ValueError(f"it has {opened.width} x {opened.height} pixels, of which {MOST_PIXELS:,} are allowed")
-                return opened.convert("RGB")
+        return decode_picture(file)
     except Exception as error:  # a damaged file raises anything
         raise DataError(f"{file}: the picture is damaged: {one_line(error)}; copy it again, or remove it") from error
+
+
+def decode_picture(file: str) -> Any:
+    """Return a picture of Pillow's, in RGB. A damaged file raises anything, and one that is too large ValueError."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MOST_PIXELS is the limit here
+        with Image.open(file, formats=FORMATS) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                raise ValueError(f"it has {opened.width} x {opened.height} pixels, of which {MOST_PIXELS:,} are allowed")
+            if opened.mode.startswith(("I", "F")):  # whose colours Pillow would cut off at 255
+                raise ValueError(f"it has more than 8 bits of each colour ({opened.mode}); convert it to 8")
+            return opened.convert("RGB")
 
 
 def random_box(width: int, height: int, least_area: float, random: np.random.Generator) -> Box:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syno.base.errors import DataError
 from syno.base.files import checksum
 from syno.data.beton import ffcv, read_record
 from syno.data.contract import DATASETS, WHOLE, Batches, Pair, Share, check_batch
-from syno.data.image_folder import FolderBatches, ImageFolder, find_pictures, normalized
+from syno.data.image_folder import FolderBatches, ImageFolder, check_classes, find_pictures, normalized
 from syno.data.settings import ImagenetSettings
 
 SPLITS = ("train", "val")
@@ -45,26 +44,16 @@ def _beton_files(settings: ImagenetSettings) -> PictureFiles:
     ffcv("loader")
     files = settings.betons
     train, test = map(read_record, files)
-    _check_classes(train.names, test.names, files)
+    check_classes(train.names, test.names, files)
     counts = train.count, test.count, len(train.names)
     return PictureFiles("imagenet, beton", *files, *counts, _joint(train.hash, test.hash), settings)
 
 
 def _folders(settings: ImagenetSettings) -> PictureFiles:
     train, test = (find_pictures(settings.folder / split) for split in SPLITS)
-    _check_classes(train.names, test.names, (train.folder, test.folder))
+    check_classes(train.names, test.names, (train.folder, test.folder))
     counts = len(train.entries), len(test.entries), len(train.names)
     return PictureFiles("imagenet, folders", train, test, *counts, _joint(train.hash, test.hash), settings)
-
-
-def _check_classes(train: Sequence[str], test: Sequence[str], places: tuple[Path, Path]) -> None:
-    """Raise DataError if the classes to train on and to test on differ."""
-    different = sorted(set(train) ^ set(test))
-    if different:
-        raise DataError(
-            f"{places[0]} and {places[1]} have different classes: {len(different)} are in one of them only, such as "
-            f'"{different[0]}"'
-        )
 
 
 def _joint(*hashes: str) -> str:

@@ -154,6 +154,27 @@ class DigitsSettings(PictureSettings):
     """seed by which the pictures to test on are drawn"""
 
 
+class FolderSettings(PictureSettings):
+    """Your own pictures or sounds, without code: files in one folder for each class. They are read once, and held in memory."""
+
+    folder: Path
+    """folder with one folder for each class; or with the folders train and val (or test), each with one for each class"""
+    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """share of each class that is drawn to test on, if there are no folders train and val"""
+    seed: Count = 0
+    """seed by which it is drawn"""
+    size: Positive | tuple[Positive, Positive] | None = None
+    """of pictures: pixels of the side, or height and width, to which the middle is resized; null: all have one size"""
+    grey: bool = False
+    """of pictures: whether they get one channel in place of three colours"""
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    """of sounds: longer ones lose their end, shorter ones end with silence; null: all have one length"""
+    recipe: str = "none"
+    """recipe of augmentation of pictures: paper, paper-small (without enlarging), none"""
+    prepared: Path = Path("results/data")
+    """folder of the file with all samples, which later trainings load"""
+
+
 class ImagenetSettings(DataSettings):
     """ImageNet, or other pictures in one folder for each class. They are read in every epoch, and not held in memory."""
 
@@ -226,6 +247,7 @@ class ShapesSettings(DataSettings):
 DATA_SETTINGS: Mapping[str, type[DataSettings]] = {
     "cifar100": Cifar100Settings,
     "digits": DigitsSettings,
+    "folder": FolderSettings,
     "imagenet": ImagenetSettings,
     "lm1b": Lm1bSettings,
     "pydoc": PydocSettings,

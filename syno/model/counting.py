@@ -50,10 +50,18 @@ CONVOLUTIONS = frozenset(
     }
 )
 WITH_PADDING = frozenset({aten.convolution, aten._convolution})  # whose arguments have it in one order
-# The places of the two factors among the arguments.
+# The places of the two factors among the arguments; of a bilinear layer, those of an input and of the weight.
 FACTORS: Mapping[Any, tuple[int, int]] = {
     **dict.fromkeys(CONVOLUTIONS, (0, 1)),
     **{aten.mm: (0, 1), aten.addmm: (1, 2), aten.bmm: (0, 1), aten.baddbmm: (1, 2), aten._scaled_mm: (0, 1)},
+    **{aten.mv: (0, 1), aten.addmv: (1, 2), aten.dot: (0, 1), aten.vdot: (0, 1), aten.addbmm: (1, 2), aten._trilinear: (0, 1)},
+}
+# The multiply-adds of functions that PyTorch's counter does not know.
+FORMULAS: Mapping[Any, Callable[..., int]] = {
+    **dict.fromkeys((aten.mv, aten.dot, aten.vdot), lambda one, other: one.numel()),
+    aten.addmv: lambda _, one, other, **options: one.numel(),
+    aten.addbmm: lambda _, one, other, **options: one.numel() * other.shape[-1],
+    aten._trilinear: lambda one, weight, *options: len(one) * weight.numel(),
 }
 
 
@@ -287,9 +295,14 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     def _note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any, origin: Origin) -> None:
         """Count a function that ran."""
         packet = func.overloadpacket
-        if packet in FACTORS and packet in self.formulas:
+        if packet in FORMULAS and origin is not ACTIVATION:  # such as the norm of a weight
+            return
+        if packet in FACTORS and (packet in FORMULAS or packet in self.formulas):
             one, other = (args[place] for place in FACTORS[packet])
-            flops = self.formulas[packet](*args, **kwargs, out_val=made) // 2  # it counts a multiply-add as two
+            if packet in FORMULAS:
+                flops = FORMULAS[packet](*args, **kwargs)
+            else:
+                flops = self.formulas[packet](*args, **kwargs, out_val=made) // 2  # it counts a multiply-add as two
             is_layer = packet in CONVOLUTIONS or isinstance(self.modules[self.running[-1]], KINDS)
             if not is_layer and all(self.origins.get(of) is ACTIVATION for of in (one, other)):
                 self.attention += flops

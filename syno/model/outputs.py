@@ -55,6 +55,28 @@ def shared_tensors(network: nn.Module) -> list[list[str]]:
     return [[f"{names[view.module]}.{view.name}".lstrip(".") for view in sharing.views] for sharing in _sharings(network)]
 
 
+def overlapping_parameters(network: nn.Module) -> list[str]:
+    """Return the names of parameters of which elements are also those of another parameter or buffer: one changes both."""
+    tensors = dict((*network.named_buffers(), *network.named_parameters()))
+    places: dict[str, torch.Tensor] = {}  # of the first byte of each element
+    uses: dict[int, torch.Tensor] = {}  # of each byte, by the memory
+    for sharing in _sharings(network):
+        memory = sharing.memory.data_ptr()
+        uses[memory] = torch.zeros(len(sharing.memory), dtype=torch.uint8)
+        for name, tensor in tensors.items():
+            if tensor.layout == torch.strided and not tensor.is_meta and tensor.untyped_storage().data_ptr() == memory:
+                elements = torch.arange(len(sharing.memory) // tensor.element_size())
+                own = elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).unique()
+                places[name] = own * tensor.element_size()
+                uses[memory][places[name]] += 1
+    return [
+        name
+        for name in places
+        if isinstance(tensors[name], nn.Parameter)
+        and bool((uses[tensors[name].untyped_storage().data_ptr()][places[name]] > 1).any())
+    ]
+
+
 def copy_of(network: Model) -> Model:
     """Return a copy of a network, in which tensors share memory as they do in the network."""
     copied = deepcopy(network)
@@ -84,8 +106,8 @@ def _sharings(network: nn.Module) -> list[_Sharing]:
     memories: dict[int, torch.UntypedStorage] = {}
     tensors: dict[int, set[int]] = {}
     for number, module in enumerate(network.modules()):
-        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is None or tensor.is_meta or tensor.layout != torch.strided or nn.parameter.is_lazy(tensor):
+        for name, tensor in _own_tensors(module).items():
+            if tensor.is_meta or tensor.layout != torch.strided or nn.parameter.is_lazy(tensor):
                 continue
             memory = tensor.untyped_storage()
             if memory.nbytes():
@@ -94,6 +116,12 @@ def _sharings(network: nn.Module) -> list[_Sharing]:
                 memories[memory.data_ptr()] = memory
                 tensors.setdefault(memory.data_ptr(), set()).add(id(tensor))
     return [_Sharing(_bytes(memories[place]), tuple(found[place])) for place, ids in tensors.items() if len(ids) > 1]
+
+
+def _own_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return a module's own parameters, buffers, and tensors that are plain attributes, by name."""
+    found = {**vars(module), **module._buffers, **module._parameters}
+    return {name: tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
 
 
 def _bytes(memory: torch.UntypedStorage) -> torch.Tensor:
@@ -106,10 +134,7 @@ def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch
     for sharing in sharings:
         memory = made(sharing.memory).untyped_storage()
         for view in sharing.views:
-            module = modules[view.module]
-            tensor = module._parameters.get(view.name)
-            tensor = module._buffers[view.name] if tensor is None else tensor
-            assert tensor is not None
+            tensor = _own_tensors(modules[view.module])[view.name]
             new = torch.empty(0, dtype=view.dtype, device=memory.device)
             tensor.data = new.set_(memory, view.offset, view.shape, view.stride)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -25,6 +24,7 @@ from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
 from syno.model.inputs import mapped
 from syno.model.network_function import make_whole
+from syno.model.outputs import copy_of
 from syno.notebook.study import NetworkObjective, Study
 from syno.results import FOLDER, MEASUREMENTS
 from syno.results.majority import warning_of
@@ -118,7 +118,7 @@ class OwnWorkload(Workload):
         if isinstance(self.own, nn.Module):
             with unchanged_process(self.settings.seed):
                 make_whole(self.own, self.example, type(self.own).__name__)  # itself: lazy layers cannot be copied
-            return deepcopy(self.own)
+            return copy_of(self.own)
         what = "the function that makes the network"
         with unchanged_process(self.settings.seed if seed is None else seed), user_code(what):
             made = self.own()

@@ -156,6 +156,7 @@ def _state() -> list[object]:
     cudnn = torch.backends.cudnn
     return [
         *(torch.get_default_dtype(), torch.get_default_device(), torch.get_deterministic_debug_mode(), torch.get_num_threads()),
+        *(torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.math_sdp_enabled()),
         *(torch.is_grad_enabled(), torch.get_float32_matmul_precision(), torch.is_anomaly_enabled(), cudnn.benchmark),
         *(torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate(), np.geterr()),
         *(
@@ -177,6 +178,8 @@ def _change_all(folder: Path) -> None:
     torch.set_float32_matmul_precision("medium")
     torch.autograd.set_detect_anomaly(True)
     torch.backends.cudnn.benchmark = True
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.backends.cuda.enable_math_sdp(False)
     torch.set_flush_denormal(True)
     torch.set_printoptions(precision=2)
     torch.manual_seed(5)

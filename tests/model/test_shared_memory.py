@@ -16,6 +16,8 @@ from syno.data import DataSet
 from syno.model.extraction import replaceable
 from syno.model.outputs import copy_of, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
+from syno.report.take_home.comparison import Comparison
+from syno.report.take_home.network_formats import write_code
 from syno.stages.data import data_text, look
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
@@ -89,7 +91,18 @@ class Strides(Base):
         return super().forward(x) + (self.table * self.expanded).sum(1) + self.windows.mean()
 
 
-KINDS = [Base, Slices, Partly, TiedConvolutions, Transposed, Strides]
+class PlainAttribute(Base):
+    """A convolution's weight that `forward` also reads by an attribute that is neither a parameter nor a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = self.other.weight.detach().flatten()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 100 * self.flat.mean()
+
+
+KINDS = [Base, Slices, Partly, TiedConvolutions, Transposed, Strides, PlainAttribute]
 
 
 def made(kind: Callable[[], nn.Module], operator: str | None) -> nn.Module:
@@ -132,9 +145,20 @@ def test_copies_share_memory_among_themselves_only(kind: Callable[[], nn.Module]
     copied = copy_of(network)
     to_channels_last(copied)
     assert memory_of(copied) == memory_of(network)
+    in_python = syno.Training(network, "digits")._workload.model()  # a training begins with a copy
+    assert memory_of(in_python) == memory_of(network)
     places = [{tensor.untyped_storage().data_ptr() for tensor in each.state_dict().values()} for each in (network, copied)]
     assert not places[0] & places[1]
     assert all(torch.equal(one, other) for one, other in zip(network.parameters(), copied.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(Base, ""), (Slices, ""), (TiedConvolutions, ""), (Partly, "table"), (Transposed, "head")]
+)
+def test_source_says_that_it_has_no_weights_in_one_memory(kind: Callable[[], nn.Module], said: str, tmp_path: Path) -> None:
+    """Trained further, they would go apart."""
+    written = write_code(Comparison(made(kind, None).eval(), EXAMPLE, None), tmp_path, "A network")
+    assert bool(said) == bool(written.only_inference) and said in written.only_inference
 
 
 def test_weights_that_share_memory_are_named() -> None:

@@ -22,7 +22,7 @@ from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
 from syno.model.inputs import Inputs, arguments_of, call, first_inputs, len_of_batch, mapped, of_batch
-from syno.model.outputs import OfTensors, plain_outputs
+from syno.model.outputs import OfTensors, overlapping_parameters, plain_outputs
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
 from syno.report.take_home.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
 from syno.report.take_home.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
@@ -94,7 +94,9 @@ def write_code(found: Comparison, folder: Path, title: str) -> Written:
 
 def _write_code(found: Comparison, folder: Path, title: str) -> Written:
     """Write source and weights. LoweringError if no source can be written that computes what the network does."""
-    only_inference, any_size = "", True
+    shared = overlapping_parameters(found.network)
+    only_inference = f"its {shared[0]} shares memory with another weight, and source has no such weights" if shared else ""
+    any_size = True
     while True:
         source = network_source(found.network, found.inputs, only_inference=only_inference, any_size=any_size)
         made = code_of(source.text(title), "network").Network()
