@@ -53,7 +53,7 @@ def start_fork_server(workflow: Any) -> None:
     """Start the server for the jobs of a workflow, which find it by a variable. It ends with this process.
 
     Does nothing where jobs run on other machines or in environments of their own, with `SYNO_FORK_SERVER=off`, and on systems
-    other than Linux.
+    other than Linux. If the variable names a server that there is, jobs have that one.
 
     Args:
         workflow: Snakemake's workflow.
@@ -61,6 +61,9 @@ def start_fork_server(workflow: Any) -> None:
     runs_jobs = workflow.is_main_process and workflow.local_exec and not workflow.touch
     is_of_use = runs_jobs and not workflow.deployment_settings.deployment_method
     if not is_of_use or os.environ.get(VARIABLE) == OFF or not hasattr(os, "pidfd_open"):
+        return
+    if Path(os.environ.get(VARIABLE, "")).is_socket():
+        _count_children(Path(os.environ[VARIABLE]).parent)
         return
     folder = Path(tempfile.mkdtemp(prefix="syno-fork-"))  # for this user only
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -14,6 +16,7 @@ from command_lines import HANGS_AFTER
 from small_experiment import FIELDS
 
 from syno.base.fork_client import THREADS, VARIABLE
+from syno.stages import workflow
 from syno.stages.workflow import ONE_THREAD
 
 # Starts a server as a workflow does, and runs commands: first by the server, which must not refuse them, then without it.
@@ -28,6 +31,20 @@ for line in sys.stdin:
     print(subprocess.run([sys.executable, "-c", by_server, *line.split()], check=False).returncode)
 del os.environ[{VARIABLE!r}]
 """
+
+
+def test_jobs_use_a_server_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Path] = []
+    monkeypatch.setattr(workflow, "_count_children", counted.append)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    monkeypatch.setenv(VARIABLE, address := str(tmp_path / "server"))
+    deployed = SimpleNamespace(deployment_method=set())
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        workflow.start_fork_server(
+            SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed)
+        )
+    assert counted == [tmp_path] and os.environ[VARIABLE] == address
 
 
 @pytest.mark.slow

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
+from made_once import made_once
 from small_experiment import FIELDS
 
 from syno.config import Experiment
@@ -15,10 +19,9 @@ from syno.stages.tables import make_tables
 from syno.stages.train import train
 
 
-@pytest.fixture(scope="session")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    """An experiment that has been searched, with some operators trained and measured again. A test that changes it mends it."""
-    experiment = Experiment(**FIELDS, output=tmp_path_factory.mktemp("results") / "small")
+def run(folder: Path) -> None:
+    """Search, and train and measure some of the networks."""
+    experiment = Experiment(**FIELDS, output=folder / "small")
     prepare(experiment)
     work(experiment, 1)
     freeze(experiment)
@@ -29,4 +32,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     measure("tune", experiment, "original", "eager", "cpu")
     measure("tune", experiment, chosen[0].key, "eager", "cpu")
     make_tables(experiment)
-    return experiment
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    """An experiment that has been searched, with some operators trained and measured again. A test that changes it mends it.
+
+    Each process of pytest has a copy.
+    """
+    folder = tmp_path_factory.mktemp("results") / "small"
+    shutil.copytree(made_once(tmp_path_factory, "searched", run) / "small", folder)
+    return Experiment(**FIELDS, output=folder)

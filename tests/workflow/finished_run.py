@@ -7,7 +7,7 @@ from typing import Any
 
 from small_run import RESULTS, write_config
 
-CONFIG, PRINTED = "small.yaml", "printed"
+CONFIG = "small.yaml"
 KEPT = ("trials.db", "trials.parquet", "selected.json", "data.json", "search", "train", "tune", "operators")
 
 

@@ -14,7 +14,6 @@ import argparse
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,11 +21,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import run_state
-from small_run import MOST_SECONDS, RESULTS, command, environment, planned, write_config
+from small_run import MOST_SECONDS, RESULTS, arguments, planned, started, write_config
 
 TRIALS = 8
 CHANGES: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Ordeal:
     """One experiment in a folder of its own.
 
     Attributes:
-        folder: where it runs.
+        folder: where it runs; there may be results from before.
         number: of this experiment.
         rng: chooses moments and victims.
         changes: in the small experiment.
@@ -74,18 +74,19 @@ class Ordeal:
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.config = write_config(self.folder / "kills.yaml", self.changes)
         self.results = self.folder / RESULTS
         self.began = time.monotonic()
-        self._hit = False  # whether something of the last Snakemake's was killed
+        self._snakemake: BaseProcess | None = None  # the last one
+        self._hit = False  # whether something of it was killed
 
     def run(self, first: int, most: int) -> Iterator[Kill]:
         """Run it to its end, and kill up to `most` times on the way."""
         kills = 0
         while True:
-            snakemake, started = self._start(), time.monotonic()
-            while snakemake.poll() is None and time.monotonic() - started < MOST_SECONDS:
+            snakemake, began = self._start(), time.monotonic()
+            while snakemake.is_alive() and time.monotonic() - began < MOST_SECONDS:
                 if kills == most or not self._runs_after(self.rng.uniform(0.5, LONGEST_PAUSE), snakemake):
                     self._runs_after(MOST_SECONDS, snakemake)
                     break
@@ -95,14 +96,14 @@ class Ordeal:
                 self._kill(victim, snakemake)
                 if victim not in ("worker", "train"):
                     break
-            if snakemake.poll() is None:
+            if (code := snakemake.exitcode) is None:
                 self.faults.append(f"Snakemake has not ended after {MOST_SECONDS} s")
                 self._kill("everything", snakemake)
                 return
-            if snakemake.returncode == 0:
+            if code == 0:
                 break
-            if kills == most and snakemake.returncode > 0 and not self._hit:
-                self.faults.append(f"Snakemake ended with exit code {snakemake.returncode} though nothing was killed")
+            if kills == most and code > 0 and not self._hit:
+                self.faults.append(f"Snakemake ended with exit code {code} though nothing was killed")
                 return
         self._wait_for_orphans()
         self._look()
@@ -114,11 +115,12 @@ class Ordeal:
             time.sleep(0.02)
         time.sleep(1)  # it has read its config
         snakemake.kill()
-        snakemake.wait()
+        snakemake.join()
         late = self._alive(kind)
         for pid in late:
             os.kill(pid, signal.SIGSTOP)
-        if self._start().wait(MOST_SECONDS) != 0:
+        snakemake = self._start()
+        if self._runs_after(MOST_SECONDS, snakemake) or snakemake.exitcode != 0:
             self.faults.append(f"Snakemake failed beside a {kind} that stands still")
         for pid in late:
             os.kill(pid, signal.SIGCONT)
@@ -127,30 +129,18 @@ class Ordeal:
 
     # ---- processes ------------------------------------------------------------------------------------------------
 
-    def _start(self, **variables: str) -> subprocess.Popen[str]:
+    def _start(self, **variables: str) -> BaseProcess:
         self._hit = False
-        with (self.folder / "printed").open("a", encoding="utf-8") as printed:
-            return subprocess.Popen(
-                command(self.folder, self.config),
-                cwd=self.folder,
-                env={**environment(), MARK: self.mark, **variables},
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-                preexec_fn=_heed_ctrl_c,
-            )
+        given = arguments(self.folder, self.config)
+        self._snakemake = started(self.folder, given, self.folder / "printed", **{MARK: self.mark}, **variables)
+        return self._snakemake
 
     def _alive(self, kind: str) -> list[int]:
         return [pid for pid, found in self._processes().items() if found == kind]
 
-    def _runs_after(self, seconds: float, snakemake: subprocess.Popen[str]) -> bool:
-        try:
-            snakemake.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+    def _runs_after(self, seconds: float, snakemake: BaseProcess) -> bool:
+        snakemake.join(seconds)
+        return snakemake.is_alive()
 
     def _victims(self) -> list[str]:
         return ["snakemake", "everything", STOPPED, *(kind for kind in ("worker", "train") if self._alive(kind))]
@@ -158,6 +148,9 @@ class Ordeal:
     def _processes(self) -> dict[int, str]:
         """Those of this experiment that are alive: what each is, by its id."""
         found = {}
+        if self._snakemake is not None and self._snakemake.is_alive():  # a fork, whose variables the system does not show
+            assert self._snakemake.pid is not None
+            found[self._snakemake.pid] = "other"
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == os.getpid():
                 continue
@@ -171,8 +164,9 @@ class Ordeal:
             found[int(entry.name)] = "other" if place is None else words[place + 1]
         return found
 
-    def _kill(self, victim: str, snakemake: subprocess.Popen[str]) -> None:
+    def _kill(self, victim: str, snakemake: BaseProcess) -> None:
         self._hit = True
+        assert snakemake.pid is not None
         if victim == STOPPED:
             os.killpg(snakemake.pid, signal.SIGINT)
         elif victim == "snakemake":
@@ -204,11 +198,6 @@ class Ordeal:
         left = planned(self.folder, self.config)
         if left:
             self.faults.append(f"left to do in the end: {left}")
-
-
-def _heed_ctrl_c() -> None:
-    """What a shell starts in the background ignores SIGINT, and so does all that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def endure(folder: Path, kills: int, seed: int) -> Iterator[Kill | list[str]]:

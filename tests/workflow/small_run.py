@@ -6,15 +6,22 @@ import atexit
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
-import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+
+from syno.base.fork_client import OFF, VARIABLE
+from syno.stages.workflow import RUN_NOTHING, start_fork_server, use_this_environment
 
 ROOT = Path(__file__).parents[2]
 RESULTS = "out"
@@ -55,16 +62,12 @@ def arguments(folder: Path, config: Path, *more: str) -> list[str]:
     return [*map(str, places), "--cores", "2", *more]
 
 
-def command(folder: Path, config: Path, *more: str) -> list[str]:
-    """The command line that runs an experiment in a folder."""
-    return [sys.executable, "-m", "snakemake", *arguments(folder, config, *more)]
-
-
 def environment() -> dict[str, str]:
     """In which commands are those of this checkout."""
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
+SERVERS: list[str] = []  # addresses of fork servers that were started
 # Snakemake begins in copies of a process that has imported it and Syno: for small experiments, that takes most of the time.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.dag", "syno.paper.artifact.imported", "syno.stages.networks"])
@@ -77,25 +80,52 @@ def snakemake(folder: Path, config: Path, *more: str, **variables: str) -> subpr
 
 def run_snakemake(folder: Path, given: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run Snakemake, started in a folder, with these arguments; all that it prints is in `stdout`."""
+    if RUN_NOTHING.isdisjoint(given):
+        variables = {VARIABLE: fork_server(), **variables}
     with NamedTemporaryFile("r", encoding="utf-8") as printed:
-        process = FORKS.Process(target=_begin, args=(folder, given, {**environment(), **variables}, printed.name))
-        process.start()
+        process = started(folder, given, Path(printed.name), **variables)
         process.join(MOST_SECONDS)
         if process.exitcode is None:
             process.kill()
             pytest.fail(f"it hangs: {printed.read()}")
-        return subprocess.CompletedProcess(given, process.exitcode, printed.read())
+        return subprocess.CompletedProcess(given, process.exitcode, printed.read(), "")
 
 
-def _begin(folder: Path, given: Sequence[str], variables: Mapping[str, str], printed: str) -> None:
-    from snakemake.cli import main
+def fork_server() -> str:
+    """Return the address of the server whose children run jobs. All runs of this process have one, which ends with it."""
+    if not Path(SERVERS[-1] if SERVERS else "").is_socket():  # one that has had nothing to do for long has ended
+        before = dict(os.environ)
+        os.environ.update(environment())
+        use_this_environment()  # as the workflow does
+        deployed = SimpleNamespace(deployment_method=set())
+        start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
+        SERVERS.append(os.environ.get(VARIABLE, OFF))
+        os.environ.clear()
+        os.environ.update(before)
+    return SERVERS[-1]
 
+
+def started(folder: Path, given: Sequence[str], printed: Path, **variables: str) -> BaseProcess:
+    """Start Snakemake in a folder with these arguments, in a session of its own; all that it prints is added to a file."""
+    process = FORKS.Process(target=_begin, args=(folder, given, {**environment(), **variables}, printed))
+    process.start()
+    with suppress(ProcessLookupError):  # it has ended
+        while process.pid is not None and os.getpgid(process.pid) != process.pid:
+            time.sleep(0.01)
+    return process
+
+
+def _begin(folder: Path, given: Sequence[str], variables: Mapping[str, str], printed: Path) -> None:
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for stream in (1, 2):
-        os.dup2(os.open(printed, os.O_WRONLY | os.O_APPEND), stream)
+        os.dup2(os.open(printed, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    from snakemake.cli import main
+
     try:
         main(list(given))
     finally:

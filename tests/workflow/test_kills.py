@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from finished_run import Done
 from kills import Kill, Ordeal, endure
 
 
@@ -18,7 +19,10 @@ def test_four_kills_at_random_moments(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["worker", "train"])
-def test_a_job_that_outlives_its_workflow_and_ends_last(kind: str, tmp_path: Path) -> None:
-    ordeal = Ordeal(tmp_path / kind, 1, random.Random(0), changes={})
+def test_a_job_that_outlives_its_workflow_and_ends_last(kind: str, done: Done) -> None:
+    """In an experiment that is to have more trials, or lacks a training."""
+    ordeal = Ordeal(done.folder, 1, random.Random(0), changes={"study": {"n_trials": 5}} if kind == "worker" else {})
+    if kind == "train":
+        (done.results / "train" / "original" / "seed1.json").unlink()
     ordeal.run_beside_a_late_twin(kind)
     assert ordeal.faults == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from made_once import made_once
 from small_artifact import write_artifact
 from small_run import FIELDS, ROOT, merged, planned, snakemake
 
@@ -43,12 +44,14 @@ def write(folder: Path, content: Mapping[str, Any] = GROUP) -> Path:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the published data was imported and drawn, without that data. Not to be changed."""
-    folder = tmp_path_factory.mktemp("imported")
-    write_artifact(folder / "data")
-    done = snakemake(folder, write(folder), "published")
-    assert done.returncode == 0, done.stdout
-    shutil.rmtree(folder / "data")
-    return folder
+
+    def run(folder: Path) -> None:
+        write_artifact(folder / "data")
+        done = snakemake(folder, write(folder), "published")
+        assert done.returncode == 0, done.stdout
+        shutil.rmtree(folder / "data")
+
+    return made_once(tmp_path_factory, "published", run)
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from small_run import ROOT, environment, planned
+from small_run import ROOT, planned, run_snakemake
 
 from syno.config import load_experiments
 from syno.config.left_out import record_devices
@@ -102,9 +100,8 @@ def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None
 
 
 def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--lint"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_snakemake(tmp_path, ["--snakefile", str(ROOT / "Snakefile"), "--lint"])
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_snakefile_is_short() -> None:

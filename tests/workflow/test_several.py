@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from small_run import COUNTED, FIELDS, MOST_SECONDS, ROOT, environment, merged, planned, snakemake, write_config
+from small_run import COUNTED, FIELDS, MOST_SECONDS, ROOT, merged, planned, snakemake, started, write_config
 
 from syno.config import Experiment
 from syno.stages.data import DataRecord
@@ -96,15 +94,11 @@ def test_two_users_run_two_experiments_in_one_folder_at_once(tmp_path: Path) -> 
     for user in ("anna", "boris"):
         config = write_config(tmp_path / f"{user}.yaml", {"name": user, "output": None}, COUNTED)
         places = ["--snakefile", ROOT / "Snakefile", "--directory", tmp_path, "--configfile", config]
-        command = [sys.executable, "-m", "snakemake", *map(str, places), "--cores", "1"]
-        running.append(
-            subprocess.Popen(
-                command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-        )
-    for process in running:
-        printed, _ = process.communicate(timeout=MOST_SECONDS)
-        assert process.returncode == 0, printed
+        printed = tmp_path / f"{user}.printed"
+        running.append((started(tmp_path, [*map(str, places), "--cores", "1"], printed), printed))
+    for process, printed in running:
+        process.join(MOST_SECONDS)
+        assert process.exitcode == 0, printed.read_text(encoding="utf-8")
     for user in ("anna", "boris"):
         assert (tmp_path / "results" / user / "report.html").is_file()
         names = {file.read_text(encoding="utf-8").split()[1] for file in (tmp_path / f"results/{user}/operators").iterdir()}
