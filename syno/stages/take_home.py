@@ -73,6 +73,19 @@ def take_network(
         return write_network(found, folder or Path(found.name), formats)
 
 
+def trained_network(experiment: Experiment, given: str, seed: int | None = None) -> nn.Module:
+    """Return a trained network of an experiment, in evaluation mode; code of one's own that makes it is imported.
+
+    Args:
+        experiment, given, seed: as for `take_network`.
+
+    Raises UnknownNameError, SpecError and DataError as `take_network`.
+    """
+    record, weights = _training(experiment, given, seed)
+    experiment.find_code()
+    return _trained(experiment, given, record, weights).network
+
+
 def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
     """Return the context in which the network is made: one that imports no code of one's own, unless the network needs it.
 

@@ -1,0 +1,519 @@
+"""A faster network from a trained one, by one call: `speed_up` writes an experiment, runs its workflow, and reads its results."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import pandas
+import torch
+import yaml
+from pydantic import ValidationError
+from torch import nn
+from torch.nn import functional
+
+from syno.base.devices import usable_cores
+from syno.base.errors import DataError, SpecError, SynoError, TrainingError
+from syno.base.files import ORIGINAL, checksum, name_from, write_whole
+from syno.base.interval import Interval
+from syno.base.progress import Display, Progress, display
+from syno.base.user_code import INSTALLED
+from syno.base.validation import explained, named_differences
+from syno.config import Experiment, load_experiment
+from syno.data.contract import content_hash
+from syno.notebook.training import OwnWorkload
+from syno.results.goal import STATES
+from syno.results.metric import front
+from syno.results.values import Judged, judged_in, scores_in
+from syno.stages.goal import answer_of, verdict_table
+from syno.stages.places import FROZEN, REPORT, TRAINING
+from syno.stages.tables import read_tables
+from syno.stages.take_home import take_network, trained_network
+from syno.stages.watch import Watch
+from syno.stages.workflow import ERROR, LOCAL, command
+from syno.train.metric import ACCURACY, Metric
+from syno.train.own_task import Task, checked
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.workload import try_step
+
+if TYPE_CHECKING:
+    from syno.search.snapshot import Snapshot
+
+Loss = Callable[[nn.Module, Any], torch.Tensor]
+Score = Callable[[nn.Module], float]
+
+CONFIG, CODE, LOG = "speed_up.yaml", "code", "speed_up.log"  # in the folder
+CALL = "call.json"  # in the folder with the code: by what the call is told from others
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
+COLUMNS = (
+    "operator", "score", "speedup", "speedup_low", "speedup_high", "lost", "lost_low", "lost_high", "verdict",
+)  # fmt: skip
+# The operators that are searched. Shifts and strides find little that is faster (benchmarks/defaults.py), and nine steps are
+# enough for everything in `syno.OPERATORS`.
+SPEC = {"depth": 9, "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 0, "strides": 0}}
+FLOPS_OF_SPEED = 0.8  # a network that is x times as fast has about so many FLOPs, divided by x: the rest is no multiply-adds
+LEAST_GAIN = 0.3  # of the FLOPs outside of the replaced layers that the operators may have at least, whatever the speedup
+SEARCH_SHARE = 0.6  # of the minutes: trainings with other seeds and the last measurements need the rest
+LOOK_SECONDS = 0.5
+MODULE = '''"""The network and the task of a call of `syno.speed_up`.
+
+They are pickled objects, whose loading can run any code: run this experiment only if you trust where the folder comes from.
+"""
+
+import sys
+from pathlib import Path
+
+import cloudpickle
+
+sys.path += [place for place in {places!r} if place not in sys.path]
+
+
+def _read(name):
+    with (Path(__file__).parent / f"{{name}}.pkl").open("rb") as file:
+        return cloudpickle.load(file)
+
+
+def network(**_):
+    """Return the network, with its weights."""
+    return _read("network")
+
+
+def task(**_):
+    """Return the task: batches, loss and score, or a whole training."""
+    return _read("task")
+'''
+
+
+class Classification(Task):
+    """Classifying with the cross-entropy of the network's outputs and integer labels. The score is the accuracy.
+
+    Batches are pairs of inputs and labels, of which labels below 0 do not count.
+    """
+
+    metric = ACCURACY
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        """Return the mean cross-entropy over the labels of a batch."""
+        inputs, labels = self._pair(batch)
+        return functional.cross_entropy(model(inputs), labels.masked_fill(labels < 0, -100))
+
+    def score(self, model: nn.Module) -> float:
+        """Return the share of the labels of the batches to test on that the network answers."""
+        right = count = 0
+        for batch in self.tests(model):
+            inputs, labels = self._pair(batch)
+            counts = labels >= 0
+            right += int((model(inputs).argmax(1) == labels)[counts].sum())
+            count += int(counts.sum())
+        if not count:
+            raise DataError("there is no batch to test on; give test=..., as a torch.utils.data.DataLoader")
+        return right / count
+
+    def _pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], torch.Tensor)
+        if not is_pair or batch[1].is_floating_point():
+            raise SpecError(
+                "without a loss, batches are pairs of inputs and integer labels; give loss=... (model, batch -> scalar) and "
+                "score=... (model -> number) for other tasks"
+            )
+        return batch[0], batch[1]
+
+
+def speed_up(
+    model: nn.Module,
+    example_inputs: Any = None,
+    *,
+    train: Iterable[Any] = (),
+    test: Iterable[Any] = (),
+    loss: Loss | None = None,
+    score: Score | None = None,
+    metric: Metric | None = None,
+    fit: Callable[..., object] | None = None,
+    speedup: float = 1.5,
+    lose_at_most: float = 0.01,
+    compiler: str | None = None,
+    device: str = "cpu",
+    minutes: float | None = None,
+    folder: str | Path = "speed_up",
+    where: str | Sequence[str] = "spatial",
+    trials: int = 20,
+    seeds: int = 3,
+    workers: int = 1,
+    cores: int | None = None,
+    train_original: bool = False,
+    spec: Mapping[str, Any] | None = None,
+    progress: bool = True,
+    **training: Any,
+) -> SpeedUp:
+    """Search operators with which a trained network is faster, train and measure the best, and return what was found.
+
+    It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. After an interruption (Ctrl-C, a
+    crash), the same call goes on where it was.
+
+    Args:
+        model: the network, with trained weights. A copy of it is used; what operators replace begins with new weights.
+        example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Costs and
+            speeds are for this batch. By default the first part of the first batch to train on.
+        train, test: batches to train and to test on: lists, or anything that can be gone through again and again, such as a
+            `torch.utils.data.DataLoader`.
+        loss: `loss(model, batch)` returns a scalar; by default the cross-entropy of the outputs with integer labels.
+        score: `score(model)` returns a number; by default the accuracy, or the mean loss of the tests where a loss is given.
+        metric: of the score: its name, its unit, and whether more of it is better, as in `syno.Metric("SI-SDR", "dB")`.
+        fit: `fit(model, report)` is your whole training, in place of `train` and `loss`: `syno.Task` describes it.
+        speedup: how many times as fast the network must be, as measured.
+        lose_at_most: how much worse its score may be, in the unit of the score: 0.01 is one point of accuracy.
+        compiler: with which the speed is measured; by default `native` on the processor and `inductor` on GPUs.
+        device: on which it trains and is measured: `cpu`, `cuda`, or one of several GPUs.
+        minutes: after about this time, no more operators are tried and the best are trained; None: after `trials`.
+        folder: of the experiment and its results.
+        where: the layers to replace: the name of a rule, or names and patterns of layers; see `syno.substitute`.
+        trials: operators that are trained in the search. Those that are too slow are not trained, and do not count.
+        seeds: trainings of each operator that is selected, with other random numbers, for the interval of its score.
+        workers: processes that search. With one, equal calls make equal trials.
+        cores: of the processor, for all; by default those that this process may use.
+        train_original: whether the network as it is is trained, too. If not, its score is that of the weights that it has.
+        spec: options of the space of operators, in place of those that are chosen here; docs/options.md lists them.
+        progress: whether progress is shown, with the time left.
+        training: settings of the training, such as `epochs=4`; docs/training.md describes them.
+
+    Raises:
+        SpecError: a setting is wrong, the folder is that of another call, or something cannot be pickled for other processes.
+        TrainingError: a stage failed; the message names its log.
+        KeyboardInterrupt: it was interrupted.
+
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+    >>> syno.speed_up(model, train=[torch.zeros(4, 1, 8, 8)])
+    Traceback (most recent call last):
+    ...
+    syno.base.errors.SpecError: without a loss, batches are pairs of inputs and integer labels; give loss=... (model, batch -> ...
+    """
+    place = Path(folder).resolve()
+    task = _task(train, test, loss, score, metric, fit, example_inputs)
+    given = {"train_original": train_original, "device": device, **training}
+    try:
+        settings = TrainingSettings(**given)
+    except ValidationError as error:
+        raise SpecError(f"speed_up: {explained(error, TrainingSettings)}") from None
+    layers = where if isinstance(where, str) else ", ".join(where)
+    workload = OwnWorkload(WorkloadSettings(model="network", task="task", layers=layers, training=settings), task, model)
+    options = {
+        "goal": {
+            "speedup": speedup,
+            "lose_at_most": lose_at_most,
+            "compiler": compiler or ("native" if device == "cpu" else "inductor"),
+            "device": device,
+        },
+        "relative_budget": _budget(workload, speedup),
+        "spec": dict(spec or SPEC),
+        "study": {"n_trials": trials, "workers": workers},
+        "select": {"count": 2},
+        "train": {"seeds": list(range(1, seeds + 1))},
+        "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
+    }
+    try_step(workload)
+    call = _Call(place, model, task, {"layers": layers, "training": given}, options)
+    call.write()
+    _Run(call, cores, minutes, progress).finish()
+    return SpeedUp(place, model)
+
+
+def _task(
+    train: Iterable[Any],
+    test: Iterable[Any],
+    loss: Loss | None,
+    score: Score | None,
+    metric: Metric | None,
+    fit: Callable[..., object] | None,
+    example_inputs: Any,
+) -> Task:
+    """Return the task of a call. Raises SpecError if something in it cannot be what it has to be."""
+    if loss is None and fit is None:
+        if score is not None or metric is not None:
+            raise SpecError("a score of your own needs a loss of your own; give loss=..., or fit=...")
+        return checked(Classification(train, test, example_inputs=example_inputs, name="classification"))
+    own = {"loss": loss, "score": score, "metric": metric, "fit": fit, "example_inputs": example_inputs}
+    name = getattr(fit or loss, "__name__", "task")
+    return checked(Task(train, test, name=name, **{part: one for part, one in own.items() if one is not None}))  # type: ignore[arg-type]
+
+
+def _budget(workload: OwnWorkload, speedup: float) -> dict[str, float]:
+    """Return the bounds of FLOPs within which operators are searched that may be fast enough, as `relative_budget`."""
+    rest = workload.rest.flops / workload.original.flops
+    most = min(1.0, max(FLOPS_OF_SPEED / speedup, rest + LEAST_GAIN * (1 - rest)))
+    return {"least_flops": round(rest + LEAST_GAIN * (most - rest), 4), "most_flops": round(most, 4)}
+
+
+# ---- the experiment ----------------------------------------------------------------------------------------------------
+
+
+class _Call:
+    """The call of `speed_up` in a folder: an experiment, and the objects that it is about, for the processes of its stages.
+
+    Args:
+        folder: of the experiment and its results.
+        model, task: the objects.
+        workload: its settings but for the objects.
+        options: other options of the experiment.
+    """
+
+    def __init__(
+        self, folder: Path, model: nn.Module, task: Task, workload: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> None:
+        self.folder, self.model, self.task = folder, model, task
+        self.module = f"speed_up_{checksum(str(folder).encode())[:8]}"  # one process may read several such folders
+        self.experiment: dict[str, Any] = {
+            "name": name_from(folder.name),
+            "output": str(folder),
+            "code": str(folder / CODE),
+            "workload": {"model": f"{self.module}:network", "task": f"{self.module}:task", **workload},
+            **options,
+        }
+
+    @property
+    def config(self) -> Path:
+        """The file of the experiment."""
+        return self.folder / CONFIG
+
+    def write(self) -> None:
+        """Write the experiment and the objects, unless an equal call did. SpecError if the folder is that of another call."""
+        file, made = self.folder / CODE / CALL, self._identity()
+        if file.is_file():
+            if found := named_differences(json.loads(file.read_text()), made):
+                raise SpecError(
+                    f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or take this one away"
+                )
+            if (self.folder / FROZEN).is_file():  # the search is over, perhaps by its minutes: its number of trials stays
+                return
+        else:
+            objects = {"network": deepcopy(self.model).cpu(), "task": self.task}
+            for name, one in objects.items():
+                write_whole(self.folder / CODE / f"{name}.pkl", self._pickled(name, one))
+            places = [str(Path(place or ".").resolve()) for place in sys.path if not _is_installed(place)]
+            write_whole(self.folder / CODE / f"{self.module}.py", MODULE.format(places=places))
+            write_whole(file, json.dumps(made, indent=1))
+        self.write_config()
+
+    def write_config(self, trials: int | None = None) -> None:
+        """Write the experiment's file. `trials`: in place of the number of trials of the call."""
+        study = self.experiment["study"] | ({} if trials is None else {"n_trials": trials})
+        write_whole(self.config, yaml.safe_dump({**self.experiment, "study": study}, sort_keys=False))
+
+    def _pickled(self, name: str, one: object) -> bytes:
+        try:
+            return bytes(cloudpickle.dumps(one))
+        except Exception as error:
+            raise SpecError(
+                f"the {name} cannot be pickled for the processes that train it ({type(error).__name__}: {error}); make it of "
+                "objects that can, or run an experiment whose file names functions that make them (docs/tasks.md)"
+            ) from error
+
+    def _identity(self) -> dict[str, Any]:
+        """Return everything by which this call is told from another one, as JSON."""
+        tensors = self.model.state_dict().values()
+        network = checksum(repr(self.model).encode(), content_hash(*tensors).encode())
+        told: dict[str, Any] = {"experiment": {**self.experiment}, "network": network, "task": _described(self.task)}
+        return dict(json.loads(json.dumps(told)))
+
+
+def _described(task: Task) -> dict[str, Any]:
+    """Return what is known of a task without going through its batches: lengths, and the source of its functions."""
+    found: dict[str, Any] = {"metric": task.score_metric.key}
+    for part in ("train", "test"):
+        with suppress(TypeError):
+            found[f"batches to {part} on"] = len(getattr(task, part))
+    for part in ("loss", "score", "fit"):
+        with suppress(TypeError, OSError):  # written in C, or typed where no source is kept
+            found[part] = checksum(inspect.getsource(task.given.get(part, getattr(type(task), part))).encode())
+    return found
+
+
+def _is_installed(place: str) -> bool:
+    return any(Path(place or ".").resolve().is_relative_to(folder) for folder in INSTALLED)
+
+
+# ---- the run -----------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """A run of the workflow of a call.
+
+    Args:
+        call: with the experiment.
+        cores: of the processor.
+        minutes: after which no more operators are tried.
+        shows: whether progress is shown.
+    """
+
+    def __init__(self, call: _Call, cores: int | None, minutes: float | None, shows: bool) -> None:
+        self.call, self.cores, self.shows = call, cores or usable_cores(), shows
+        self.deadline = None if minutes is None else time.monotonic() + 60 * minutes * SEARCH_SHARE
+
+    def finish(self) -> None:
+        """Run all stages. TrainingError if one failed; KeyboardInterrupt after the jobs have stopped."""
+        searched = self.call.folder / FROZEN
+        with display() if self.shows else nullcontext(None) as shown:
+            if self.deadline is not None and not searched.is_file() and not self._workflow(shown, [str(searched)]):
+                self.call.write_config(max(1, self._finished()[0]))
+            self._workflow(shown)
+
+    def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
+        """Run the workflow up to the targets; return whether it ended. With targets, it is interrupted at the deadline."""
+        arguments = command(str(self.call.config), LOCAL, self.cores, targets, self.call.folder)
+        with (self.call.folder / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                arguments, cwd=self.call.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )  # fmt: skip
+        began, before = time.monotonic(), self._finished()[0]
+        try:
+            while process.poll() is None:
+                if shown is not None:
+                    self._show(shown, began, before)
+                if targets and self.deadline is not None and time.monotonic() > self.deadline:
+                    _interrupt(process)
+                    return False
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_SECONDS)
+        except KeyboardInterrupt:
+            _interrupt(process)
+            print(f"What is done is in {self.call.folder}; the same call goes on.", file=sys.stderr, flush=True)
+            raise
+        if process.returncode:
+            raise TrainingError(f"speed_up: {self._reason()} (more: {self.call.folder / LOG}); after that, call it again")
+        if shown is not None:
+            self._show(shown, began, before)
+        return True
+
+    def _reason(self) -> str:
+        """Return the last error that the workflow told."""
+        lines = (self.call.folder / LOG).read_text(errors="replace").splitlines()
+        return next((line.removeprefix(ERROR) for line in reversed(lines) if line.startswith(ERROR)), "the workflow failed")
+
+    def _finished(self) -> tuple[int, Snapshot | None]:
+        """Return how many trainings of networks are done, in the search and after it, and the search as it is now."""
+        after = len(list(self.call.folder.glob(TRAINING.format(key="*", seed="*"))))
+        with suppress(SynoError):  # it has not begun
+            found = Watch(str(self.call.config)).look()
+            return found.finished + after, found
+        return after, None
+
+    def _show(self, shown: Display, began: float, before: int) -> None:
+        experiment = self.call.experiment
+        done, found = self._finished()
+        seeds, seconds = len(experiment["train"]["seeds"]), time.monotonic() - began
+        total = (experiment["study"]["n_trials"] if found is None else found.planned) + seeds * (
+            experiment["select"]["count"] + 1
+        )
+        shown.show(Progress(
+            experiment["name"], min(done, total), total, done, running=0 if found is None else found.running, seconds=seconds,
+            rate=(done - before) / max(seconds, 1e-9), screened={} if found is None else dict(found.screened),
+        ))  # fmt: skip
+
+
+def _end_with_parent() -> None:
+    """Let this process be interrupted when its parent ends, however it ends: nobody would wait for the workflow then."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts programs in the background with the signal ignored
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a workflow and its jobs as Ctrl-C does, and wait until it has ended."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    process.wait()
+
+
+# ---- what was found ----------------------------------------------------------------------------------------------------
+
+
+class SpeedUp:
+    """What `syno.speed_up` has found.
+
+    Attributes:
+        folder: of the experiment and its results, as `syno top`, `syno get` and `syno.plot` take it.
+        original: the network as it was given.
+    """
+
+    def __init__(self, folder: Path, original: nn.Module) -> None:
+        self.folder, self.original = folder, original
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        return load_experiment(str(self.folder))
+
+    @cached_property
+    def _judged(self) -> list[Judged]:
+        """The networks that were trained again, the best first: those that meet the goal, then those that may, then others."""
+        found = verdict_table(self.experiment, *read_tables(self.experiment))
+        own = [] if found is None else [one for one in judged_in(found) if one.role == "found"]
+        return sorted(own, key=lambda one: (STATES.index(one.verdict), one.missing))
+
+    @property
+    def best(self) -> Judged | None:
+        """The verdict on the network that is returned; None if none meets the goal or may meet it."""
+        first = next(iter(self._judged), None)
+        return first if first is not None and first.verdict in STATES[:2] else None
+
+    @property
+    def speedup(self) -> Interval:
+        """How many times as fast as the original the network is, as measured, with its 95 % interval; 1 for the original."""
+        return Interval(1.0) if self.best is None else self.best.speedup
+
+    @property
+    def lost(self) -> Interval:
+        """How much worse its score is, in the unit of the score, with its 95 % interval; 0 for the original."""
+        return Interval(0.0) if self.best is None else self.best.lost
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The best network, with its trained weights, in evaluation mode; the original if no other meets the goal."""
+        if self.best is None:
+            warnings.warn(f"no network meets the goal, so this is the original. {self}", stacklevel=2)
+            return self.original
+        return trained_network(self.experiment, self.best.key)
+
+    @property
+    def front(self) -> pandas.DataFrame:
+        """The networks that no other one beats in both score and speed, the most accurate first.
+
+        The columns are operator, score, speedup, speedup_low, speedup_high, lost, lost_low, lost_high and verdict.
+        """
+        scores = {one.key: one.score for one in scores_in(read_tables(self.experiment).scores)}
+        rows = [(one.operator, scores.get(one.key), *one.speedup, *one.lost, one.verdict) for one in self._judged]
+        rows.append((ORIGINAL, scores.get(ORIGINAL), *Interval(1.0, 1.0, 1.0), *Interval(0.0, 0.0, 0.0), ""))
+        known = [row for row in rows if row[2] == row[2]]
+        kept = front([(-row[2], -row[5]) for row in known])
+        found = pandas.DataFrame([known[place] for place in kept], columns=list(COLUMNS))
+        return found.sort_values("lost", ignore_index=True)
+
+    def report(self) -> Path:
+        """Return the page with the answer, tables, figures and operators, for a browser."""
+        return self.folder / REPORT
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the best network into a folder that needs nothing of Syno: code, weights, a card; see `syno get`."""
+        take_network(self.experiment, ORIGINAL if self.best is None else self.best.key, Path(folder))
+        return Path(folder)
+
+    def __str__(self) -> str:
+        return "\n".join(answer_of(self.experiment, *read_tables(self.experiment)))
+
+    def __repr__(self) -> str:
+        return f"<speed-up in {self.folder}>\n{self}"
