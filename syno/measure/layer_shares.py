@@ -19,12 +19,13 @@ from torch import nn
 
 from syno.model.counting import layer_names
 from syno.model.extraction import evaluation_mode
+from syno.model.inputs import Inputs, call, first_inputs
 
 MOST_PASSES = 7
 MOST_SECONDS = 3.0  # of passes, after which no other begins
 
 
-def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
+def layer_shares(model: nn.Module, example: Inputs) -> dict[str, float]:
     """Return the share of the time of a forward pass for each module, without the modules in it: the median over passes.
 
     Parametrizations, and what TorchScript has compiled, are parts of their layer; a layer that TorchScript compiled has no
@@ -32,12 +33,12 @@ def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
 
     Args:
         model: on the device of the example; it is left as it was.
-        example: a batch of inputs.
+        example: a batch of its inputs.
 
     Returns shares by the modules' names. Those of all modules together are at most 1.
     """
     model_passes: list[dict[str, float]] = []
-    names = layer_names(model)
+    names, device = layer_names(model), first_inputs(example)[0].device
     with ExitStack() as hooks, torch.no_grad(), evaluation_mode(model):
         spent: dict[str, float] = defaultdict(float)
         running: list[str] = []
@@ -45,7 +46,7 @@ def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
 
         def change(name: str | None) -> None:
             """Give the time that has passed to the innermost module; another begins, or with None it ends."""
-            now = _now(example)
+            now = _now(device)
             if running:
                 spent[running[-1]] += now - since[0]
             if name is None:
@@ -59,18 +60,18 @@ def layer_shares(model: nn.Module, example: torch.Tensor) -> dict[str, float]:
                 name = names[id(module)]
                 hooks.enter_context(module.register_forward_pre_hook(lambda *_, name=name: change(name), prepend=True))
                 hooks.enter_context(module.register_forward_hook(lambda *_: change(None), always_call=True))
-        model(example)  # a first pass prepares memory and kernels
+        call(model, example)  # a first pass prepares memory and kernels
         until = time.perf_counter() + MOST_SECONDS
         while len(model_passes) < MOST_PASSES and (not model_passes or time.perf_counter() < until):
             spent.clear()
-            start = _now(example)
-            model(example)
-            whole = _now(example) - start
+            start = _now(device)
+            call(model, example)
+            whole = _now(device) - start
             model_passes.append({name: seconds / whole for name, seconds in spent.items()})
     return {name: median(one.get(name, 0.0) for one in model_passes) for name in model_passes[0]}
 
 
-def _now(example: torch.Tensor) -> float:
-    if example.is_cuda:
-        torch.cuda.synchronize(example.device)
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Count, versions
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord, in_ms
 
@@ -71,9 +71,7 @@ class LayersRecord(MeasurementRecord):
                 yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)
 
 
-def misfit_record(
-    subject: NetworkSubject | LanguageModelSubject, reason: str, compiler: str, device: Device, settings: LatencySettings
-) -> TuningRecord:
+def misfit_record(subject: AnyNetwork, reason: str, compiler: str, device: Device, settings: LatencySettings) -> TuningRecord:
     """Return the record of a layer whose sizes the operator cannot have."""
     operator = subject.replacement
     return TuningRecord(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -13,7 +13,7 @@ from syno.base.files import ORIGINAL
 from syno.base.registry import is_path
 from syno.data.settings import is_picture
 from syno.ir.graph import PGraph
-from syno.measure.subjects import SEED, Subject
+from syno.measure.subjects import SEED, GivenInputs, Subject
 from syno.model.baselines import Replacement, read_replacement
 from syno.model.placed import PlacedOperator, with_placed, without_nothing
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from syno.measure.reference import Material
+    from syno.model.inputs import Inputs
 
 
 class BackboneSubject(Subject):
@@ -80,8 +81,8 @@ class BackboneSubject(Subject):
     def _network_alone(self) -> nn.Module:
         """Return the network without any operator."""
 
-    def example(self, batch: int = 1) -> torch.Tensor:
-        """Return an input of zeros."""
+    def example(self, batch: int = 1) -> Inputs:
+        """Return its inputs, of zeros where they are real numbers."""
         return _zeros((batch, *self.sample_shape), self.symbols)
 
     def layout(self) -> torch.memory_format:
@@ -95,9 +96,10 @@ class BackboneSubject(Subject):
         import torch
         from torch import nn
 
-        from syno.measure.reference import Material, in_double, random_input, vary_constants
+        from syno.measure.reference import Material, filled, in_double, random_input, vary_constants
         from syno.model.counting import count
         from syno.model.geometry import rule_for
+        from syno.model.outputs import OfTensors
         from syno.model.substitution import substitute
 
         operator, layout, original = self.replacement, self.layout(), self.backbone(batch)
@@ -105,9 +107,9 @@ class BackboneSubject(Subject):
         # These are the whole network's, even if only one of its layers is measured.
         rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
         if self.layer is not None:
-            original, shape = self._one_layer(original, _zeros(shape, symbols))
+            original, shape = self._one_layer(original, self.example(batch))
             symbols = None
-        example = _zeros(shape, symbols)
+        example = self.example(batch) if self.layer is None else _zeros(shape, symbols)
 
         if operator is None:
             network, literal, reference_name = original, original, "eager module"
@@ -122,8 +124,15 @@ class BackboneSubject(Subject):
             network, literal = (substitute(original, operator, example, mode=mode, **options) for mode in ("fused", "literal"))
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
         price = count(network, example)
-        vary_constants(network.eval(), random_input(shape, torch.Generator().manual_seed(SEED), symbols), SEED)
+        generator, given = torch.Generator().manual_seed(SEED), None
+        if isinstance(example, torch.Tensor):
+            drawn = random_input(shape, generator, symbols)
+        else:
+            given, drawn = example, filled(example, lambda lengths: random_input(lengths, generator))
+        vary_constants(network.eval(), drawn, SEED)
         literal.load_state_dict(network.state_dict())
+        if given is not None:
+            network, literal = OfTensors(network, given), OfTensors(literal, given)
         reference = in_double(literal)  # a copy, made before the network moves to the device
         for module in network.modules():
             if isinstance(module, nn.Conv2d) and layout is not torch.contiguous_format:  # else as `substitute` laid it out
@@ -140,9 +149,10 @@ class BackboneSubject(Subject):
             parameters=price.parameters,
             inside=price.inside,
             by_sample=not is_path(self.model),  # a user's own might not
+            given=given,
         )
 
-    def _one_layer(self, network: nn.Module, example: torch.Tensor) -> tuple[nn.Module, tuple[int, ...]]:
+    def _one_layer(self, network: nn.Module, example: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
         """Return the layer, and the shape of its input."""
         from syno.model.extraction import replaceable
 
@@ -218,6 +228,45 @@ class LanguageModelSubject(BackboneSubject):
 
         given = {"vocabulary": self.vocabulary, "context": self.length, "width": self.width, "seed": SEED}
         return make_network(SEQUENCE_BACKBONES, self.model, given, self.model_settings, self.example())
+
+
+class NetworkWithInputs(BackboneSubject):
+    """A network of a user's own whose inputs are several, or numbers of another format.
+
+    Attributes:
+        inputs: what it is called with.
+        memory_format: of inputs with four axes, and of the network's own convolutions.
+    """
+
+    kind: Literal["network_with_inputs"] = "network_with_inputs"
+    inputs: GivenInputs
+    layers: str = "spatial"
+    memory_format: Literal["channels_last", "contiguous"] = "contiguous"
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """(): each input has its own."""
+        return ()
+
+    def example(self, batch: int = 1) -> Inputs:
+        """Return the inputs, of zeros where they are real numbers."""
+        return self.inputs.make(batch)
+
+    def _network_alone(self) -> nn.Module:
+        from syno.model.backbones import BACKBONES
+        from syno.model.network_function import make_network
+
+        given = {"width": self.width, "seed": SEED}
+        return make_network(BACKBONES, self.model, given, self.model_settings, self.example())
+
+    def layout(self) -> torch.memory_format:
+        """Return the memory format of the settings."""
+        import torch
+
+        return torch.channels_last if self.memory_format == "channels_last" else torch.contiguous_format
+
+
+AnyNetwork: TypeAlias = NetworkSubject | LanguageModelSubject | NetworkWithInputs
 
 
 def _zeros(shape: tuple[int, ...], symbols: int | None) -> torch.Tensor:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from syno.ir.graph import PGraph
+from syno.model.inputs import call, first_inputs, mapped
+from syno.model.proof import AXES_OF_PICTURES
 
 CORNER_GAIN, CORNER_SHARE = 8.0, 1 / 16  # how much larger corners are, and the share of a side over which that falls off
 FEWEST_SAMPLES = 4
@@ -36,6 +38,7 @@ class Material:
         simulated: the reference as operations of PyTorch, if the reference is not.
         inside: the least share of the multiply-adds that must be done: those that read padding need not be.
         by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
+        given: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
     """
 
     module: nn.Module
@@ -50,15 +53,27 @@ class Material:
     simulated: Callable[..., Any] | None = None
     inside: float = 1.0
     by_sample: bool = False
+    given: Any = None
 
     def make_inputs(self) -> tuple[Tensor, ...]:
         """Return one input; each call draws another one."""
+        if self.given is not None:
+            return self._tensors(lambda shape: random_input(shape, self.generator))
         return (random_input(self.shape, self.generator, self.symbols).contiguous(memory_format=self.layout),)
 
     def make_check_inputs(self) -> list[tuple[Tensor, ...]]:
         """Return the inputs for which outputs are compared with the reference."""
+        if self.given is not None:
+            return [self._tensors(lambda shape: telling_inputs(shape, self.generator, flops=self.flops)[0])]
         inputs = telling_inputs(self.shape, self.generator, self.symbols, self.flops)
         return [(x.contiguous(memory_format=self.layout),) for x in inputs]
+
+    def _tensors(self, draw: Callable[[tuple[int, ...]], Tensor]) -> tuple[Tensor, ...]:
+        """Return the tensors of the inputs of a network of several; those of real numbers are drawn."""
+        drawn = first_inputs(filled(self.given, draw))
+        layouts = [self.layout if one.dim() == AXES_OF_PICTURES else torch.contiguous_format for one in drawn]
+        device = self.generator.device
+        return tuple(one.to(device, memory_format=layout) for one, layout in zip(drawn, layouts, strict=True))
 
 
 # ---- modules in double precision -----------------------------------------------------------------------------------------
@@ -120,6 +135,11 @@ def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: in
     return torch.rand(shape, device=generator.device, generator=generator).sub_(0.5)
 
 
+def filled(inputs: Any, draw: Callable[[tuple[int, ...]], Tensor]) -> Any:
+    """Return the inputs of a network of several, with what `draw` returns for a shape in place of tensors of real numbers."""
+    return mapped(lambda one: draw(tuple(one.shape)).to(one.dtype) if one.is_floating_point() else one, inputs)
+
+
 def telling_inputs(
     shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None, flops: int = 0
 ) -> list[Tensor]:
@@ -153,7 +173,7 @@ def _corner_gain(shape: tuple[int, ...]) -> Tensor:
 # ---- weights -------------------------------------------------------------------------------------------------------------
 
 
-def vary_constants(network: nn.Module, example: Tensor, seed: int) -> None:
+def vary_constants(network: nn.Module, example: Any, seed: int) -> None:
     """Give random values to parameters and statistics that are constants before training, in place.
 
     A normalization that changes nothing, a bias of zeros, and a branch that is multiplied by zero would hide errors. Other
@@ -162,18 +182,18 @@ def vary_constants(network: nn.Module, example: Tensor, seed: int) -> None:
 
     Args:
         network: in evaluation mode.
-        example: an input of random values.
+        example: inputs of random values.
         seed: of the random values.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         if any(nn.parameter.is_lazy(parameter) for parameter in network.parameters()):
-            network(example)  # parameters get their shapes
+            call(network, example)  # parameters get their shapes
         for module in network.modules():
             for name, parameter in module.named_parameters(recurse=False):
                 _vary(module, name, parameter, generator)
         with _fitted_statistics(network, generator):
-            network(example)
+            call(network, example)
 
 
 def _vary(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:

@@ -10,11 +10,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from syno.base.files import checksum
 from syno.base.record import Amount, Count, Number, Positive, PositiveInterval, Record
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status, in_ms
 
-Network: TypeAlias = Annotated[NetworkSubject | LanguageModelSubject, Field(discriminator="kind")]
+Network: TypeAlias = Annotated[AnyNetwork, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
 
 

@@ -25,7 +25,7 @@ from syno.measure.compilers import CPP, as_reached, compiler_named
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.machine import device_name, machine_id
 from syno.measure.measuring_process import MeasuringProcess
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.network_subject import AnyNetwork
 from syno.measure.protocol import Request, Tell
 from syno.measure.speedup_record import Conditions, Measured, SpeedupRecord
 from syno.measure.ssh import RemoteProcess, about
@@ -163,7 +163,7 @@ class Speedups:
 
     def __init__(
         self,
-        network: NetworkSubject | LanguageModelSubject,
+        network: AnyNetwork,
         compiler: str = "inductor",
         device: str = "cpu",
         settings: LatencySettings | None = None,

@@ -21,6 +21,73 @@ INTERPRETED_STEPS = 2_000_000  # of operators whose reference is the interpreter
 SEED = 0
 
 
+class GivenTensor(BaseModel):
+    """A tensor among the inputs of a network, as data.
+
+    Attributes:
+        shape: with the batch.
+        dtype: PyTorch's name of its number format.
+        numbers: its elements in a row, if they are whole numbers or booleans: an index, a length and a mask may not be drawn.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    shape: tuple[int, ...]
+    dtype: str
+    numbers: tuple[int, ...] | None = None
+
+
+class GivenInputs(BaseModel):
+    """The inputs of a network of several, as data from which another process makes them.
+
+    Attributes:
+        structure: how tuples, lists and dicts lie in each other, as PyTorch writes it.
+        leaves: what is in them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    structure: str
+    leaves: tuple[GivenTensor | bool | int | float | str | None, ...]
+
+    @classmethod
+    def of(cls, inputs: Any) -> GivenInputs:
+        """Return the description of inputs. SpecError if something in them is neither a tensor nor a number or a text."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        from syno.model.inputs import mapped
+
+        found, structure = pytree.tree_flatten(mapped(torch.Tensor.detach, inputs))
+        leaves: list[Any] = []
+        for leaf in found:
+            if isinstance(leaf, torch.Tensor):
+                is_real = leaf.is_floating_point() or leaf.is_complex()
+                numbers = None if is_real else tuple(map(int, leaf.flatten().tolist()))
+                dtype = str(leaf.dtype).removeprefix("torch.")
+                leaf = GivenTensor(shape=tuple(leaf.shape), dtype=dtype, numbers=numbers)
+            elif not isinstance(leaf, bool | int | float | str | None):
+                raise SpecError(
+                    f"the inputs hold a {type(leaf).__name__}; give tensors, numbers and texts, in tuples and dicts"
+                )
+            leaves.append(leaf)
+        return cls(structure=pytree.treespec_dumps(structure), leaves=tuple(leaves))
+
+    def make(self, batch: int) -> Any:
+        """Return inputs of so many samples, on the CPU; those of real numbers are zeros."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        from syno.model.inputs import of_batch
+
+        def tensor(given: GivenTensor) -> torch.Tensor:
+            dtype = getattr(torch, given.dtype)
+            if given.numbers is None:
+                return torch.zeros(given.shape, dtype=dtype)
+            return torch.tensor(given.numbers, dtype=dtype).view(given.shape)
+
+        leaves = [tensor(leaf) if isinstance(leaf, GivenTensor) else leaf for leaf in self.leaves]
+        return of_batch(pytree.tree_unflatten(leaves, pytree.treespec_loads(self.structure)), batch)
+
+
 class Subject(BaseModel, ABC):
     """A description from which a module is made."""
 

@@ -8,16 +8,14 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Amount, Count, Number, Positive, Record
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.network_subject import AnyNetwork
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 
 Status: TypeAlias = Literal[
     "ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory", "misfit"
 ]
-AnySubject: TypeAlias = Annotated[
-    OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject, Field(discriminator="kind")
-]
+AnySubject: TypeAlias = Annotated[OperatorSubject | AnyNetwork | ModelSubject, Field(discriminator="kind")]
 
 
 class Device(BaseModel):

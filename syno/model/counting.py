@@ -30,6 +30,7 @@ from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
 from syno.model.geometry import KINDS
+from syno.model.inputs import Inputs, call, len_of_batch, shapes_in_words
 from syno.model.module import OperatorModule
 from syno.model.outputs import tensors_in
 from syno.space.complete import Cost
@@ -128,7 +129,7 @@ class Count:
         return Cost(flops=self.flops, parameters=self.parameters, memory_bytes=self.memory_bytes)
 
 
-def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
+def model_cost(model: nn.Module, example: Inputs) -> Cost:
     """Return the cost of a network for a batch of the example's size.
 
     Memory is the most that one layer with weights holds in float32: its input, weights and output; for an operator, what the
@@ -144,7 +145,7 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     >>> syno.model_cost(network, torch.zeros(1, 3, 16, 16))
     Cost(flops=202752, parameters=808, memory_bytes=18688)
 
-    Raises SpecError if the example is not one tensor with a batch, UserCodeError if the model fails on it.
+    Raises SpecError if there is no batch in the example, UserCodeError if the model fails on it.
     """
     counted = count(model, example)
     if counted.not_counted:
@@ -152,16 +153,16 @@ def model_cost(model: nn.Module, example: torch.Tensor) -> Cost:
     return counted.cost
 
 
-def count(model: nn.Module, example: torch.Tensor) -> Count:
+def count(model: nn.Module, example: Inputs) -> Count:
     """Run a model once, and return the work that it does. The model is left as it was.
 
-    Raises SpecError if the example is not one tensor with a batch, UserCodeError if the model fails on it.
+    Raises SpecError if there is no batch in the example, UserCodeError if the model fails on it.
     """
     check_example(example)
     counter = _Counter(model)
-    what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
+    what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
     with torch.no_grad(), evaluation_mode(model), _plain_attention(), _uncompiled(), user_code(what), counter.of(example):
-        model(example)
+        call(model, example)
     return counter.count()
 
 
@@ -358,7 +359,7 @@ def _is_unknown(name: str, namespace: str) -> bool:
     return namespace not in OWN_NAMESPACES or name.startswith(UNKNOWN_BEGINNINGS) or name.endswith(UNKNOWN_ENDS)
 
 
-def published_flops(model: nn.Module, example: torch.Tensor) -> int:
+def published_flops(model: nn.Module, example: Inputs) -> int:
     """Return the FLOPs for one sample as the paper's authors counted them, to compare with their figures.
 
     In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
@@ -369,7 +370,7 @@ def published_flops(model: nn.Module, example: torch.Tensor) -> int:
     Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
     """
     surplus = sum(map(_published_surplus, trace(model, example)))
-    return (count(model, example).flops + surplus) // len(example)
+    return (count(model, example).flops + surplus) // len_of_batch(example)
 
 
 def _published_surplus(call: LayerCall) -> int:

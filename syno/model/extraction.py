@@ -32,6 +32,7 @@ from syno.model.geometry import (
     names_of,
     rule_for,
 )
+from syno.model.inputs import Inputs, call, first_inputs, shapes_in_words
 from syno.model.proof import prove
 
 MOST_REASONS, MOST_NAMES = 4, 20  # in a message
@@ -47,13 +48,13 @@ class LayerCall:
     output: tuple[int, ...]
 
 
-def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
+def trace(model: nn.Module, example: Inputs) -> list[LayerCall]:
     """Run a model once, and return every use of a module that computes something itself, in order.
 
     Such a module has weights of its own, perhaps parametrized ones, or no submodules. Parametrizations are parts of it. What
     TorchScript has compiled is left out: it takes no hooks. The model is left as it was.
 
-    Raises SpecError if the example is no tensor, UserCodeError if the model fails on it.
+    Raises SpecError if there is no batch in the example, UserCodeError if the model fails on it.
     """
     check_example(example)
     calls: list[LayerCall] = []
@@ -68,20 +69,22 @@ def trace(model: nn.Module, example: torch.Tensor) -> list[LayerCall]:
                 continue
             if not list(module.children()) or list(module.parameters(recurse=False)) or is_parametrized(module):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
-        what = f"{type(model).__name__}, run on an input of shape {list(example.shape)},"
+        what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
         with torch.no_grad(), evaluation_mode(model), user_code(what):
-            model(example)
+            call(model, example)
     return calls
 
 
 def check_example(example: object) -> None:
-    """Raise SpecError if an example of a network's inputs is not one tensor with a batch."""
-    if isinstance(example, torch.Tensor) and example.dim():
+    """Raise SpecError if there is no batch in an example of a network's inputs."""
+    if any(one.dim() and len(one) for one in first_inputs(example)):
         return
-    given = f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else "a tensor without axes"
+    given = (
+        f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else f"a tensor of shape {list(example.shape)}"
+    )
     raise SpecError(
-        f"the example is {given}; give one tensor, whose first axis is the batch. A network of several inputs can be given as "
-        "a module that takes one tensor, and makes the inputs of it, as with x.split"
+        f"the example is {given}, without a batch; give a tensor whose first axis is the batch, a tuple of arguments, or a "
+        "dict of named arguments"
     )
 
 
@@ -104,9 +107,7 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def replaceable(
-    model: nn.Module, example: torch.Tensor, where: Where = "spatial", *, keep_stem: bool = True
-) -> tuple[Layer, ...]:
+def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, keep_stem: bool = True) -> tuple[Layer, ...]:
     """Return the layers of `model` that operators can replace, in the order in which they run.
 
     A layer can be replaced if it computes what a convolution or a linear layer with its attributes computes, and if the network
@@ -114,7 +115,8 @@ def replaceable(
 
     Args:
         model: run on the example, in both modes; it is left as it was.
-        example: an input, of the batch size that N shall have; tokens [N, seq_len] for a language model.
+        example: its inputs, of the batch size that N shall have: a tensor, a tuple of arguments, or a dict of named arguments;
+            tokens [N, seq_len] for a language model.
         where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
             `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names or
             patterns of layers.
@@ -146,7 +148,7 @@ def _by_reason(refused: Mapping[str, str]) -> str:
     return "; ".join(shown[:MOST_REASONS]) + (f"; and {more} other reason{'s' * (more > 1)}" if more > 0 else "")
 
 
-def _rules_that_take_layers(model: nn.Module, example: torch.Tensor, keep_stem: bool) -> str:
+def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) -> str:
     """Return the advice for a rule that takes no layer: the rules that take some, the most first."""
     names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
     counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
@@ -170,7 +172,7 @@ def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]
 
 
 def sorted_out(
-    model: nn.Module, example: torch.Tensor, where: Where = "spatial", *, keep_stem: bool = True
+    model: nn.Module, example: Inputs, where: Where = "spatial", *, keep_stem: bool = True
 ) -> tuple[tuple[Layer, ...], dict[str, str]]:
     """Return the layers that `replaceable` finds, perhaps none, and why each other layer of their kinds stays.
 
@@ -179,10 +181,10 @@ def sorted_out(
     refuse = rule_for(model, where)
     kinds = getattr(refuse, "kind", KINDS)
     uses: dict[str, list[LayerCall]] = {}
-    for call in trace(model, example):
-        if isinstance(call.module, kinds):
-            uses.setdefault(call.name, []).append(call)
-    convolutions = [name for name, (call, *_) in uses.items() if isinstance(call.module, CONVOLUTIONS)]
+    for one in trace(model, example):
+        if isinstance(one.module, kinds):
+            uses.setdefault(one.name, []).append(one)
+    convolutions = [name for name, (one, *_) in uses.items() if isinstance(one.module, CONVOLUTIONS)]
     names = names_of(refuse)
     stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, one) for one in names)]
     aliases: dict[int, list[str]] = {}
@@ -226,17 +228,17 @@ def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
     """Return the layer of these calls, or why an operator cannot stand in its place."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
-    call = used[0]
-    axes = len(axes_of(call.module))
-    if not call.input:
+    use = used[0]
+    axes = len(axes_of(use.module))
+    if not use.input:
         return "its input is given by keyword, and an operator takes it by position"
-    if isinstance(call.module, nn.Linear) and len(call.input) < 2:
-        return f"its input is {list(call.input)}, not [N, ..., features]"
-    if axes and len(call.input) != axes + 2:
-        return f"its input is {list(call.input)}, without an axis for the batch"
-    if not isinstance(call.module, KINDS):
-        return f"it is a {type(call.module).__name__}, not a {' or '.join(words_for(KINDS))}"
-    return Layer(call.name, call.module, call.input, call.output, aliases=tuple(one for one in names if one != call.name))
+    if isinstance(use.module, nn.Linear) and len(use.input) < 2:
+        return f"its input is {list(use.input)}, not [N, ..., features]"
+    if axes and len(use.input) != axes + 2:
+        return f"its input is {list(use.input)}, without an axis for the batch"
+    if not isinstance(use.module, KINDS):
+        return f"it is a {type(use.module).__name__}, not a {' or '.join(words_for(KINDS))}"
+    return Layer(use.name, use.module, use.input, use.output, aliases=tuple(one for one in names if one != use.name))
 
 
 def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
@@ -295,7 +297,7 @@ class DistinctLayer:
         return f"{'residual' if self.kernel == 1 else 'conv'}_{channels}"
 
 
-def distinct_layers(model: nn.Module, example: torch.Tensor, where: Where = "paper") -> tuple[DistinctLayer, ...]:
+def distinct_layers(model: nn.Module, example: Inputs, where: Where = "paper") -> tuple[DistinctLayer, ...]:
     """Return one replaceable layer of each size, in the order in which they run: ten of ResNet-34.
 
     Each is named after its sizes as in the paper's Figure 9 and its artifact. Arguments are those of `replaceable`.

@@ -20,9 +20,15 @@ Inputs: TypeAlias = torch.Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 def call(network: Callable[..., Any], inputs: Any) -> Any:
     """Call a network: a tuple has its arguments, a dict its keyword arguments, and anything else is its only argument."""
+    args, kwargs = arguments_of(inputs)
+    return network(*args, **kwargs)
+
+
+def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments by position and by name."""
     if isinstance(inputs, Mapping):
-        return network(**inputs)
-    return network(*inputs) if isinstance(inputs, tuple) else network(inputs)
+        return (), dict(inputs)
+    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
 
 
 def first_inputs(inputs: Any) -> list[torch.Tensor]:
@@ -39,6 +45,22 @@ def len_of_batch(inputs: Any) -> int:
     """Return the length of the first tensor along its first axis, which is the number of samples; 1 if it has no axis."""
     found = next((len(tensor) for tensor in first_inputs(inputs) if tensor.dim()), 1)
     return int(found)
+
+
+def of_batch(inputs: Any, count: int) -> Any:
+    """Return inputs of so many samples: the first ones, again and again where there are fewer.
+
+    Tensors without the axis of the batch stay as they are, such as one number for all samples.
+    """
+    batch = len_of_batch(inputs)
+    times = -(-count // min(batch, count))
+    return mapped(lambda one: torch.cat([one[:count]] * times)[:count] if one.dim() and len(one) == batch else one, inputs)
+
+
+def shapes_in_words(inputs: Any) -> str:
+    """Return the shapes of the tensors in inputs, as a message about a call has them: "an input of shape [2, 3]"."""
+    shapes = [str(list(one.shape)) for one in first_inputs(inputs)]
+    return f"an input of shape {shapes[0]}" if len(shapes) == 1 else f"inputs of shapes {', '.join(shapes)}"
 
 
 def _plain(inputs: Any) -> Any:

@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from syno.model.counting import LayerWork, count
 from syno.model.extraction import sorted_out, trace
 from syno.model.geometry import KINDS, LAYER_RULES, STEM, TRANSPOSED, Layer, Where
+from syno.model.inputs import Inputs, len_of_batch
 from syno.model.layer_row import LayerRow
 from syno.model.module import OperatorModule
 
@@ -21,7 +22,7 @@ OTHER_KIND = "the rule takes no such layer"
 RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # which together take layers of every kind
 
 
-def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[LayerRow, ...]:
+def layer_rows(model: nn.Module, example: Inputs, where: Where) -> tuple[LayerRow, ...]:
     """Return a row for each layer that does multiply-adds, in the order in which they run, and for each one to replace.
 
     The FLOPs of all rows together are those of the network. Where a module's `forward` calls functions with weights of its
@@ -61,7 +62,7 @@ def layer_rows(model: nn.Module, example: torch.Tensor, where: Where) -> tuple[L
             kind=kind_of(modules[name]),
             input=of[0].input[1:],
             output=of[0].output[1:],
-            flops=sum(one.flops for one in of) / len(example),
+            flops=sum(one.flops for one in of) / len_of_batch(example),
             parameters=_own_parameters(modules[name]),
             reason=reason(name, of),
         )

@@ -20,6 +20,8 @@ from syno.base.errors import SpecError, UserCodeError
 from syno.base.registry import Registry, is_path
 from syno.base.user_code import check_arguments, unchanged_process, user_code
 from syno.model.extraction import evaluation_mode
+from syno.model.inputs import Inputs, of_batch, shapes_in_words
+from syno.model.inputs import call as call_network
 
 SEED, WIDTH = "seed", "width"
 LEAST_BATCH = 2  # of normalizations in training mode
@@ -30,7 +32,7 @@ def make_network(
     name: str,
     arguments: Mapping[str, Any],
     settings: Mapping[str, Any],
-    example: torch.Tensor,
+    example: Inputs,
 ) -> nn.Module:
     """Call a function by name, and return the network that it makes.
 
@@ -42,7 +44,7 @@ def make_network(
         name: of one of them, or of the user's own function.
         arguments: what follows from the data and the workload; a function of the user's own need not take all of them.
         settings: further arguments, which the function must take.
-        example: an input of the network, of any batch.
+        example: the network's inputs, of any batch.
 
     Raises:
         UnknownNameError: there is no such function.
@@ -74,8 +76,8 @@ def make_network(
     return made
 
 
-def make_whole(network: nn.Module, example: torch.Tensor, what: str) -> None:
-    """Give the lazy layers of a network their sizes and weights, in place, by running it on an input.
+def make_whole(network: nn.Module, example: Inputs, what: str) -> None:
+    """Give the lazy layers of a network their sizes and weights, in place, by running it on an example of its inputs.
 
     Weights are drawn from torch's random numbers, in the order in which layers run. What normalizations have learnt stays.
 
@@ -84,14 +86,14 @@ def make_whole(network: nn.Module, example: torch.Tensor, what: str) -> None:
     if not _lazy_layers(network):
         return
     known = {name: buffer.clone() for name, buffer in network.named_buffers() if not is_lazy(buffer)}
-    inputs = example[:LEAST_BATCH] if len(example) >= LEAST_BATCH else example.repeat(LEAST_BATCH, *[1] * (example.dim() - 1))
-    shape = list(inputs.shape)
-    with torch.no_grad(), user_code(f"{what}, run on an input of shape {shape} to find the sizes of its lazy layers,"):
+    inputs = of_batch(example, LEAST_BATCH)
+    shapes = shapes_in_words(inputs)
+    with torch.no_grad(), user_code(f"{what}, run on {shapes} to find the sizes of its lazy layers,"):
         with evaluation_mode(network):
-            network(inputs)
+            call_network(network, inputs)
         if _lazy_layers(network):  # such as those of a head that exists in training only
             modes = {module: module.training for module in network.modules()}
-            network.train()(inputs)
+            call_network(network.train(), inputs)
             for module, mode in modes.items():
                 module.training = mode
             for name, buffer in network.named_buffers():
@@ -103,7 +105,7 @@ def make_whole(network: nn.Module, example: torch.Tensor, what: str) -> None:
                     reset()
     if lazy := _lazy_layers(network):
         raise UserCodeError(
-            f"{what} has lazy layers that do not run on an input of shape {shape}, so their sizes are not known: "
+            f"{what} has lazy layers that do not run on {shapes}, so their sizes are not known: "
             f"{', '.join(lazy[:5])}; give them sizes, or leave them out"
         )
 

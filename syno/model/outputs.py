@@ -8,12 +8,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
+
+from syno.model.inputs import call, mapped
 
 # ---- shared memory ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch
             tensor.data = new.set_(memory, view.offset, view.shape, view.stride)
 
 
-# ---- tensors in an output -------------------------------------------------------------------------------------------
+# ---- tensors in inputs and outputs -----------------------------------------------------------------------------------
 
 DEEPEST = 8  # levels of nesting: objects may hold each other
 
@@ -138,3 +142,53 @@ def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         parts = list(vars(value).values())
     for part in parts:
         yield from tensors_in(part, depth + 1)
+
+
+def in_plain_containers(value: Any, depth: int = 0) -> Any:
+    """Return an output with dicts in place of objects that PyTorch does not know as containers, such as dataclasses.
+
+    A module with such outputs can be exported. Arguments, and the order of tensors, are those of `tensors_in`.
+    """
+    leaves, structure = pytree.tree_flatten(value)
+    return pytree.tree_unflatten([_in_dict(leaf, depth) for leaf in leaves], structure)
+
+
+def _in_dict(leaf: Any, depth: int) -> Any:
+    if isinstance(leaf, torch.Tensor) or depth > DEEPEST or next(tensors_in(leaf), None) is None:
+        return leaf
+    if isinstance(leaf, Mapping):
+        parts = dict(leaf)
+    elif is_dataclass(leaf):  # which may have slots
+        parts = {field.name: getattr(leaf, field.name) for field in fields(leaf)}
+    else:
+        parts = dict(enumerate(leaf)) if isinstance(leaf, Sequence | Set) else dict(vars(leaf))
+    return {str(name): in_plain_containers(part, depth + 1) for name, part in parts.items()}
+
+
+@contextmanager
+def plain_outputs(network: nn.Module) -> Iterator[None]:
+    """Let a network return plain containers in the block."""
+    hook = network.register_forward_hook(lambda module, inputs, output: in_plain_containers(output))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class OfTensors(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A network as a module that takes the tensors in its inputs, in their order, and returns plain containers.
+
+    Args:
+        network: the network.
+        inputs: its inputs; what is no tensor in them is the same in every call.
+    """
+
+    def __init__(self, network: nn.Module, inputs: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.places = mapped(lambda one: one.new_empty(0), inputs)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Return the network's output for inputs with these tensors."""
+        left = iter(tensors)
+        return in_plain_containers(call(self.network, mapped(lambda _: next(left), self.places)))

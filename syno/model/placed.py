@@ -11,8 +11,9 @@ from syno.base.validation import Settings
 from syno.model.baselines import Replacement, read_replacement
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
+
+    from syno.model.inputs import Inputs
 
 OPTIONAL = ("model_settings", "placed")
 SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
@@ -48,14 +49,14 @@ def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_placed(
-    model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor, seed: int, batch: int | None = None
+    model: nn.Module, placed: Sequence[PlacedOperator], example: Inputs, seed: int, batch: int | None = None
 ) -> nn.Module:
     """Return a copy of a network with operators in place of its layers, or the network itself if there is none.
 
     Args:
         model: the network as it is made.
         placed: the operators, each for layers of the network with those before it.
-        example: an input of the network.
+        example: the network's inputs.
         seed: of the operators' weights.
         batch: the batch size to choose the form of their code for; None: a usual one.
 
@@ -69,7 +70,7 @@ def with_placed(
     return model
 
 
-def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: torch.Tensor) -> dict[str, str]:
+def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: Inputs) -> dict[str, str]:
     """Return the names of the layers that have an operator already, each with the operator's name.
 
     Its errors are those of `with_placed`, and so are its arguments.

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from syno.base.errors import ReplacedWeightError
 from syno.base.user_code import OF_THE_MACHINE, reason_of, unchanged_process
 from syno.model.geometry import Layer
+from syno.model.inputs import Inputs, call, first_inputs, mapped, of_batch
 from syno.model.outputs import copy_of, tensors_in
 
 # ---- stand-ins for layers --------------------------------------------------------------------------------------------
@@ -306,12 +307,12 @@ class Proof:
     read: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def prove(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Proof:
+def prove(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Proof:
     """Return which of these layers, which run once in evaluation mode, can be replaced.
 
     Args:
         model: the network; its buffers and gradients are left as they were.
-        example: an input on which it runs.
+        example: its inputs, on which it runs.
         layers: with the names that they have in the network.
     """
     if not layers or layers[0].module is model:
@@ -323,12 +324,12 @@ def prove(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> P
 class _Prover:
     """Runs of a network, and of copies with stand-ins."""
 
-    def __init__(self, model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> None:
+    def __init__(self, model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> None:
         self.model, self.example, self.layers = model, example, layers
-        self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), example))
+        self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), *first_inputs(example)))
         self.read: dict[str, set[str]] = {}  # attributes, by the layer's name
         self.formats: dict[str, torch.memory_format] = {}  # that the layers themselves return
-        self.x, self.before = self._first_runs()
+        self.inputs, self.before = self._first_runs()
 
     def proof(self) -> Proof:
         refused = self._by_counts()
@@ -342,31 +343,27 @@ class _Prover:
         formats = {name: self.formats[name] for name in needed}
         return Proof(refused, formats, {name: frozenset(read) for name, read in self.read.items()})
 
-    def _first_runs(self) -> tuple[torch.Tensor, dict[bool, _Run]]:
-        """Return an input on which the network runs, small and random if it can be, and its runs in each mode that works."""
+    def _first_runs(self) -> tuple[Inputs, dict[bool, _Run]]:
+        """Return inputs on which the network runs, few and random if they can be, and its runs in each mode that works."""
         runs: dict[bool, _Run] = {}
-        for x in self._inputs():
-            self.x, runs = x, {}
+        for inputs in self._possible_inputs():
+            self.inputs, runs = inputs, {}
             for mode in (True, False):
                 try:
                     runs[mode] = self._run(copy_of(self.model), self.layers, training=mode)
                 except Exception as error:
                     if type(error).__name__ in OF_THE_MACHINE:
                         raise
-                    if mode and x is not self.example:
+                    if mode and inputs is not self.example:
                         break  # batch normalization may need more samples
-            if False in runs and (True in runs or x is self.example):
+            if False in runs and (True in runs or inputs is self.example):
                 break
-        return self.x, runs
+        return self.inputs, runs
 
-    def _inputs(self) -> Iterator[torch.Tensor]:
-        shape = (PAIR, *self.example.shape[1:])
-        few = self.example[:PAIR] if len(self.example) >= PAIR else self.example[:1].expand(shape)
-        if self.example.is_floating_point() and not self.example.is_meta:
-            generator = torch.Generator(self.example.device).manual_seed(SEED)
-            given = {"generator": generator, "dtype": torch.float32, "device": self.example.device}
-            yield torch.randn(shape, **given).to(self.example.dtype, memory_format=format_of(self.example))
-        yield few.contiguous(memory_format=format_of(self.example))
+    def _possible_inputs(self) -> Iterator[Inputs]:
+        few = of_batch(self.example, PAIR)
+        yield drawn(few)
+        yield few
         yield self.example
 
     def _by_counts(self) -> dict[str, str]:
@@ -504,7 +501,7 @@ class _Prover:
             model.train(training)
             uses = _Uses(weights or {})
             with torch.set_grad_enabled(backward), uses:
-                outputs = tuple(tensors_in(model(self.x.clone())))
+                outputs = tuple(tensors_in(call(model, mapped(torch.clone, self.inputs))))
             counts = Counter(counts)  # a checkpoint runs layers again on the way back
             learnt = None
             if backward:
@@ -582,6 +579,23 @@ def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: s
         return forward(*args, **kwargs)
 
     return run
+
+
+def drawn(inputs: Inputs) -> Inputs:
+    """Return inputs with random numbers in place of real ones; of several tensors, only in place of those that are constant.
+
+    A network may want what it is given in several inputs, such as times that grow, and zeros say nothing of values.
+    """
+    tensors, generators = first_inputs(inputs), dict[torch.device, torch.Generator]()
+
+    def draw(one: torch.Tensor) -> torch.Tensor:
+        if not one.is_floating_point() or one.is_meta or (len(tensors) > 1 and bool((one != one.flatten()[:1]).any())):
+            return one
+        generator = generators.setdefault(one.device, torch.Generator(one.device).manual_seed(SEED))
+        drawn = torch.randn(one.shape, generator=generator, dtype=torch.float32, device=one.device)
+        return drawn.to(one.dtype, memory_format=format_of(one))
+
+    return mapped(draw, inputs)
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:

@@ -106,9 +106,9 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         self.program = program
         self.training = program.training = False
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output of the program."""
-        return self.program(x)
+        return self.program(*args, **kwargs)
 
     def train(self, mode: bool = True) -> _Program:
         """Accept the mode of evaluation. Raises SpecError for the training mode, which an exported program has not."""

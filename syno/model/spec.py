@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from syno.base.errors import SpecError
 from syno.model.counting import count
 from syno.model.extraction import replaceable, trace
 from syno.model.geometry import CONVOLUTIONS, STRIDE, TRANSPOSED, Layer, Where
+from syno.model.inputs import Inputs
 from syno.space.complete import Cost
 from syno.space.reads import AUTO, Reads
 from syno.space.spec import OperatorSpec
@@ -42,7 +42,7 @@ class Requirement:
     reason: str
 
 
-def requirement(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer], share: float) -> Requirement:
+def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], share: float) -> Requirement:
     """Return the requirement of a network for the operators in these layers.
 
     A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
@@ -121,13 +121,13 @@ def _others(count: int) -> str:
     return f"{count} other layer{' mixes' if count == 1 else 's mix'}" if count else "no other layer mixes"
 
 
-def _mixing_channels(model: nn.Module, example: torch.Tensor, replaced: set[str]) -> int:
+def _mixing_channels(model: nn.Module, example: Inputs, replaced: set[str]) -> int:
     """Return the number of convolutions without groups, without the replaced ones and the first."""
     found = [call for call in trace(model, example) if isinstance(call.module, (*CONVOLUTIONS, *TRANSPOSED))]
     return len({call.name for call in found if call.module.groups == 1} - replaced - {call.name for call in found[:1]})
 
 
-def _mixing(model: nn.Module, example: torch.Tensor, replaced: set[str], axes: Sequence[int]) -> int:
+def _mixing(model: nn.Module, example: Inputs, replaced: set[str], axes: Sequence[int]) -> int:
     """Return the number of layers that mix positions along these axes, without the replaced ones and the first convolution."""
     calls = trace(model, example)
     first = next((call.name for call in calls if isinstance(call.module, CONVOLUTIONS)), None)
@@ -202,7 +202,7 @@ def convolution_defaults(lengths: Sequence[str]) -> dict[str, Any]:
 
 def spec_for(
     model: nn.Module,
-    example: torch.Tensor,
+    example: Inputs,
     *,
     options: Mapping[str, Any] | None = None,
     where: Where = "spatial",
@@ -225,7 +225,7 @@ def spec_for(
 
     Args:
         model: the network.
-        example: a batch of inputs; its length is N.
+        example: a batch of its inputs, whose length is N: a tensor, a tuple of arguments, or a dict of named arguments.
         options: fields of OperatorSpec that differ from DEFAULTS (SEQUENCE_DEFAULTS for projections). Those of `budget` are
             added to the rest found here. `reads: auto` is what the network asks for; see `syno.model.spec`.
         where, keep_stem: the layers; see `replaceable`.
@@ -268,13 +268,13 @@ def spec_for(
     )
 
 
-def replaced_share(model: nn.Module, example: torch.Tensor, rest: Cost) -> float:
+def replaced_share(model: nn.Module, example: Inputs, rest: Cost) -> float:
     """Return the share of the model's FLOPs that the layers to replace have, given the cost of the rest."""
     whole = count(model, example).flops
     return 1 - rest.flops / whole if whole else 0.0
 
 
-def rest_cost(model: nn.Module, example: torch.Tensor, layers: Sequence[Layer]) -> Cost:
+def rest_cost(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Cost:
     """Return the cost of `model` outside of the layers to replace, for one batch, without memory. Their biases stay.
 
     A weight that a layer to replace shares with one that stays does stay. A model with any operator costs more than that.

@@ -27,6 +27,7 @@ from syno.model.baselines import ModuleBaseline, Replacement
 from syno.model.computation import padded
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, Where, ends_of_ceil
+from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule, build
 from syno.model.outputs import copy_of, to_channels_last
 from syno.model.proof import InPlace, Sequential, in_place, put_in_place, weight_of
@@ -204,7 +205,7 @@ SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 def substitute(
     model: nn.Module,
     operator: Replacement,
-    example: torch.Tensor,
+    example: Inputs,
     *,
     where: Where = "spatial",
     seed: int = 0,
@@ -237,7 +238,7 @@ def substitute(
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or
             [N, seq_len, H_out]. Its other variables have defaults. On pictures that are not square, one of squares gets a
             variable W for the width, where it does not mix both axes. Or a baseline that is a module.
-        example: an input of the model, of any batch size.
+        example: the model's inputs, of any batch size: a tensor, a tuple of arguments, or a dict of named arguments.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
             has them, or patterns of names, such as `blocks.*.conv1`.

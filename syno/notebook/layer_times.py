@@ -21,6 +21,7 @@ from syno.measure.timing import LatencySettings, stopwatch_of
 from syno.measure.turns import in_turns
 from syno.model.extraction import check_example, distinct_layers, trace
 from syno.model.geometry import Where
+from syno.model.inputs import Inputs, first_inputs, len_of_batch
 from syno.model.substitution import substitute
 from syno.results.table import LATENCY_COLUMNS
 
@@ -30,7 +31,7 @@ COLUMNS = (*LATENCY_COLUMNS, "layer")
 def layer_latency(
     network: nn.Module,
     operators: PGraph | Sequence[PGraph],
-    example: torch.Tensor,
+    example: Inputs,
     *,
     where: Where = "spatial",
     **settings: Any,
@@ -51,7 +52,7 @@ def layer_latency(
     Args:
         network: the network; it is not changed.
         operators: one operator or several.
-        example: an input of the network; its length is the batch.
+        example: the network's inputs, whose length is the batch: a tensor, a tuple of arguments, or a dict of named ones.
         where: the layers; see `syno.substitute`.
         settings: such as `threads` (1) and `least_ms` (500 for each layer); those of `tune: latency` in docs/options.md.
 
@@ -66,20 +67,21 @@ def layer_latency(
         raise SpecError(f'several of the operators are called "{names[0]}"; give them names by operator.renamed("...")')
     check_example(example)
     try:
-        given = LatencySettings(**{**settings, "batch": len(example)})
+        given = LatencySettings(**{**settings, "batch": len_of_batch(example)})
     except ValidationError as error:
         raise SpecError(f"layer_latency: {explained(error, LatencySettings)}") from None
-    device = str(example.device)
+    place = first_inputs(example)[0].device
+    device = str(place)
     shapes = {call.name: call.input for call in trace(network, example)}
     networks = [network, *(substitute(network, one, example, where=where) for one in chosen)]
     rows: list[dict[str, Any]] = []
     for found in distinct_layers(network, example, where):
         name = found.layer.name
-        calls = [_call(one.get_submodule(name), torch.rand(shapes[name], device=example.device)) for one in networks]
+        calls = [_call(one.get_submodule(name), torch.rand(shapes[name], device=place)) for one in networks]
         with torch.no_grad(), pinned(given), alone(device):
             turns = in_turns(calls, given, stopwatch_of(device))
-        for place, interval in enumerate(turns.latencies):
-            operator = chosen[place - 1] if place else None
+        for number, interval in enumerate(turns.latencies):
+            operator = chosen[number - 1] if number else None
             rows.append(
                 {
                     "operator": ORIGINAL if operator is None else operator.name,
@@ -97,7 +99,7 @@ def layer_latency(
                     "threads": given.threads,
                     "checked": False,
                     "suspicious": False,
-                    "speedup": turns.speedups[place - 1].value if place else 1.0,
+                    "speedup": turns.speedups[number - 1].value if number else 1.0,
                     "layer": name,
                 }
             )

@@ -7,7 +7,7 @@ from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.network_subject import AnyNetwork, BackboneSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.results.measurement import INT8, OK, SUSPICIOUS, Measurement
 from syno.results.table import measurements_in
@@ -162,10 +162,10 @@ def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[
         yield Measurement.of("limit", record.limit_ms, batch=record.settings.batch, threads=record.settings.threads, **shared)
 
 
-def _measured(subject: OperatorSubject | NetworkSubject | LanguageModelSubject | ModelSubject) -> tuple[str | None, str | None]:
+def _measured(subject: OperatorSubject | AnyNetwork | ModelSubject) -> tuple[str | None, str | None]:
     """Return the network, and which part of it was measured."""
     match subject:
-        case NetworkSubject() | LanguageModelSubject():
+        case BackboneSubject():
             return subject.model, subject.layer
         case ModelSubject():
             return subject.factory, None

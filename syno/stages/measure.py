@@ -29,7 +29,7 @@ from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
-    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.network_subject import AnyNetwork
     from syno.measure.protocol import Findings
     from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
     from syno.model.baselines import Replacement
@@ -87,7 +87,7 @@ def network_latency(experiment: Experiment, given: str, compiler: str, device: s
     return measured(experiment, subject, compiler, device, f"{given}, {compiler} on {device}")
 
 
-def network_to_measure(experiment: Experiment, given: str, compiler: str, device: str) -> NetworkSubject | LanguageModelSubject:
+def network_to_measure(experiment: Experiment, given: str, compiler: str, device: str) -> AnyNetwork:
     """Return the network of an experiment, or the network with an operator, as what is measured.
 
     Raises as `measure`, before the data is read and anything is measured.
@@ -111,9 +111,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
     return subject_of(experiment.workload, data, operator, compiler)
 
 
-def measured(
-    experiment: Experiment, subject: NetworkSubject | LanguageModelSubject, compiler: str, device: str, title: str
-) -> TuningRecord:
+def measured(experiment: Experiment, subject: AnyNetwork, compiler: str, device: str, title: str) -> TuningRecord:
     """Compile and measure a network or a layer with the experiment's settings; `title` is shown with the progress."""
     from syno.measure.compilers import own_settings
     from syno.measure.tuning import tune as tuned
@@ -135,22 +133,18 @@ def measured(
         )
 
 
-def subject_of(
-    workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str
-) -> NetworkSubject | LanguageModelSubject:
+def subject_of(workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str) -> AnyNetwork:
     """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named
-    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject, NetworkWithInputs
 
     given: dict[str, Any] = {
         **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
     }
-    if data.metric is not None and data.image_shape is None:
-        raise SpecError(
-            f"{workload.model} takes {', '.join(data.inputs)}, and latencies are measured of networks that take one tensor of "
-            "real numbers; leave out tune: compilers, or give a module around the network that takes one tensor"
-        )
+    if data.inputs is not None and data.image_shape is None:
+        is_last = workload.training.channels_last and compiler_named(compiler).channels_last
+        return NetworkWithInputs(**given, inputs=data.inputs, memory_format="channels_last" if is_last else "contiguous")
     if data.image_shape is None:
         given |= {"vocabulary": data.classes, "length": data.length}
         return LanguageModelSubject(**given)
@@ -198,7 +192,7 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
     return whole
 
 
-def _digest(experiment: Experiment, network: NetworkSubject | LanguageModelSubject, compiler: str, device: str) -> str:
+def _digest(experiment: Experiment, network: AnyNetwork, compiler: str, device: str) -> str:
     """Return a hash of everything that the measurements depend on."""
     parts = (experiment.part("tune"), network.model_dump_json(), compiler, device, experiment.tune.made_for(device))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
@@ -224,7 +218,7 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
     return Device(kind=device.partition(":")[0], name=device_name(device), threads=threads)
 
 
-def _misfit(network: NetworkSubject | LanguageModelSubject, layer: Layer, is_causal: bool) -> str | None:
+def _misfit(network: AnyNetwork, layer: Layer, is_causal: bool) -> str | None:
     """Return why the operator cannot have the sizes of the layer; None if it can, or there is no operator."""
     import torch
 

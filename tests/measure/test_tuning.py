@@ -24,8 +24,9 @@ from syno.measure.latency import relative_error
 from syno.measure.machine import Peak
 from syno.measure.measuring import findings
 from syno.measure.measuring_process import LocalProcess, MeasuringProcess, place_of_caches
+from syno.measure.network_subject import NetworkWithInputs
 from syno.measure.protocol import Findings, Request
-from syno.measure.subjects import ModelSubject, OperatorSubject
+from syno.measure.subjects import GivenInputs, ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
 from syno.measure.tuning_record import AnySubject
@@ -326,3 +327,25 @@ def test_compiled_code_lies_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     (folder,) = [one.decode().partition("=")[2] for one in variables if one.startswith(b"TORCHINDUCTOR_CACHE_DIR=")]
     assert Path(folder).is_relative_to(tmp_path / "caches")
     assert list((tmp_path / "caches").iterdir()) == []  # nothing is left there
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    ["eager", *(pytest.param(one, marks=pytest.mark.slow) for one in ("inductor", "native"))],
+)
+def test_a_network_of_several_inputs_is_compiled_and_checked(compiler: str, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs = {
+        "x": torch.zeros(2, 3, 8, 8),
+        "places": torch.randint(5, (2, 3), generator=generator),
+        "keep": torch.rand(2, 1, 8, 8, generator=generator) < 0.9,
+        "scale": 0.5,
+    }
+    made = NetworkWithInputs(
+        model="own_functions:network_of_several_inputs", inputs=GivenInputs.of(inputs), operator=str(OPERATORS["conv1x1"]())
+    )
+    subject = NetworkWithInputs.model_validate_json(made.model_dump_json())
+    assert torch.equal(subject.example(2)["keep"], inputs["keep"]) and subject.example(3)["places"].shape == (3, 3)
+    found = measured(subject, tmp_path, compiler, FAST.model_copy(update={"batch": 3}))
+    assert (found.status, found.fields["checked"]) == ("ok", True), found.reason
+    assert found.fields["flops"] == 3 * 8 * 8 * (3 * 8 * 9 + 8 * 8)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import doctest
+from collections import UserDict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from own_functions import Answer, Several
 from torch import nn
 
 import syno
-from syno.base.errors import SpecError, UnknownNameError
+from syno.base.errors import SpecError, UnknownNameError, UserCodeError
+from syno.measure.layer_shares import layer_shares
 from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
 from syno.model.geometry import Convolutions, Layer
+from syno.model.inputs import call
+from syno.model.layer_table import layer_rows
 from syno.model.substitution import Bias
 from syno.stages.measure import subject_of
 from syno.train.settings import WorkloadSettings
@@ -116,16 +121,46 @@ def test_the_example_in_the_module_runs() -> None:
     assert doctest.testmod(substitution).failed == 0
 
 
-@pytest.mark.parametrize("example", [(PICTURES, PICTURES), [PICTURES], {"x": PICTURES}, torch.tensor(1.0)])
-def test_a_model_takes_several_inputs(example: Any) -> None:
-    for call in (
-        lambda: syno.substitute(Mine(), SEPARABLE, example),
-        lambda: syno.spec_for(Mine(), example),
-        lambda: syno.model_cost(Mine(), example),
-        lambda: syno.layer_latency(Mine(), SEPARABLE, example),
-    ):
-        with pytest.raises(SpecError, match=r"the example is a .*; give one tensor"):
-            call()
+PLACES, KEEP = torch.tensor([[0, 4, 1], [2, 2, 0]]), torch.ones(2, 1, 16, 16, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (PICTURES, PLACES),
+        {"x": PICTURES, "places": PLACES, "keep": KEEP, "scale": 0.5},
+        UserDict({"x": PICTURES, "places": PLACES}),  # as tokenizers return
+        ({"x": PICTURES, "places": PLACES},),
+        {"x": {"places": PLACES, "x": PICTURES}, "scale": torch.tensor(2.0)},
+    ],
+)
+def test_a_network_of_several_inputs(inputs: Any) -> None:
+    model = Several().eval()
+    network = syno.substitute(model, SEPARABLE, inputs)
+    assert replaced(network) == ["body.0"]
+    before, after = call(model, inputs), call(network, inputs)
+    assert type(after) is Answer and after.logits.shape == before.logits.shape
+    after.logits.sum().backward()
+    assert all(one.grad is not None for one in network.body.parameters())
+    assert [dict(layer.values) for layer in syno.spec_for(model, inputs).layers] == [{"N": 2, "C_in": 8, "C_out": 8, "H": 16}]
+    flops = 2 * 16**2 * 9 * (3 * 8 + 8 * 8)
+    assert syno.model_cost(model, inputs).flops == flops
+    assert sum(row.flops for row in layer_rows(model, inputs, "spatial")) == flops / 2
+    assert set(layer_shares(model, inputs)) == {"", "stem", "body", "norm", "places"}
+    table = syno.layer_latency(model, SEPARABLE, inputs, least_ms=1, least_repeats=6)
+    assert table[["layer", "batch"]].to_numpy().tolist() == [["body", 2]] * 2
+
+
+@pytest.mark.parametrize("example", ["a text", {"x": 1}, (), torch.tensor(1.0), torch.zeros(0, 3)])
+def test_an_example_has_a_batch(example: Any) -> None:
+    for use in (syno.spec_for, syno.model_cost, lambda *given: syno.substitute(given[0], SEPARABLE, given[1])):
+        with pytest.raises(SpecError, match=r"the example is a .*, without a batch; give a tensor"):
+            use(Mine(), example)
+
+
+def test_wrong_inputs_of_several_are_named_by_their_shapes() -> None:
+    with pytest.raises(UserCodeError, match=r"Several, run on inputs of shapes \[2, 3, 16, 16\], \[2\], failed: "):
+        syno.spec_for(Several(), (PICTURES, torch.zeros(2)))
 
 
 def test_settings_of_ones_own_network_reach_every_process() -> None:

@@ -1,15 +1,17 @@
 """Random networks out of the odd pieces that people write: what the table of layers says is what happens.
 
 Each network has a few pieces from `PIECES`: aliases, subclasses, hooks, parametrizations, tied and sliced tensors, functional
-calls, recurrent and normalization layers, parts that run in one mode only, several outputs. In each, convolutions become
-operators with the weights of the convolutions that they replace, so that nothing may change but the names of weights. What is
-written to take the network home is the network, or says why not.
+calls, recurrent and normalization layers, parts that run in one mode only. It takes one input or several, and returns outputs
+of any kind. In each, convolutions become operators with the weights of the convolutions that they replace, so that nothing may
+change but the names of weights. What is written to take the network home is the network, or says why not.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +31,7 @@ from syno.base.errors import LoweringError, SpecError
 from syno.model.counting import model_cost
 from syno.model.extraction import sorted_out
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
+from syno.model.inputs import call, first_inputs, mapped, of_batch
 from syno.model.layer_table import layer_rows
 from syno.model.saved import load
 from syno.model.substitution import substitute
@@ -360,24 +363,56 @@ class Network(nn.Module):
         self.output = random.choice(("tensor", "tensor", "tuple", "dict"))
         if random.random() < 0.2:  # one piece runs a second time, as recurrent networks do
             self.pieces.append(random.choice(list(self.pieces)))
+        self.output = random.choice((self.output, "dataclass", "mapping"))
+        self.inputs = random.choice(("tensor", "tuple", "dict", "nested"))
+        if self.inputs != "tensor":
+            self.embedding = nn.Embedding(4, CHANNELS)
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: Any, tokens: torch.Tensor | None = None, keep: torch.Tensor | None = None) -> Any:
+        if isinstance(x, dict):
+            x, tokens = x["x"], x["rest"][0]
         x = self.stem(x)
+        x = x if tokens is None else x + self.embedding(tokens).mean(1)[..., None, None]
+        x = x if keep is None else torch.where(keep, x, 0)
         for one in self.pieces:
             x = one(x)
         y = self.head(x.mean((2, 3)))
-        return {"tensor": y, "tuple": (y, x), "dict": {"logits": y, "features": [x]}}[self.output]
+        made = {"tensor": y, "tuple": (y, x), "dict": {"logits": y, "features": [x]}, "dataclass": Parts(y, {"x": x})}
+        return Named(logits=y, features=(x,)) if self.output == "mapping" else made[self.output]
 
 
-def network(seed: int) -> tuple[Network, torch.Tensor]:
+@dataclass
+class Parts:
+    logits: torch.Tensor
+    rest: dict[str, torch.Tensor]
+
+
+class Named(OrderedDict):  # type: ignore[type-arg]
+    """A mapping whose values are attributes, too, as Hugging Face's outputs are."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+def network(seed: int) -> tuple[Network, Any]:
+    """Return a network and its inputs, the first tensor of which has real numbers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Network(Random(seed)), torch.randn(BATCH, 3, SIZE, SIZE)
+        made = Network(Random(seed))
+        x, tokens, keep = (
+            torch.randn(BATCH, 3, SIZE, SIZE),
+            torch.randint(4, (BATCH, 2)),
+            torch.rand(BATCH, 1, SIZE, SIZE) < 0.9,
+        )
+    several = {"tuple": (x, tokens), "dict": {"x": x, "keep": keep}, "nested": ({"x": x, "rest": [tokens]}, None, keep)}
+    return made, several.get(made.inputs, x)
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
+    elif isinstance(value, Parts):
+        yield from tensors(vars(value))
     elif isinstance(value, dict):
         yield from tensors(list(value.values()))
     elif isinstance(value, list | tuple):
@@ -385,18 +420,24 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(one)
 
 
-def results(model: nn.Module, x: torch.Tensor, *, training: bool) -> list[torch.Tensor]:
-    """Return the outputs and the gradient of the input, with equal random numbers; the model is left as it was."""
+def results(model: nn.Module, inputs: Any, *, training: bool) -> list[torch.Tensor]:
+    """Return the outputs and the gradient of the first input, with equal random numbers; the model is left as it was."""
     model = copy.deepcopy(model).train(training)
-    x = x.clone().requires_grad_()
+    inputs = mapped(lambda one: one.clone().requires_grad_(one.is_floating_point()), inputs)
+    x = first_inputs(inputs)[0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        outputs = list(tensors(model(x)))
+        outputs = list(tensors(call(model, inputs)))
     (gradient,) = torch.autograd.grad(sum(one.square().sum() for one in outputs), x)
     return [*(one.detach() for one in outputs), gradient]
 
 
-def runs_of(model: nn.Module, modules: dict[str, nn.Module], x: torch.Tensor, *, training: bool) -> dict[str, int]:
+def in_format(inputs: Any, dtype: torch.dtype) -> Any:
+    """Return inputs with real numbers in a format."""
+    return mapped(lambda one: one.to(dtype) if one.is_floating_point() else one, inputs)
+
+
+def runs_of(model: nn.Module, modules: dict[str, nn.Module], x: Any, *, training: bool) -> dict[str, int]:
     """Return how often each of these modules of the model runs."""
     counts = dict.fromkeys(modules, 0)
 
@@ -409,14 +450,14 @@ def runs_of(model: nn.Module, modules: dict[str, nn.Module], x: torch.Tensor, *,
     handles = [module.register_forward_hook(counter(name)) for name, module in modules.items()]
     mode = model.training
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model.train(training)(x)
+        call(model.train(training), x)
     model.train(mode)
     for handle in handles:
         handle.remove()
     return counts
 
 
-def check_that_rows_say_all(model: Network, x: torch.Tensor) -> set[str]:
+def check_that_rows_say_all(model: Network, x: Any) -> set[str]:
     """Return the names of layers to replace, after checking that each other layer with weights has a reason."""
     found, refused = sorted_out(model, x, EVERY_KIND, keep_stem=True)
     rows = {row.name: row for row in layer_rows(model, x, EVERY_KIND)}
@@ -431,8 +472,8 @@ def check_that_rows_say_all(model: Network, x: torch.Tensor) -> set[str]:
     return taken
 
 
-def check_that_operators_compute_the_same(model: Network, x: torch.Tensor, names: set[str]) -> None:
-    model, x = model.double(), x.double()
+def check_that_operators_compute_the_same(model: Network, x: Any, names: set[str]) -> None:
+    model, x = model.double(), in_format(x, torch.double)
     changed: nn.Module = model
     layers = dict(model.named_modules())
     # Spectral normalization makes another weight at each step, and even when it is read, which no operator repeats.
@@ -458,22 +499,25 @@ def check_that_operators_compute_the_same(model: Network, x: torch.Tensor, names
         assert all(left[one] is left[name] for one in others), (name, others)
 
 
-def check_flops(model: Network, x: torch.Tensor) -> None:
+def check_flops(model: Network, x: Any) -> None:
     model = copy.deepcopy(model).float().eval()
-    x = x.float()
+    x = in_format(x, torch.float)
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
-        model(x)
+        call(model, x)
     rows = layer_rows(model, x, EVERY_KIND)
     cost = model_cost(model, x)
-    assert cost.flops == pytest.approx(len(x) * sum(row.flops for row in rows), abs=1)
+    assert cost.flops == pytest.approx(BATCH * sum(row.flops for row in rows), abs=1)
     if not any(isinstance(one, nn.LSTM | nn.GRU | nn.MultiheadAttention) for one in model.modules()):
         assert cost.flops == counter.get_total_flops() // 2
 
 
-def check_taken_home(model: Network, x: torch.Tensor, folder: Path) -> None:
+def check_taken_home(model: Network, x: Any, folder: Path) -> None:
     """Write the network as `syno get` does and load it: it is the network in both modes, or says why not."""
-    model, x = copy.deepcopy(model).float().eval(), x.float()[:2]  # some programs take this batch only, and say so
+    model, x = (
+        copy.deepcopy(model).float().eval(),
+        of_batch(in_format(x, torch.float), 2),
+    )  # some programs take this batch only, and say so
     found = TrainedNetwork("odd", None, copy.deepcopy(model), x, None, {}, {}, None, 0.0)
     try:
         write_network(found, folder, ["module"])

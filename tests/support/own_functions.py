@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -124,6 +125,34 @@ def trained_network(*, classes: int, seed: int) -> nn.Module:
 class _Named:
     def __init__(self, logits: torch.Tensor, features: torch.Tensor) -> None:
         self.logits, self.features = logits, features
+
+
+@dataclass
+class Answer:
+    """An output that PyTorch does not know as a container."""
+
+    logits: torch.Tensor
+    more: dict[str, Any]
+
+
+class Several(nn.Module):
+    """A network of pictures, places in them, and a mask, which are arguments, named or in a mapping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.places = nn.Embedding(5, 8)
+
+    def forward(self, x: Any, places: Any = None, *, keep: Any = None, scale: float = 1.0) -> Answer:
+        places = x["places"] if places is None else places
+        y = self.stem(x["x"] if isinstance(x, dict) else x) + self.places(places).mean(1)[..., None, None]
+        y = self.norm(self.body(y if keep is None else y.masked_fill(~keep, 0.0))) * scale
+        return Answer(y.mean((2, 3)), {"features": (y, None), "places": places})
+
+
+def network_of_several_inputs(*, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return Several()
 
 
 def network_of_named_outputs(**arguments: Any) -> nn.Module:

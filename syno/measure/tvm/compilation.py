@@ -146,4 +146,4 @@ def _aligned(tensor: torch.Tensor) -> torch.Tensor:
 def _tensors(output: Any) -> Any:
     if hasattr(output, "__dlpack__"):
         return torch.from_dlpack(output)
-    return [_tensors(part) for part in output]
+    return None if output is None else [_tensors(part) for part in output]

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
 from syno.base.errors import WrongOutputError
+from syno.model.inputs import Inputs, call, first_inputs, mapped, of_batch
 from syno.model.outputs import copy_of, tensors_in
+from syno.model.proof import drawn
 
-Run = Callable[[torch.Tensor], Any]
+Run = Callable[..., Any]  # takes what the network takes
+Shapes: TypeAlias = tuple[Any, ...]  # that of an input, or of each of several
 
 TOLERANCE = 1e-4  # of outputs and gradients, as a share of the largest
 SEED = 0  # of inputs, and of what is random in a network
@@ -40,9 +43,9 @@ class Agreement:
     """
 
     error: float
-    equal: tuple[tuple[int, ...], ...]
-    refused: tuple[tuple[int, ...], ...]
-    wrong: dict[tuple[int, ...], float]
+    equal: tuple[Shapes, ...]
+    refused: tuple[Shapes, ...]
+    wrong: dict[Shapes, float]
 
 
 @dataclass(frozen=True)
@@ -61,36 +64,36 @@ class Comparison:
 
     Args:
         network: in evaluation mode.
-        example: a batch of its input.
+        example: a batch of its inputs. Of several, only the batch is another one in each comparison: which of their lengths
+            must be equal is not known.
         symbols: number of tokens that it knows; None if it takes numbers.
         calls: how it will be called.
     """
 
-    def __init__(self, network: nn.Module, example: torch.Tensor, symbols: int | None, calls: Calls = ONE) -> None:
-        self.network, self.sample, self.symbols, self.calls = network, tuple(example.shape[1:]), symbols, calls
-        self.wanted: dict[tuple[int, ...], tuple[torch.Tensor, list[torch.Tensor]]] = {}
-        self._add((BATCH, *self.sample))
-        for shape in [(batch, *self.sample) for batch in BATCHES] + [self._other(change) for change in OTHER_SIZES]:
-            if len(self.wanted) < MOST and shape not in self.wanted:
+    def __init__(self, network: nn.Module, example: Inputs, symbols: int | None, calls: Calls = ONE) -> None:
+        self.network, self.example, self.symbols, self.calls = network, example, symbols, calls
+        self.sample = tuple(example.shape[1:]) if isinstance(example, torch.Tensor) else ()
+        self.wanted: dict[Shapes, tuple[Inputs, list[torch.Tensor]]] = {}
+        self._add(self._of_batch(BATCH))
+        others = [self._input(self._other(change)) for change in OTHER_SIZES if isinstance(example, torch.Tensor)]
+        for inputs in [*map(self._of_batch, BATCHES), *others]:
+            if len(self.wanted) < MOST:
                 with suppress(Exception):  # the network takes no such batch or size, so it is not compared
-                    self._add(shape)
+                    self._add(inputs)
 
     @property
-    def inputs(self) -> torch.Tensor:
+    def inputs(self) -> Inputs:
         """A batch of the shape that the network was trained with."""
-        return self.wanted[(BATCH, *self.sample)][0]
+        return self.of_batch(BATCH)
 
-    def of_batch(self, batch: int) -> torch.Tensor:
+    def of_batch(self, batch: int) -> Inputs:
         """Return a batch of so many samples, which is compared, too."""
-        shape = (batch, *self.sample)
-        if shape not in self.wanted:
-            self._add(shape)
-        return self.wanted[shape][0]
+        return self.wanted[self._add(self._of_batch(batch))][0]
 
     @property
-    def batch_of_3(self) -> torch.Tensor:
+    def batch_of_3(self) -> Inputs:
         """An odd batch of that shape."""
-        return self._input((BATCHES[-1], *self.sample))
+        return self._of_batch(BATCHES[-1])
 
     def agreement(self, run: Run, batch: int | None = None) -> Agreement:
         """Return the shapes of inputs for which `run` gives the outputs of the network, and those for which it does not.
@@ -101,12 +104,13 @@ class Comparison:
 
         Raises WrongOutputError if it does not run on an input as the network was trained with.
         """
-        error, equal, refused, wrong = 0.0, list[tuple[int, ...]](), list[tuple[int, ...]](), dict[tuple[int, ...], float]()
+        error, equal, refused, wrong = 0.0, list[Shapes](), list[Shapes](), dict[Shapes, float]()
+        needed = shapes_of(self._of_batch(BATCH if batch is None else batch))
         for shape, (x, wanted) in self.wanted.items():
             try:
                 found = run_with_seed(run, x)
             except Exception as failed:  # each format has errors of its own
-                if shape == (BATCH if batch is None else batch, *self.sample):
+                if shape == needed:
                     raise WrongOutputError(f"it fails on an input of {at([shape])}: {failed}") from failed
                 refused.append(shape)
                 continue
@@ -118,9 +122,17 @@ class Comparison:
                 wrong[shape] = difference
         return Agreement(error, tuple(equal), tuple(refused), wrong)
 
-    def _add(self, shape: tuple[int, ...]) -> None:
-        x = self._input(shape)
-        self.wanted[shape] = x, run_with_seed(self.network, x)
+    def _add(self, inputs: Inputs) -> Shapes:
+        """Compare at these inputs, too, and return their shapes."""
+        shapes = shapes_of(inputs)
+        if shapes not in self.wanted:
+            self.wanted[shapes] = inputs, run_with_seed(self.network, inputs)
+        return shapes
+
+    def _of_batch(self, batch: int) -> Inputs:
+        if isinstance(self.example, torch.Tensor):
+            return self._input((batch, *self.sample))
+        return drawn(of_batch(self.example, batch))
 
     def _input(self, shape: tuple[int, ...]) -> torch.Tensor:
         generator = torch.Generator().manual_seed(SEED)
@@ -137,14 +149,19 @@ class Comparison:
         return (BATCH, *self.sample[:first], *lengths)
 
 
-def run_with_seed(run: Run, x: torch.Tensor) -> list[torch.Tensor]:
+def shapes_of(inputs: Inputs) -> Shapes:
+    """Return the shape of an input, or the shapes of several."""
+    return tuple(inputs.shape) if isinstance(inputs, torch.Tensor) else tuple(tuple(one.shape) for one in first_inputs(inputs))
+
+
+def run_with_seed(run: Run, x: Inputs) -> list[torch.Tensor]:
     """Return the tensors of an output, without gradients, with what is random drawn from one seed."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return list(tensors_in(run(x.clone())))
+        return list(tensors_in(call(run, mapped(torch.clone, x))))
 
 
-def training_difference(network: nn.Module, written: nn.Module, x: torch.Tensor) -> str:
+def training_difference(network: nn.Module, written: nn.Module, x: Inputs) -> str:
     """Return in words how the training modes of two networks differ; "" if they do not.
 
     Copies of both take a batch forward and backward two times with equal seeds. Outputs, gradients, the parameters that have
@@ -181,11 +198,11 @@ def training_difference(network: nn.Module, written: nn.Module, x: torch.Tensor)
     return ""
 
 
-def _step(network: nn.Module, x: torch.Tensor, seed: int) -> list[torch.Tensor]:
+def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
     """Run forward and backward, and return the tensors of the output."""
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        found = list(tensors_in(network(x.clone())))
+        found = list(tensors_in(call(network, mapped(torch.clone, x))))
         generator = torch.Generator().manual_seed(seed)
         losses = [(tensor * torch.randn(tensor.shape, generator=generator)).sum() for tensor in found if tensor.requires_grad]
         if losses:
@@ -209,6 +226,12 @@ def _difference(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -
     return largest
 
 
-def at(shapes: Iterable[Sequence[int]]) -> str:
-    """Return shapes of inputs in words."""
-    return ", ".join("x".join(map(str, shape)) for shape in shapes)
+def at(shapes: Iterable[Shapes]) -> str:
+    """Return shapes of inputs in words: "2x3x8x8, 1x3x8x8"; of several inputs "2x3x8x8 and 2x5, 1x3x8x8 and 1x5"."""
+    return ", ".join(_in_words(shape) for shape in shapes)
+
+
+def _in_words(shape: Shapes) -> str:
+    if shape and isinstance(shape[0], tuple):
+        return " and ".join(map(_in_words, shape))
+    return "x".join(map(str, shape))

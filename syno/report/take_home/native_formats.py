@@ -145,6 +145,8 @@ def native_code(found: Comparison, title: str) -> NativeCode:
         WrongOutputError: a kernel computes something else than the interpreter.
     """
     example, threads, target = found.of_batch(found.calls.batch), found.calls.threads, own_target()
+    if not isinstance(example, torch.Tensor):
+        raise LoweringError("it has no native kernels: they are put into networks with one input only")
     made = native_network(with_identifiers(found), (example,), store_of_user(), threads)
     if made.reason:
         raise LoweringError(f"it has no native kernels: {made.reason}")

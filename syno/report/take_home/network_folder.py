@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import checksum, read_json, replaced_folder, write_whole
+from syno.model.inputs import Inputs, len_of_batch, mapped, of_batch
 from syno.model.saved import FACTS, FILES
 from syno.report.take_home.comparison import ONE, Calls, Comparison, at
 from syno.report.take_home.native_formats import WITH_KERNELS
@@ -48,7 +50,7 @@ class TrainedNetwork:
         name: of its operator, or "original".
         operator: the operator's text; None for the original.
         network: with its weights, on the CPU.
-        example: a batch of zeros of its input's shape.
+        example: a batch of its inputs: of zeros, if it is one.
         symbols: number of tokens that it knows; None if it takes pictures.
         facts: for `network.json`.
         sections: Markdown of the card, by heading.
@@ -61,7 +63,7 @@ class TrainedNetwork:
     name: str
     operator: str | None
     network: nn.Module
-    example: torch.Tensor
+    example: Inputs
     symbols: int | None
     facts: Mapping[str, object]
     sections: Mapping[str, str]
@@ -174,7 +176,7 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
     parts = []
     if written.batch is not None:
         parts.append(f"for batches of {written.batch} only")
-    if any(shape[1:] != sample for shape in refused):
+    if sample and any(shape[1:] != sample for shape in refused):
         shape = "x".join(map(str, sample[1:] if len(sample) == 3 else sample))
         kind = "pictures of" if len(sample) == 3 else "samples of" if comparison.symbols is None else "sequences of"
         is_other = any(other[1:] != sample for other in written.agreement.equal)
@@ -190,11 +192,23 @@ class _Called(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.written = written
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        size = self.written.batch
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        size, given = self.written.batch, (args, kwargs)
+        batch = len_of_batch(given)
         with torch.no_grad():
             if size is None:
-                return self.written.again(x)
-            missing = -len(x) % size
-            filled = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
-            return torch.cat([self.written.again(part.contiguous()) for part in filled.split(size)])[: len(x)]
+                return self.written.again(*args, **kwargs)
+            filled = of_batch(given, batch + -batch % size)
+            parts = [_samples(filled, first, size) for first in range(0, batch, size)]
+            made = [self.written.again(*some, **named) for some, named in parts]
+            return pytree.tree_map(lambda *of: torch.cat(of)[:batch] if _has_samples(of[0], size) else of[0], *made)
+
+
+def _has_samples(value: Any, batch: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == batch
+
+
+def _samples(inputs: Any, first: int, count: int) -> Any:
+    """Return some samples of inputs, one after another."""
+    batch = len_of_batch(inputs)
+    return mapped(lambda one: one[first : first + count].contiguous() if _has_samples(one, batch) else one, inputs)

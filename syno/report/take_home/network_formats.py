@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from keyword import iskeyword
 from pathlib import Path
@@ -14,10 +15,14 @@ from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
 
 from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
+from syno.model.inputs import Inputs, arguments_of, call, first_inputs, len_of_batch, mapped, of_batch
+from syno.model.outputs import OfTensors, plain_outputs
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
 from syno.report.take_home.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
 from syno.report.take_home.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
@@ -41,7 +46,7 @@ class Written:
 
     Attributes:
         files: names of the files in the folder.
-        again: the network that was read from them; it takes a batch, and returns logits.
+        again: the network that was read from them; it takes a batch, and returns what the network does.
         agreement: where it computes what the trained network does.
         only_inference: why it has no training mode; "" if it has.
         batch: the only size of a batch that it takes; None if it takes any.
@@ -126,29 +131,67 @@ def write_program(found: Comparison, folder: Path, title: str) -> Written:
 
 
 def write_onnx(found: Comparison, folder: Path, title: str) -> Written:
-    """Write an ONNX file, whose input is `x` and whose output is `y`."""
+    """Write an ONNX file, whose input is `x` and whose output is `y`; several have their names in the network."""
     require_packages(NEEDS_FOR_ONNX, "ONNX files", "onnx")
     import onnxruntime
 
+    note = ""
+
     def write(program: torch.export.ExportedProgram) -> Run:
+        nonlocal note
+        is_single = isinstance(found.inputs, torch.Tensor)
+        inputs = ["x"] if is_single else [spec.arg.name for spec in program.graph_signature.input_specs if _is_tensor(spec)]
+        leaves = _outputs_of(program, inputs)
+        outputs = [name for name, _ in leaves if name]
+        note = "" if is_single and outputs == ["y"] else f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
+        axes = {"dynamic_shapes": (names_of_free_axes(program),)} if is_single else {}
         with without_warnings():
             try:
                 made = torch.onnx.export(
-                    program,
-                    input_names=["x"],
-                    output_names=["y"],
-                    dynamic_shapes=(names_of_free_axes(program),),
-                    verbose=False,
-                    external_data=False,
+                    program, input_names=inputs, output_names=outputs, verbose=False, external_data=False, **axes
                 )
             except torch.onnx.OnnxExporterError as error:
                 raise LoweringError(f"the network cannot be written as ONNX: {first_line(error)}") from error
         content = made.model_proto.SerializeToString()
         write_whole(folder / ONNX, content)
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        return lambda x: torch.from_numpy(session.run(["y"], {"x": x.contiguous().numpy()})[0])
 
-    return _first_equal(found, (ONNX,), write, "an ONNX file has no training mode")
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(inputs, (one.contiguous().numpy() for one in first_inputs((args, kwargs))), strict=True))
+            tensors = map(torch.from_numpy, session.run(outputs, given))
+            structure = program.call_spec.out_spec
+            return pytree.tree_unflatten([next(tensors) if name else constant for name, constant in leaves], structure)
+
+        return run
+
+    return replace(_first_equal(found, (ONNX,), write, "an ONNX file has no training mode"), note=note)
+
+
+def _is_tensor(spec: InputSpec) -> bool:
+    """Return whether an input of a program is a tensor that is given in each call."""
+    return spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+
+
+def _outputs_of(program: torch.export.ExportedProgram, taken: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return for each part of a program's output its name, such as `logits` or `features_0`; of what is no tensor, "" and it.
+
+    Args:
+        program: the program.
+        taken: names of its inputs, which outputs may not have.
+    """
+    specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    places, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(specs, program.call_spec.out_spec))
+    found: list[tuple[str, Any]] = []
+    for path, arg in places:
+        if not isinstance(arg, TensorArgument):
+            found.append(("", arg.value))
+            continue
+        words = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
+        name = "_".join(words if words and words[0].isidentifier() else ["y", *words])
+        while name in taken or (name, None) in found:
+            name += "_"
+        found.append((name, None))
+    return found
 
 
 def write_package(found: Comparison, folder: Path, title: str) -> Written:
@@ -170,28 +213,28 @@ def write_package(found: Comparison, folder: Path, title: str) -> Written:
     return _first_equal(found, (PACKAGE,), write, COMPILED_MODE, note, **options)
 
 
-def loaded_package(file: Path, example: torch.Tensor) -> Run:
+def loaded_package(file: Path, example: Inputs) -> Run:
     """Return what is in a package of AOTInductor, which checks the sizes of its inputs."""
     with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
         again: Run = torch._inductor.aoti_load_package(str(file))
-        again(example)
+        call(again, example)
     return _without_errors(again)
 
 
 def _without_errors(run: Run) -> Run:
     """Return the same without what its machine code prints beside the errors that it raises."""
 
-    def call(x: torch.Tensor) -> Any:
+    def run_quietly(*args: Any, **kwargs: Any) -> Any:
         kept = os.dup(2)
         try:
             with Path(os.devnull).open("wb") as nowhere:
                 os.dup2(nowhere.fileno(), 2)
-            return run(x)
+            return run(*args, **kwargs)
         finally:
             os.dup2(kept, 2)
             os.close(kept)
 
-    return call
+    return run_quietly
 
 
 def write_library(found: Comparison, folder: Path, title: str) -> Written:
@@ -202,7 +245,10 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
     from syno.measure.tvm.targets import target
 
     module, to = tvm(), target("host")
-    executable = built(scheduled(fused(import_network(with_identifiers(found), found.inputs[:1]), to), to), to)
+    inputs = found.of_batch(1)
+    network = with_identifiers(found)
+    network = network if isinstance(inputs, torch.Tensor) else OfTensors(network, inputs)
+    executable = built(scheduled(fused(import_network(network, *first_inputs(inputs)), to), to), to)
     file = folder / LIBRARY
     with replaced(file) as temporary, TemporaryDirectory(prefix="syno-library-") as made:
         library = Path(made) / "network.so"
@@ -211,7 +257,11 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
         except (RuntimeError, ValueError, OSError) as error:
             raise LoweringError(f"the network's library cannot be linked (is g++ there?): {first_line(error)}") from error
         temporary.write_bytes(library.read_bytes())
-    again = TvmModule(module.runtime.load_module(str(file)), "cpu")
+    main = TvmModule(module.runtime.load_module(str(file)), "cpu")
+
+    def again(*args: Any, **kwargs: Any) -> Any:
+        return main(*first_inputs((args, kwargs)))
+
     agreement = found.agreement(again, batch=1)
     require_equal(agreement, (LIBRARY,))
     return Written((LIBRARY,), again, agreement, COMPILED_MODE, 1, "for processors like this machine's")
@@ -282,7 +332,7 @@ def require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
 
 
 def exports(
-    network: nn.Module, inputs: torch.Tensor, *, sizes: bool = True, batch: int = BATCH
+    network: nn.Module, inputs: Inputs, *, sizes: bool = True, batch: int = BATCH
 ) -> Iterator[tuple[torch.export.ExportedProgram, int | None]]:
     """Yield programs for ever fewer inputs, each with the only batch that it takes, or None if it takes any.
 
@@ -292,29 +342,40 @@ def exports(
     Args:
         network: in evaluation mode.
         inputs: a batch.
-        sizes: whether samples of any size are tried.
+        sizes: whether samples of any size are tried, of a network with one input.
         batch: of the example for batches of any size.
 
     Raises LoweringError if the network cannot be exported.
     """
-    any_batch = {0: torch.export.Dim("N")}
-    is_sample = sizes and inputs.is_floating_point()  # else they are tokens
-    positions = dict.fromkeys(range(2, inputs.dim()), torch.export.Dim.DYNAMIC) if is_sample else {}
+    any_batch, count = {0: torch.export.Dim("N")}, len_of_batch(inputs)
+    positions: dict[int, Any] = {}
+    if sizes and isinstance(inputs, torch.Tensor) and inputs.is_floating_point():  # else they are tokens, or several
+        positions = dict.fromkeys(range(2, inputs.dim()), torch.export.Dim.DYNAMIC)
     failed: Exception | None = None
     is_exported = False
-    expanded = inputs[:1].expand(batch, *inputs.shape[1:]).contiguous()
+    expanded = mapped(torch.Tensor.contiguous, of_batch(of_batch(inputs, 1), batch))
     for dynamic in ([{**any_batch, **positions}] if positions else []) + [any_batch, {}]:
-        with without_warnings():
+        given = expanded if dynamic else inputs
+        args, kwargs = arguments_of(given)
+        shapes: Any = (dynamic,)
+        if not isinstance(inputs, torch.Tensor):
+            shapes = pytree.tree_map(partial(_free_axes, dynamic, len_of_batch(given)), kwargs or args)
+        with without_warnings(), plain_outputs(network):
             try:
-                program = torch.export.export(network, (expanded if dynamic else inputs,), dynamic_shapes=(dynamic,))
+                program = torch.export.export(network, args, kwargs, dynamic_shapes=shapes)
             except Exception as error:  # there are very many kinds
                 failed = error
                 continue
         is_exported = True
-        yield program, None if dynamic else len(inputs)
+        yield program, None if dynamic else count
     if not is_exported:
         assert failed is not None
         raise LoweringError(f"PyTorch cannot export the network: {first_line(failed)}") from failed
+
+
+def _free_axes(free: dict[int, Any], batch: int, value: object) -> dict[int, Any] | None:
+    """Return the axes that may have any length of one of several inputs, which has the axis of the batch or not."""
+    return free if isinstance(value, torch.Tensor) and value.dim() and len(value) == batch else None
 
 
 def names_of_free_axes(program: torch.export.ExportedProgram) -> dict[int, str]:

@@ -35,6 +35,7 @@ from torch import fx, nn
 
 from syno.base.errors import LoweringError
 from syno.lower.pytorch.source import constructor_sizes
+from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule
 from syno.report.take_home.tracing import Whole, assign_buffer, is_same_tensor, merged, torch_class, traced
 
@@ -109,7 +110,7 @@ class NetworkSource:
 
 
 def network_source(
-    network: nn.Module, example: torch.Tensor | None = None, *, only_inference: str = "", any_size: bool = True
+    network: nn.Module, example: Inputs | None = None, *, only_inference: str = "", any_size: bool = True
 ) -> NetworkSource:
     """Return a network as source, with its evaluation and its training mode.
 
@@ -123,8 +124,10 @@ def network_source(
         only_inference: why the training mode is not to be written; "": it is, if possible.
         any_size: whether to try first to write it for samples of any shape; else there has to be an example.
 
-    Raises LoweringError if that is not possible: `forward` depends on values, or a module cannot be written.
+    Raises LoweringError if that is not possible: `forward` depends on values or has several inputs, or a module is unknown.
     """
+    if example is not None and not isinstance(example, torch.Tensor):
+        raise LoweringError("source is written of networks with one input only")
     whole = Whole(_copied(network))
     tried = [given for given in (None, example) if given is not None or any_size]
     graphs, samples, only_inference = _traces(whole, tried, only_inference)
