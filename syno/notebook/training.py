@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas
-import torch
 from pydantic import ValidationError
 from torch import nn
 
@@ -22,7 +21,7 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
-from syno.model.inputs import mapped
+from syno.model.inputs import of_batch
 from syno.model.network_function import make_whole
 from syno.model.outputs import copy_of
 from syno.notebook.study import NetworkObjective, Study
@@ -131,12 +130,7 @@ class OwnWorkload(Workload):
     def example(self) -> Any:
         """A batch of zeros, see `Workload`."""
         found = super().example
-        return found if self.samples is None else mapped(self._of_batch, found)
-
-    def _of_batch(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor with as many samples as costs are counted for."""
-        count = self.samples or 1
-        return torch.zeros(count, *tensor.shape[1:], dtype=tensor.dtype) if tensor.dim() else tensor
+        return found if self.samples is None else of_batch(found, self.samples)
 
 
 class Training(NetworkObjective):

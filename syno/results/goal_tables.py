@@ -23,7 +23,7 @@ from syno.results.goal import (
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
-from syno.train.metric import METRICS
+from syno.train.metric import METRICS, Metric
 
 if TYPE_CHECKING:
     import pandas
@@ -107,27 +107,33 @@ def verdicts(
 # ---- sentences --------------------------------------------------------------------------------------------------------------
 
 
-def described(goal: Goal) -> str:
-    """Return a goal in words."""
+def described(goal: Goal, metric: Metric | None = None) -> str:
+    """Return a goal in words, with the unit of the score if that is one of a task of one's own."""
     wanted = []
     if goal.speedup is not None:
         wanted.append(f"at least {goal.speedup:g} times as fast as the original with {goal.place}")
     if goal.lose_at_most is not None:
-        wanted.append(f"at most {goal.lose_at_most:g} of the score lost")
+        is_own = metric is not None and metric.margin is None
+        wanted.append(
+            f"at most {metric.amount(goal.lose_at_most)} of the {metric.name} lost"
+            if metric is not None and is_own
+            else f"at most {goal.lose_at_most:g} of the score lost"
+        )
     wanted += [f"at most {most:g} of the {WORDS[COSTS[option]]}" for option, most in goal.limits.items()]
     of = {"most_accurate": "the most accurate", "fastest": "the fastest", "front": "the best trade-offs of score and speed"}
     return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
 
 
-def answer(goal: Goal, found: pandas.DataFrame) -> list[str]:
+def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None) -> list[str]:
     """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:
         goal: the goal.
         found: the table that `verdicts` returns.
+        metric: of the scores; None if it is not known.
     """
     own = [one for one in judged_in(found) if one.role == "found"]
-    lines = [f"Goal: {described(goal)}."]
+    lines = [f"Goal: {described(goal, metric)}."]
     if not own:
         return [*lines, "No operator was trained and measured yet."]
     fastest = max((one for one in own if not isnan(one.speedup.value)), key=lambda one: one.speedup.value, default=None)

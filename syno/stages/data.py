@@ -15,6 +15,7 @@ from syno.base.record import Amount, Count, Number, Record, versions
 from syno.base.text_tables import markdown, plural
 from syno.config import Experiment
 from syno.data.settings import ImagenetSettings, samples_in_words
+from syno.measure.subjects import GivenInputs, GivenTensor
 from syno.model.layer_row import LayerRow, as_table
 from syno.results.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
 from syno.space.options import Budget
@@ -36,7 +37,7 @@ class DataRecord(Record):
         data: name of the data set.
         hash: hash of the pictures and labels, or of the tokens.
         metric: the key of the score's metric of a task of one's own; None for classification and text.
-        inputs: of a task of one's own: the tensors among the network's inputs, as "float32 [8, 3, 16]".
+        inputs: of a task of one's own: what the network is called with.
         classes: number of classes; for text, number of different tokens; None for a task of one's own.
         train_images, test_images: number of pictures, other samples, or sequences of tokens; None for a task of one's own.
         image_shape: [channels, height, width] of a picture as the network gets it, or [channels, ...] of another sample; None
@@ -76,7 +77,7 @@ class DataRecord(Record):
     label_shape: tuple[Count, ...] = ()
     length: Count | None = None
     metric: MetricKey | None = None
-    inputs: tuple[str, ...] = ()
+    inputs: GivenInputs | None = None
     model: str
     placed: Mapping[str, str] = {}
     layers: tuple[str, ...]
@@ -114,6 +115,12 @@ class DataRecord(Record):
         return (
             found if self.metric is not None else {name: one for name, one in found.items() if name not in ("metric", "inputs")}
         )
+
+    @property
+    def shapes(self) -> list[str]:
+        """The tensors among the network's inputs in words, such as "float32 [8, 3, 16]", of a task of one's own."""
+        leaves = () if self.inputs is None else self.inputs.leaves
+        return [f"{one.dtype} {list(one.shape)}" for one in leaves if isinstance(one, GivenTensor)]
 
     @property
     def samples(self) -> str:
@@ -180,7 +187,6 @@ def look(experiment: Experiment) -> DataRecord:
     from syno.data.contract import label_shape_of, majority_of
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
-    from syno.model.inputs import first_inputs
     from syno.model.layer_table import layer_rows
     from syno.model.outputs import shared_tensors
     from syno.train.own_task import Task
@@ -195,11 +201,10 @@ def look(experiment: Experiment) -> DataRecord:
     rest, counted, most_frequent = network.rest, count(model, network.example), majority_of(data)
     shape: dict[str, Any]
     if isinstance(data, Task):
-        inputs = first_inputs(network.example)
         is_one = isinstance(network.example, torch.Tensor) and network.example.is_floating_point()
         shape = {
             "metric": network.metric.key,
-            "inputs": tuple(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}" for one in inputs),
+            "inputs": GivenInputs.of(network.example),
             "image_shape": tuple(network.example.shape[1:]) if is_one else None,
         }
     else:
@@ -252,7 +257,7 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     if record.metric is not None:
         metric = METRICS[record.metric]
         counts = f"{record.data}: a task of your own, whose score is {metric.heading}, {metric.better} is better;"
-        samples = f"inputs {', '.join(record.inputs)}"
+        samples = f"inputs {', '.join(record.shapes)}"
     elif record.image_shape is None:
         samples = f"sequences of {record.length} tokens, {record.classes} different ones"
     else:

@@ -153,4 +153,5 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
     if nothing is not None:
         return (*(() if goal is None else (f"Goal: {described(goal)}.",)), nothing)
     found = verdict_table(experiment, scores, latency)
-    return () if goal is None or found is None else tuple(answer(goal, found))
+    metric = None if scores.empty else METRICS[str(scores["metric"].iloc[0])]
+    return () if goal is None or found is None else tuple(answer(goal, found, metric))

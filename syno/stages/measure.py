@@ -136,17 +136,15 @@ def measured(experiment: Experiment, subject: AnyNetwork, compiler: str, device:
 def subject_of(workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str) -> AnyNetwork:
     """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named
-    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+    from syno.measure.network_subject import LanguageModelSubject, NetworkSubject, NetworkWithInputs
 
     given: dict[str, Any] = {
         **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
     }
-    if data.metric is not None and data.image_shape is None:
-        raise SpecError(
-            f"{workload.model} takes {', '.join(data.inputs)}, and latencies are measured of networks that take one tensor of "
-            "real numbers; leave out tune: compilers, or give a module around the network that takes one tensor"
-        )
+    if data.inputs is not None and data.image_shape is None:
+        is_last = workload.training.channels_last and compiler_named(compiler).channels_last
+        return NetworkWithInputs(**given, inputs=data.inputs, memory_format="channels_last" if is_last else "contiguous")
     if data.image_shape is None:
         given |= {"vocabulary": data.classes, "length": data.length}
         return LanguageModelSubject(**given)

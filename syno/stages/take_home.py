@@ -231,7 +231,7 @@ def _facts(experiment: Experiment, record: TrainingRecord, data: DataRecord) -> 
         "operator_id": record.operator_id,
         "placed": dict(data.placed),
         "layers": list(data.layers),
-        "input": list(data.image_shape or [data.length]),
+        "input": list(data.image_shape or ([data.length] if data.inputs is None else data.shapes)),
         "classes": data.classes,
         "data": record.workload.data,
         "data_hash": record.data_hash,
@@ -256,7 +256,7 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
     for name in dict.fromkeys(data.placed.values()):
         layers = ", ".join(f"`{layer}`" for layer, operator in data.placed.items() if operator == name)
         replaced += f" An earlier experiment put the operator `{name}` in place of {layers}."
-    shape = ["N", *(data.image_shape or [data.length])]
+    shape = data.shapes if data.inputs is not None else ["N", *(data.image_shape or [data.length])]
     positions = (
         f" at each position: [{', '.join(map(str, ('N', data.classes, *data.label_shape)))}]" if data.label_shape else ""
     )

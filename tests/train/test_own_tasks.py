@@ -53,7 +53,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [name for name in KEYS if name != "regression"])
+@pytest.mark.parametrize("name", KEYS)
 def test_the_examples_of_the_page_train(name: str, modules: Path) -> None:
     training = {"epochs": 4, "optimizer": "adamw", "learning_rate": 0.03, "train_original": name != "distillation"}
     workload = Workload.of(WorkloadSettings(model=f"{name}:make", task=f"{name}:make_task", training=training))
