@@ -1,4 +1,4 @@
-"""A faster network from a trained one, by one call: `speed_up` writes an experiment, runs its workflow, and reads its results."""
+"""A faster network from a trained one: `speed_up` writes an experiment, runs its workflow, and reads its results."""
 
 from __future__ import annotations
 
@@ -127,8 +127,7 @@ class Classification(Task):
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], torch.Tensor)
         if not is_pair or batch[1].is_floating_point():
             raise SpecError(
-                "without a loss, batches are pairs of inputs and integer labels; give loss=... (model, batch -> scalar) and "
-                "score=... (model -> number) for other tasks"
+                "without a loss, batches are pairs of inputs and integer labels; give loss=..."
             )
         return batch[0], batch[1]
 
@@ -201,7 +200,7 @@ def speed_up(
     >>> syno.speed_up(model, train=[torch.zeros(4, 1, 8, 8)])
     Traceback (most recent call last):
     ...
-    syno.base.errors.SpecError: without a loss, batches are pairs of inputs and integer labels; give loss=... (model, batch -> ...
+    syno.base.errors.SpecError: without a loss, batches are pairs of inputs and integer labels; give loss=...
     """
     place = Path(folder).resolve()
     task = _task(train, test, loss, score, metric, fit, example_inputs)
@@ -296,7 +295,7 @@ class _Call:
         if file.is_file():
             if found := named_differences(json.loads(file.read_text()), made):
                 raise SpecError(
-                    f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or take this one away"
+                    f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or delete this one"
                 )
             if (self.folder / FROZEN).is_file():  # the search is over, perhaps by its minutes: its number of trials stays
                 return
@@ -468,8 +467,7 @@ class SpeedUp:
     @property
     def best(self) -> Judged | None:
         """The verdict on the network that is returned; None if none meets the goal or may meet it."""
-        first = next(iter(self._judged), None)
-        return first if first is not None and first.verdict in STATES[:2] else None
+        return next((one for one in self._judged if one.verdict in STATES[:2]), None)
 
     @property
     def speedup(self) -> Interval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str
     if found.score is None:
         parts.append("the score was not repeated, since the data is not at hand")
     else:
-        score, metric = found.score(_Called(written)), found.facts["metric"]
+        score, metric = found.score(_Called(written, found)), found.facts["metric"]
         same = "as recorded" if score == found.recorded else f"where {found.recorded:.6g} is recorded"
         parts.append(f"{metric} {score:.6g} on the test data, {same}")
     return "; ".join([*parts, *([written.note] if written.note else [])])
@@ -186,14 +187,22 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
 
 
 class _Called(nn.Module):  # type: ignore[misc]
-    """The network as it was read again, for batches of any size."""
+    """The network as it was read again, for batches of any size.
 
-    def __init__(self, written: Written) -> None:
+    Args:
+        written: the network as it was written.
+        found: the trained network. A program takes arguments as its example gives them, by position or by name, and a score of
+            one's own may call the network in another way.
+    """
+
+    def __init__(self, written: Written, found: TrainedNetwork) -> None:
         super().__init__()
-        self.written = written
+        self.written, self._example = written, found.example
+        self._signature = inspect.signature(found.network.forward)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        size, given = self.written.batch, (args, kwargs)
+        size = self.written.batch
+        args, kwargs = given = self._as_in_example(args, kwargs)
         batch = len_of_batch(given)
         with torch.no_grad():
             if size is None:
@@ -202,6 +211,15 @@ class _Called(nn.Module):  # type: ignore[misc]
             parts = [_samples(filled, first, size) for first in range(0, batch, size)]
             made = [self.written.again(*some, **named) for some, named in parts]
             return pytree.tree_map(lambda *of: torch.cat(of)[:batch] if _has_samples(of[0], size) else of[0], *made)
+
+
+    def _as_in_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call, by position or by name as those of the example."""
+        kinds = {parameter.kind for parameter in self._signature.parameters.values()}
+        if kinds != {inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+            return args, kwargs
+        given = self._signature.bind(*args, **kwargs).arguments
+        return ((), given) if isinstance(self._example, Mapping) else (tuple(given.values()), {})
 
 
 def _has_samples(value: Any, batch: int) -> bool:
