@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
+# Processes that run tests: one more than there are cores, since tests also wait for servers, kills and limits of time.
+TESTERS = $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: demo test slow slurm ffcv gpu check docs lock clean
 
@@ -13,12 +15,10 @@ demo: $(INSTALLED)
 	@$(BIN)/syno top quickstart
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not slurm and not gpu" --dist worksteal -n $(TESTERS)
 
-# One process more than there are cores: a third of the time, these tests wait for servers, kills and limits of time.
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" --dist worksteal \
-	    -n $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+	$(BIN)/python -m pytest -m "slow and not slurm and not gpu" --dist worksteal -n $(TESTERS)
 
 # These tests start a real Slurm on this host (tests/slurm/cluster.py). They need root and Slurm's packages.
 slurm: $(INSTALLED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from functools import cache
 from pathlib import Path
 
 # Tests run side by side: one thread for each, and for each process that they start. It counts before numpy is imported.
@@ -12,8 +14,19 @@ os.environ.setdefault("SYNO_CORE_LOCKS", "off")  # tests do not wait for what el
 
 import pytest
 import torch
+from typer.main import get_command
+
+from syno.base.collection import SELDOM
 
 torch.set_num_threads(1)  # whatever is set outside
+
+# What takes no time in a command, and much in thousands of tests.
+gc.set_threshold(*SELDOM)
+TESTING = pytest.MonkeyPatch()
+TESTING.setattr("typer.testing._get_command", cache(get_command))  # once, and not for each call of a command
+if not torch.cuda.is_available():
+    for kind in ("cuda", "xpu", "mtia"):  # they keep seeds for GPUs that are not there, each with the stack of calls as text
+        TESTING.setattr(f"torch.{kind}.manual_seed_all", lambda seed: None)
 
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"
 

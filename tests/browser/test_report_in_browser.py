@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from command_lines import HANGS_AFTER
+from made_once import made_once
 from result_tables import NAMES, results, trial_table
-from small_artifact import write_artifact
+from small_artifact import page_once
 
-from syno.paper.stages.artifact import import_artifact
-from syno.paper.stages.figures import write_page
 from syno.report.page import page
 from syno.report.result_figures import FIGURES, pictures
 from syno.train.metric import METRICS
@@ -23,8 +22,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def html() -> str:
-    return page(results(), pictures(results(), FIGURES))
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    def make(folder: Path) -> None:
+        (folder / "page.html").write_text(page(results(), pictures(results(), FIGURES)), encoding="utf-8")
+
+    return (made_once(tmp_path_factory, "drawn-page", make) / "page.html").read_text(encoding="utf-8")
 
 
 def opened(html: str, folder: Path, address: str = "") -> tuple[str, list[str]]:
@@ -94,9 +96,8 @@ def test_an_address_that_means_nothing_does_no_harm(html: str, tmp_path: Path) -
     assert (hidden(document), unfolded(document)) == (set(), set())
 
 
-def test_the_page_of_published_data(tmp_path: Path) -> None:
-    import_artifact(write_artifact(tmp_path / "data"), tmp_path / "out")
-    document, complaints = opened(write_page(tmp_path / "out").read_text(encoding="utf-8"), tmp_path, "#card=operator_1")
+def test_the_page_of_published_data(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    document, complaints = opened(page_once(tmp_path_factory), tmp_path, "#card=operator_1")
     assert complaints == []
     assert unfolded(document) == {"operator_1"}
     assert len(re.findall(r"<figure class=\"plot\"", document)) == 8

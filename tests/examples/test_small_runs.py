@@ -43,7 +43,7 @@ def small_config(name: str, folder: Path) -> Path:
     fields["workload"]["training"] |= {"epochs": 10, "most_steps": STEPS, "batch": 32}
     fields["reward"] = {"name": "accuracy", "low": 0.0}  # after so few steps, the original may be no better than chance
     fields["policy"] = {"name": "random"}
-    fields["study"] = {"n_trials": 2}
+    fields["study"] = {"n_trials": 1}
     fields["train"] = {"seeds": [SEED]}
     compilers = ["eager"] if name in COMPILED else []
     fields["tune"] = {"compilers": compilers, "latency": {"batch": 2, "least_ms": 1, "warm_up_ms": 0, "most_repeats": 6}}

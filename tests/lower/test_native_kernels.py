@@ -246,6 +246,7 @@ def test_code_compiles_for_each_processor(target: Target, tmp_path: Path) -> Non
     arguments = [
         compiler,
         *FLAGS,
+        "-O1",
         *target.flags,
         "-fopenmp",
         "-Wall",
@@ -275,7 +276,7 @@ def test_no_access_outside_of_buffers(tmp_path: Path) -> None:
 def run_all(folder: str) -> None:
     """Compute the operators of the library, with planes and across samples, with code that AddressSanitizer watches."""
     cases = programs_in(["plane", "bands"], library_operators(3, H=10)) + programs_in(["samples"], library_operators(1, H=2))
-    binary = compiled([program for _, _, program in cases], Path(folder), "-fsanitize=address", "-O1")
+    binary = compiled([program for _, _, program in cases], Path(folder), "-fsanitize=address")
     for graph, values, program in cases:
         assert difference(graph, values, program, binary) < TOLERANCE, program.name
     print("all computed")

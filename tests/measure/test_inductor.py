@@ -31,7 +31,7 @@ needs_torchao = pytest.mark.skipif(
 
 
 def network(operator: str | None = OPERATOR_1) -> NetworkSubject:
-    return NetworkSubject(model="resnet8", classes=5, width=0.5, image_shape=(3, 16, 16), operator=operator)
+    return NetworkSubject(model="resnet6", classes=5, width=0.25, image_shape=(3, 16, 16), operator=operator)
 
 
 def test_a_precompiled_header_whose_compiler_was_killed_is_removed(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ class TestIntegers:
         made = quantized(material.module, [material.make_inputs() for _ in range(3)])
         assert all(torch.equal(value, before[name]) for name, value in material.module.state_dict().items())
         layers = [node for node in made.graph.nodes if "conv2d" in str(node.target) or "linear" in str(node.target)]
-        assert len(layers) == {None: 10, OPERATOR_1: 16}[operator]  # Operator 1 is two convolutions
+        assert len(layers) == {None: 6, OPERATOR_1: 10}[operator]  # Operator 1 is two convolutions
         for node in layers:
             assert all("dequantize" in str(argument.target) for argument in node.args[:2]), node
 

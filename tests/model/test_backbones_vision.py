@@ -240,11 +240,7 @@ class TestPaperLayers:
     def test_layers_that_the_paper_replaces(self, name: str, sizes: dict[tuple[int, ...], int]) -> None:
         assert Counter((*list(layer.values.values())[1:], layer.stride) for layer in paper_layers(name)) == sizes
 
-    def test_the_paper_means_something_else_in_each_network(self) -> None:
-        counts = {name: len(paper_layers(name)) for name in (*NAMES, "resnet18", "resnet34")}
-        assert counts == {
-            "densenet121": 58, "efficientnet_v2_s": 10, "resnext29_2x64d": 10, "resnet18": 19, "resnet34": 35,
-        }  # fmt: skip
+    def test_the_rule_for_all_networks_means_something_else(self) -> None:
         assert len(replaceable(shaped("densenet121"), PICTURE, "spatial")) == 58
         with pytest.raises(SpecError, match=r"layer1\.0\.conv2 and 9 more: it has 2 groups"):
             replaceable(shaped("resnext29_2x64d"), PICTURE, "spatial")

@@ -20,6 +20,7 @@ from syno.model.substitution import substitute
 from syno.space.complete import cost
 
 PICTURE = torch.zeros(1, 3, 224, 224)
+SHAPES = PICTURE.to("meta")
 SMALL = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
 PAPER = {"paper-3x3": 16, "paper": 19}
@@ -31,9 +32,11 @@ def resnet(name: str = "resnet18", classes: int = 1000) -> nn.Module:
     return BACKBONES[name](classes=classes).eval()
 
 
-def pictures(count: int) -> torch.Tensor:
-    """As many pictures, with shapes and nothing else."""
-    return torch.zeros(count, 3, 224, 224, device="meta")
+@cache
+def shaped(name: str, classes: int = 1000) -> nn.Module:
+    """A network with shapes and nothing else. Not to be changed."""
+    with torch.device("meta"):
+        return BACKBONES[name](classes=classes).eval()
 
 
 def torchvision_state(name: str, classes: int) -> dict[str, tuple[int, ...]]:
@@ -106,7 +109,7 @@ class TestPaperLayers:
         assert dict(halved.values) == {"N": 1, "C_in": 64, "C_out": 128, "H": 28}
 
     def test_layers_of_resnet34_by_rule(self) -> None:
-        assert len(replaceable(resnet("resnet34"), PICTURE, "paper")) == 35
+        assert len(replaceable(shaped("resnet34"), SHAPES, "paper")) == 35
 
     @pytest.mark.parametrize(
         ("name", "classes", "rule", "operator", "flops", "count", "batch"),
@@ -121,9 +124,9 @@ class TestPaperLayers:
         self, name: str, classes: int, rule: str, operator: str, flops: int, count: int, batch: int
     ) -> None:
         """FLOPs of the artifact's folders 07889_15252107013978896537 and those made from it and from Operator 2."""
-        substituted = substitute(resnet(name, classes), syno.OPERATORS[operator](), PICTURE, where=rule)
+        substituted = substitute(shaped(name, classes), syno.OPERATORS[operator](), SHAPES, where=rule)
         assert parameters(substituted) == count
-        assert published_flops(substituted.to("meta"), pictures(batch)) == flops
+        assert published_flops(substituted, SHAPES.expand(batch, -1, -1, -1)) == flops
 
     def test_an_operator_comes_after_a_pooling(self) -> None:
         layer = nn.Conv2d(4, 8, 3, stride=2, padding=1, bias=False)
@@ -167,7 +170,7 @@ class TestPaperLayers:
 
 
 def test_the_ten_layers_of_the_paper() -> None:
-    found = distinct_layers(resnet("resnet34"), PICTURE)
+    found = distinct_layers(shaped("resnet34"), SHAPES)
     rows = [
         (one.position, one.name, one.layer.name, *list(one.layer.values.values())[1:], one.kernel, one.layer.stride)
         for one in found

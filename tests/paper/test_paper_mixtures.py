@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas
 import pytest
-from small_artifact import write_artifact
+from small_artifact import imported_once
 from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, measured, one, own_losses, own_rows
 
 from syno.ir.library import OPERATORS
@@ -20,7 +20,6 @@ from syno.paper.figures.titles import compiler_title, model_title
 from syno.paper.joined import Part
 from syno.paper.joined import joined as put_together
 from syno.paper.numbers import A100, INDUCTOR, MOBILE_CPU, MOBILE_GPU
-from syno.paper.stages.artifact import import_artifact
 from syno.report.figures import drawn
 from syno.results.measurement import Measurement
 from syno.results.table import measurement_table
@@ -28,9 +27,8 @@ from syno.results.table import measurement_table
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> pandas.DataFrame:
-    folder = tmp_path_factory.mktemp("mixed")
-    import_artifact(write_artifact(folder / "data"), folder / "out")
-    return joined(pandas.read_parquet(folder / "out" / "tables" / "measurements.parquet"), own_rows())
+    table = imported_once(tmp_path_factory) / "tables" / "measurements.parquet"
+    return joined(pandas.read_parquet(table), own_rows())
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas
 import pytest
+from made_once import made_once
 
 from syno.paper.figures.headlines import Headline, headlines
 from syno.paper.figures.networks import ON_FINAL, ON_PROXY, OURS, savings
@@ -48,9 +49,7 @@ TOLD = {  # in the paper's text: as it prints them, and whether they agree
 @pytest.fixture(scope="module")
 def folder(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an import writes."""
-    made = tmp_path_factory.mktemp("authors")
-    import_artifact(artifact, made)
-    return made
+    return made_once(tmp_path_factory, "authors", lambda made: import_artifact(artifact, made))
 
 
 @pytest.fixture(scope="module")

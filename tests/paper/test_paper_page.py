@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
-from small_artifact import write_artifact
+from small_artifact import imported_once, page_once, write_artifact
 from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
@@ -27,14 +28,12 @@ pytestmark = pytest.mark.slow  # most of a minute
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an import writes."""
-    around = tmp_path_factory.mktemp("published")
-    import_artifact(write_artifact(around / "data"), around / "out")
-    return around / "out"
+    return Path(shutil.copytree(imported_once(tmp_path_factory), tmp_path_factory.mktemp("published") / "out"))
 
 
 @pytest.fixture(scope="module")
-def html(folder: Path) -> str:
-    return write_page(folder).read_text(encoding="utf-8")
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page_once(tmp_path_factory)
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pandas
 import pytest
 import torch
-from small_artifact import write_artifact
+from small_artifact import imported_once
 
 from syno.model.backbones import BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_PROXY, OURS, savings
 from syno.paper.numbers import ALPHA_NAS, COSTS
-from syno.paper.stages.artifact import import_artifact
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}
@@ -20,9 +19,7 @@ every_cost = pytest.mark.parametrize(("data", "model"), [(data, model) for data,
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> pandas.DataFrame:
-    folder = tmp_path_factory.mktemp("small")
-    import_artifact(write_artifact(folder / "data"), folder / "out")
-    return pandas.read_parquet(folder / "out" / "tables" / "measurements.parquet")
+    return pandas.read_parquet(imported_once(tmp_path_factory) / "tables" / "measurements.parquet")
 
 
 def ours(table: pandas.DataFrame) -> pandas.DataFrame:

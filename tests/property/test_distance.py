@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 import small_specs
@@ -22,33 +21,18 @@ RELIED_ON = ["V1", "V6", "V16", "C8", "C14"]  # by the distance, most
 Make = Callable[..., OperatorSpec]
 
 
-@cache
-def truth(make: Make) -> Truth:
-    return Truth.of(make())
-
-
 @pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_the_distance_is_never_above_the_truth(make: Make) -> None:
-    space = Space(make())
-    for state, steps in truth(make).steps.items():
-        if steps < UNREACHABLE:
-            assert space.distance_of(state) <= steps, state
-            assert space.is_feasible(state), state
-
-
-@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_the_distance_loses_no_operator(make: Make) -> None:
-    assert {operator.id for _, operator in Space(make()).enumerate()} == truth(make).operators
-
-
-@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_the_distance_is_the_truth_in_nearly_every_state(make: Make) -> None:
-    space, equal = Space(make()), 0
-    for state, steps in truth(make).steps.items():
-        beyond = space.spec.depth - state.steps + 1
+def test_the_distance_is_never_above_the_truth_and_in_nearly_every_state_equal(make: Make) -> None:
+    truth, space, equal = Truth.of(make()), Space(make()), 0
+    for state, steps in truth.steps.items():
         told = space.distance_of(state) if space.is_feasible(state) else UNREACHABLE
+        if steps < UNREACHABLE:
+            assert told <= steps, state
+        beyond = space.spec.depth - state.steps + 1
         equal += min(told, beyond) == min(steps, beyond)
-    assert equal / len(truth(make).steps) >= SHARP
+    assert equal / len(truth.steps) >= SHARP
+    assert {operator.id for _, operator in space.enumerate()} == truth.operators
+    assert_no_step_on_a_blocked_axis(space, truth)
 
 
 @pytest.mark.parametrize("rule", [name if name in RELIED_ON else pytest.param(name, marks=pytest.mark.slow) for name in ON])
@@ -65,10 +49,10 @@ def test_each_guarantee_holds_only_while_its_rules_are_on() -> None:
             assert not getattr(Guarantees.of(RuleSet(off=[id_])), name)
 
 
-@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
-def test_no_step_is_offered_on_a_blocked_axis(make: Make) -> None:
-    space, blocked = Space(make()), 0
-    for state in truth(make).steps:
+def assert_no_step_on_a_blocked_axis(space: Space, truth: Truth) -> None:
+    """None is offered; and there are such axes."""
+    blocked = 0
+    for state in truth.steps:
         if state.steps > 2:
             continue
         offered = {(step.kind, step.dims[0]) for step in space.candidates(state) if step.kind in FIRST_DIM_ALONE}

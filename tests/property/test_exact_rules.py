@@ -24,12 +24,14 @@ LEFT_OUT = {"V1p": 14, "V17p": 4}  # functions of C -> D of up to 4 primitives t
 
 def lost(spec: OperatorSpec, off: Collection[str]) -> list[PGraph]:
     """Operators that the space holds without these rules, and none like them with the rules."""
-    ruled, free = ([o for _, o in Space(each).enumerate()] for each in (spec, spec.with_(rules_off=tuple(off))))
-    assert ruled and {o.id for o in ruled} <= {o.id for o in free}
-    rows = tiny_valuations({s for o in free for s in o.sizes}, {pair for o in free for pair in windows_of(o)})
+    ruled, free = ({o.id: o for _, o in Space(each).enumerate()} for each in (spec, spec.with_(rules_off=tuple(off))))
+    assert ruled and ruled.keys() <= free.keys()
+    sizes, windows = {s for o in free.values() for s in o.sizes}, {pair for o in free.values() for pair in windows_of(o)}
+    rows = tiny_valuations(sizes, windows)
     axes = {"unordered_output": spec.unordered_output, "unordered_input": spec.unordered_input}
-    held = {fingerprint(operator, valuations=rows, **axes) for operator in ruled}
-    found = {fingerprint(operator, valuations=rows, **axes): operator for operator in free}
+    held = {fingerprint(operator, valuations=rows, **axes) for operator in ruled.values()}
+    others = (operator for id_, operator in free.items() if id_ not in ruled)
+    found = {fingerprint(operator, valuations=rows, **axes): operator for operator in others}
     return [operator for name, operator in found.items() if name not in held]
 
 

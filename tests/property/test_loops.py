@@ -173,7 +173,7 @@ class TestAgreesWithTheInterpreter:
         assert_agrees(plan(graph, {}), {}, compiled)
 
     @pytest.mark.slow
-    @settings(deadline=None, derandomize=True, max_examples=120)
+    @settings(deadline=None, derandomize=True, max_examples=60)
     @given(graph=pgraphs(max_weights=3))
     def test_many_random_operators(self, compiled: Compile, graph: PGraph) -> None:
         for made in candidates(graph, {}):

@@ -26,7 +26,7 @@ from syno.model import build
 from syno.paper.artifact.published_operator import distinct, read_artifact
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(QUICK, max_examples=1000)
+THOROUGH = settings(QUICK, max_examples=500)
 
 
 @QUICK
@@ -56,7 +56,7 @@ def test_many_random_operators_in_every_form(graph: PGraph) -> None:
 
 
 @pytest.mark.slow
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=200)
 @given(pgraphs(max_weights=3))
 def test_gradients_of_many_random_operators(graph: PGraph) -> None:
     check_gradients(graph, graph.variables.valuation())

@@ -555,7 +555,6 @@ def test_a_network_of_odd_pieces(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, NETWORKS, 20))
-def test_all_networks_of_odd_pieces(first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + 20):
-        if seed % 4:
-            check(seed, tmp_path)
+def test_more_networks_of_odd_pieces(first: int, tmp_path: Path) -> None:
+    for seed in range(first + 2, first + 20, 4):
+        check(seed, tmp_path)

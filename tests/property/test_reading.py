@@ -75,7 +75,7 @@ def test_positions_that_random_operators_read(graph: PGraph) -> None:
 
 @pytest.mark.slow
 @given(pgraphs())
-@settings(deadline=None, derandomize=True, max_examples=600)
+@settings(deadline=None, derandomize=True, max_examples=300)
 def test_positions_that_many_random_operators_read(graph: PGraph) -> None:
     check(graph, {})
     assert in_words(graph).count("\n") > len(graph.input)

@@ -14,7 +14,7 @@ from syno.lower.causality import leak
 from syno.lower.interpreter import interpret, shapes
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(QUICK, max_examples=1000)
+THOROUGH = settings(QUICK, max_examples=500)
 
 
 def dependences(graph: PGraph, out: int, into: int) -> set[tuple[int, int]]:

@@ -29,7 +29,7 @@ from syno.space.space import Space
 
 SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
 KNOWN: dict[tuple[tuple[str, int], ...], SharedSupport] = {}  # by the values
-DIGIT = 20  # bits: more than summands can fill
+DIGIT = 3  # bytes: more than summands can fill
 
 
 def dependence(graph: PGraph, values: Mapping[str, int], tensor: int = 0) -> Array:
@@ -41,9 +41,10 @@ def dependence(graph: PGraph, values: Mapping[str, int], tensor: int = 0) -> Arr
     read, weights, _ = shapes(graph, graph.valuation(values))
     tensors = [np.ones(shape, dtype=object) for shape in (read, *weights)]
     count = tensors[tensor].size
-    tensors[tensor] = np.array([1 << DIGIT * place for place in range(count)], dtype=object).reshape(tensors[tensor].shape)
-    output, digit = interpret(graph, values, *tensors), (1 << DIGIT) - 1
-    return np.array([[bool(int(one) >> DIGIT * place & digit) for place in range(count)] for one in output.flat])
+    tensors[tensor] = np.array([1 << 8 * DIGIT * place for place in range(count)], dtype=object).reshape(tensors[tensor].shape)
+    output = interpret(graph, values, *tensors)
+    numbers = b"".join(int(one).to_bytes(DIGIT * count, "little") for one in output.flat)
+    return np.frombuffer(numbers, np.uint8).reshape(output.size, count, DIGIT).any(axis=2)
 
 
 def shared(graph: PGraph, values: Mapping[str, int], at: Sequence[int], applied: int = 1) -> Array:

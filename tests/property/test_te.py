@@ -95,7 +95,7 @@ class TestAgreesWithTheInterpreter:
         assert_agrees(plan(graph, {}), {})
 
     @pytest.mark.slow
-    @settings(QUICK, max_examples=100)
+    @settings(QUICK, max_examples=50)
     @given(graph=pgraphs(max_weights=3))
     def test_many_random_operators(self, graph: PGraph) -> None:
         for made in candidates(graph, {}):
@@ -103,7 +103,7 @@ class TestAgreesWithTheInterpreter:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("rescheduled", [False, True])
-    @settings(QUICK, max_examples=75)
+    @settings(QUICK, max_examples=40)
     @given(graph=pgraphs(max_weights=0, steps=VIEWS_AND_WINDOWS))
     def test_many_random_indices(self, graph: PGraph, rescheduled: bool) -> None:
         """Parts of windows and of rotated axes, and windows and rotations of such parts."""

@@ -49,7 +49,7 @@ def test_random_operators_in_every_form(drawn: tuple[PGraph, Valuation]) -> None
 
 
 @pytest.mark.slow
-@settings(QUICK, max_examples=600)
+@settings(QUICK, max_examples=300)
 @given(tiny())
 def test_many_random_operators_in_every_form(drawn: tuple[PGraph, Valuation]) -> None:
     check_every_form(*drawn)

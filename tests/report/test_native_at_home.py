@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_once import made_once
 from torch import nn
 
 import syno
@@ -76,16 +77,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def taken(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Path:
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a network that was measured with kernels; it lies elsewhere than where it was written."""
-    written, folder = tmp_path_factory.mktemp("written") / "small", tmp_path_factory.mktemp("taken") / "small"
-    with pytest.MonkeyPatch.context() as patches:
-        quick(patches, store)
-        plain, native = write_network(trained(), written, ("module",))
-    assert "network.py" in plain and "native kernels for 3 layers at batches of 4" in native
-    shutil.move(written, folder)
-    torch.save(X, folder / "x.pt")
-    return folder
+
+    def write(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patches:
+            quick(patches, folder / "store")
+            plain, native = write_network(trained(), folder / "small", ("module",))
+        assert "network.py" in plain and "native kernels for 3 layers at batches of 4" in native
+        torch.save(X, folder / "small/x.pt")
+
+    written = made_once(tmp_path_factory, "written-with-kernels", write) / "small"
+    return Path(shutil.copytree(written, tmp_path_factory.mktemp("taken") / "small"))
 
 
 def at_home(folder: Path) -> Any:

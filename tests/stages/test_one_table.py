@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pandas
 import pytest
-from small_artifact import write_artifact
+from small_artifact import imported_once
 
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.numbers import A100, INDUCTOR, SEARCH_DATA
-from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import draw_paper, read_numbers, write_headlines
 from syno.results import MEASUREMENTS
 from syno.results.measurement import Measurement
@@ -45,9 +44,7 @@ def copied(done: Experiment, tmp_path: Path) -> Experiment:
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An import of a small artifact. Not to be changed."""
-    folder = tmp_path_factory.mktemp("imported")
-    import_artifact(write_artifact(folder / "data"), folder / "out")
-    return folder / "out"
+    return imported_once(tmp_path_factory)
 
 
 def same(ours: Tables, theirs: Tables) -> bool:

@@ -6,15 +6,20 @@ On the target number i (from 1) a network takes 60 * i ms as it is; an operator'
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+from made_once import made_once
 from published_dot import published_dot
 
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.paper.artifact.places import LANGUAGE_LOG, MACHINES, TARGETS, Target
 from syno.paper.numbers import MODELS, NAS_PTE
+from syno.paper.stages.artifact import import_artifact
+from syno.paper.stages.figures import write_page
 from syno.results.speedups import LAYERS
 
 SHARES = {"good": 1 / 2, "better": 1 / 3, "poor": 1 / 6}  # of the network's latency
@@ -34,6 +39,20 @@ def write_artifact(data: Path) -> Path:
         _searched(data / "vision" / machine / "good-kernels-cifar100")
     _language(data)
     return data
+
+
+def imported_once(factory: pytest.TempPathFactory) -> Path:
+    """Return what an import of it writes, for all processes of pytest. Not to be changed."""
+    return made_once(factory, "imported", lambda made: import_artifact(write_artifact(made / "data"), made / "out")) / "out"
+
+
+def page_once(factory: pytest.TempPathFactory) -> str:
+    """Return the page of an import, whose figures take long to draw."""
+
+    def make(folder: Path) -> None:
+        write_page(shutil.copytree(imported_once(factory), folder / "out"))
+
+    return (made_once(factory, "published-page", make) / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def time(file: Path, milliseconds: float) -> None:

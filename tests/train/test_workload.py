@@ -27,6 +27,9 @@ SMALL: dict[str, Any] = {
 CONFIGS = Path(__file__).parents[2] / "config"
 
 
+ONE_EPOCH: dict[str, Any] = {**SMALL, "training": {"epochs": 1, "batch": 32}}
+
+
 def config(**fields: Any) -> Experiment:
     """A search that trains for a moment."""
     return Experiment(
@@ -90,15 +93,17 @@ def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: W
 def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path) -> None:
     found = []
     for run in ("a", "b"):
-        study = search(config(output=tmp_path / run, study={"n_trials": 2}, policy={"name": "random"}))
+        given = {"workload": ONE_EPOCH, "study": {"n_trials": 2}, "policy": {"name": "random"}}
+        study = search(config(output=tmp_path / run, **given))
         found.append([(trial.operator.id, trial.metrics["accuracy"]) for trial in study.best(2)])
     assert found[0] == found[1]
     assert len({operator for operator, _ in found[0]}) == 2
 
 
 def test_a_study_of_another_training_is_not_gone_on_with(tmp_path: Path) -> None:
-    search(config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}))
-    other = config(output=tmp_path, study={"n_trials": 1}, policy={"name": "random"}, workload={**SMALL, "seed": 1})
+    given: dict[str, Any] = {"output": tmp_path, "study": {"n_trials": 1}, "policy": {"name": "random"}}
+    search(config(**given, workload=ONE_EPOCH))
+    other = config(**given, workload={**ONE_EPOCH, "seed": 1})
     with pytest.raises(SpecError, match=r"workload\.seed is 0 there, 1 here"):
         search(other)
 
