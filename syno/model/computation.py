@@ -89,6 +89,8 @@ def _paddings(layer: nn.Module, shape: Sequence[int]) -> Iterator[Padding | None
     else:
         yield Padding(layer.padding_mode, ends_of(layer))
     yield Padding("zeros", ends_of_ceil(layer, shape[2:]))
+    if isinstance(layer, nn.Conv1d):  # a causal one reads earlier positions only
+        yield Padding("zeros", ((layer.dilation[0] * (layer.kernel_size[0] - 1), 0),))
     for child in layer.children():
         given = getattr(child, "padding", None)  # of nn.ZeroPad2d: from the last axis on
         if isinstance(given, tuple) and len(given) == 2 * len(layer.kernel_size):

@@ -28,7 +28,7 @@ from syno.base.user_code import user_code
 from syno.ir.support import share_inside, windows_inside
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
-from syno.model.extraction import LayerCall, check_example, evaluation_mode, shape_of, trace
+from syno.model.extraction import LayerCall, check_example, evaluation_mode, plain_attention, shape_of, trace
 from syno.model.geometry import KINDS
 from syno.model.inputs import Inputs, call, len_of_batch, shapes_in_words
 from syno.model.module import OperatorModule
@@ -169,20 +169,9 @@ def count(model: nn.Module, example: Inputs) -> Count:
     check_example(example)
     counter = _Counter(model)
     what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
-    with torch.no_grad(), evaluation_mode(model), _plain_attention(), _uncompiled(), user_code(what), counter.of(example):
+    with torch.no_grad(), evaluation_mode(model), plain_attention(), _uncompiled(), user_code(what), counter.of(example):
         call(model, example)
     return counter.count()
-
-
-@contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Run attention as separate products, which are counted, in place of one fused function, which is not."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _uncompiled() -> AbstractContextManager[object]:

@@ -70,7 +70,7 @@ def trace(model: nn.Module, example: Inputs) -> list[LayerCall]:
             if not list(module.children()) or list(module.parameters(recurse=False)) or is_parametrized(module):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
         what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
-        with torch.no_grad(), evaluation_mode(model), user_code(what):
+        with torch.no_grad(), evaluation_mode(model), plain_attention(), user_code(what):
             call(model, example)
     return calls
 
@@ -93,6 +93,17 @@ def shape_of(value: object) -> tuple[int, ...]:
     if isinstance(value, tuple | list):
         return shape_of(value[0]) if value else ()
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Run attention as its layers and products in the block, in place of one function, and of tensors without a shape."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

@@ -30,7 +30,10 @@ from syno.model.outputs import copy_of, tensors_in
 
 # What stands in place of a layer answers what people read on the layer: its sizes, its device and number format, its hooks.
 
-SIZES = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "output_padding")
+SIZES = (
+    *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "output_padding"),
+    *("padding_mode", "transposed"),
+)
 SIZES_OF_LINEAR = ("in_features", "out_features")
 HOOKS = (
     "_forward_hooks",

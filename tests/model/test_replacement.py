@@ -181,6 +181,14 @@ def test_attributes_that_are_read_on_a_layer_exist() -> None:
             use(network.conv.weight)
 
 
+def test_layers_of_attention_are_found_where_their_inputs_have_a_mask() -> None:
+    """PyTorch has one function for the whole layer in evaluation mode, with tensors of several lengths."""
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(C, 2, 16, dropout=0.0, batch_first=True), 1)
+    inputs = {"src": torch.randn(2, 5, C), "src_key_padding_mask": torch.arange(5) >= torch.tensor([[5], [3]])}
+    found, _ = sorted_out(model, inputs, "*linear*")
+    assert [layer.name for layer in found] == ["layers.0.linear1", "layers.0.linear2"]
+
+
 def test_hooks_move_to_what_stands_in_a_layers_place() -> None:
     layer, shapes = conv(bias=False), []
     layer.register_forward_hook(lambda module, inputs, output: 2 * output)

@@ -189,7 +189,7 @@ def by_keyword(random: Random) -> nn.Module:
 def attributes_read(random: Random) -> nn.Module:
     def run(self: Any, x: torch.Tensor) -> torch.Tensor:
         y = self.conv(x.to(self.conv.weight.dtype).to(self.conv.weight.device))
-        assert self.conv.stride[0] == 1 and self.conv.kernel_size[1] == 3
+        assert self.conv.stride[0] == 1 and self.conv.kernel_size[1] == 3 and self.conv.padding_mode == "zeros"
         return y.view(len(x), self.conv.out_channels, *x.shape[2:])
 
     return FunctionModule(run, conv=conv(random, kernel_size=3, padding=1))
@@ -336,6 +336,19 @@ def adapter(random: Random) -> nn.Module:
     return Adapter(conv(random))
 
 
+class Causal(nn.Conv1d):
+    """A convolution along a sequence that reads earlier positions only."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(functional.pad(x, (self.dilation[0] * (self.kernel_size[0] - 1), 0)))
+
+
+@piece
+def causal(random: Random) -> nn.Module:
+    layer = Causal(CHANNELS, CHANNELS, random.choice((2, 3)), dilation=random.choice((1, 2)))
+    return FunctionModule(lambda self, x: self.conv(x.flatten(2)).view(x.shape), conv=layer)
+
+
 class Product(nn.Module):
     """A linear layer whose weight lies the other way round."""
 
@@ -478,10 +491,10 @@ def check_that_operators_compute_the_same(model: Network, x: Any, names: set[str
     layers = dict(model.named_modules())
     # Spectral normalization makes another weight at each step, and even when it is read, which no operator repeats.
     plain = {name for name in names if not is_parametrized(layers[name])}
-    taken = sorted(name for name in plain if isinstance(layers[name], (nn.Conv2d, nn.ConvTranspose2d)))
+    taken = sorted(name for name in plain if isinstance(layers[name], (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)))
     for name in taken:
         layer: Any = layers[name]
-        own = operator(2, is_transposed=isinstance(layer, nn.ConvTranspose2d))
+        own = operator(len(layer.kernel_size), is_transposed=isinstance(layer, nn.ConvTranspose2d))
         wide = {f"k_{axis}": 2 * layer.dilation[0] * side + 1 for axis, side in enumerate(layer.kernel_size)}
         changed = substitute(changed, own.renamed("own", **wide), x, where=[name])
         module = next(one for one in changed.get_submodule(name).modules() if hasattr(one, "graph"))

@@ -14,6 +14,7 @@ import pytest
 import torch
 import yaml
 from command_lines import HANGS_AFTER
+from own_functions import Several
 from safetensors.torch import save_model
 from small_experiment import FIELDS
 from torch import nn
@@ -24,6 +25,7 @@ from syno.base.errors import LoweringError, SpecError, SynoError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.files import load_experiment
+from syno.model.inputs import of_batch
 from syno.model.saved import code_of
 from syno.report.take_home.comparison import training_difference
 from syno.report.take_home.network_folder import TrainedNetwork, write_network
@@ -231,6 +233,25 @@ def test_the_training_mode_is_kept_or_the_folder_is_for_inference(tmp_path: Path
         else:
             with pytest.raises((RuntimeError, SpecError), match="this network is for inference"):
                 again.train()
+
+
+@pytest.mark.parametrize("form", ["export", *COMPILED])
+def test_a_network_of_several_inputs_has_their_names_and_those_of_its_outputs(form: str, tmp_path: Path) -> None:
+    network = Several().eval()
+    inputs = {"x": torch.randn(2, 3, 8, 8), "places": torch.tensor([[0, 4], [1, 1]]), "keep": torch.rand(2, 1, 8, 8) < 0.9}
+    first = float(network(**inputs).logits[0, 0])
+    score = lambda one: float(one(**inputs)["logits"][0, 0])  # noqa: E731
+    found = TrainedNetwork("several", None, network, inputs, None, FACTS, {}, score, first)
+    (line,) = write_network(found, tmp_path / "taken", (form,))
+    assert float(line.split("accuracy ")[1].split()[0]) == pytest.approx(first, abs=1e-5)
+    if form == "onnx":
+        assert (
+            "inputs x, places, keep; outputs logits, more_features_0, more_places" in (tmp_path / "taken/README.md").read_text()
+        )
+    if form == "export":
+        again = syno.load(tmp_path / "taken")
+        assert torch.allclose(again(**inputs)["logits"], network(**inputs).logits, atol=1e-5)
+        assert again(**of_batch(inputs, 5))["more"]["features"][0].shape[0] == 5
 
 
 @pytest.mark.parametrize("form", ["module", "export", *COMPILED])
