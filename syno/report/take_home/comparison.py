@@ -71,14 +71,19 @@ class Comparison:
         self.wanted: dict[tuple[int, ...], tuple[torch.Tensor, list[torch.Tensor]]] = {}
         self._add((BATCH, *self.sample))
         for shape in [(batch, *self.sample) for batch in BATCHES] + [self._other(change) for change in OTHER_SIZES]:
-            if len(self.wanted) < MOST and shape not in self.wanted:
-                with suppress(Exception):  # the network takes no such batch or size, so it is not compared
-                    self._add(shape)
+            if len(self.wanted) < MOST:
+                self.compare_at(shape)
 
     @property
     def inputs(self) -> torch.Tensor:
         """A batch of the shape that the network was trained with."""
         return self.wanted[(BATCH, *self.sample)][0]
+
+    def compare_at(self, shape: tuple[int, ...]) -> None:
+        """Compare inputs of this shape, too, if the network takes them."""
+        if shape not in self.wanted:
+            with suppress(Exception):  # it is the user's code
+                self._add(shape)
 
     def of_batch(self, batch: int) -> torch.Tensor:
         """Return a batch of so many samples, which is compared, too."""
