@@ -115,7 +115,10 @@ def _restore_torch(torch: Any, restored: ExitStack) -> None:
         (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
         *(
             (partial(getattr, module, name), partial(setattr, module, name))
-            for module, names in ((cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")), (mkldnn, ("enabled",)))
+            for module, names in (
+                (cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+                (mkldnn, ("enabled", "deterministic")),
+            )
             for name in names
         ),
     ]

@@ -278,7 +278,7 @@ def _read(part: ImageFolder, reader: _Reader, left_out: list[str]) -> Samples:
         try:
             sample = reader.read(entry.file)
         except _UnreadableError as error:
-            unreadable[entry.label] = f"{Path(entry.file).relative_to(reader.settings.folder)} ({error})"
+            unreadable[entry.label] = f"{Path(entry.file).relative_to(reader.settings.folder)} (cannot be read: {error})"
             left_out.append(unreadable[entry.label])
             continue
         if not labels:

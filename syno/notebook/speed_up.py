@@ -126,9 +126,7 @@ class Classification(Task):
     def _pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], torch.Tensor)
         if not is_pair or batch[1].is_floating_point():
-            raise SpecError(
-                "without a loss, batches are pairs of inputs and integer labels; give loss=..."
-            )
+            raise SpecError("without a loss, batches are pairs of inputs and integer labels; give loss=...")
         return batch[0], batch[1]
 
 
@@ -248,7 +246,7 @@ def _task(
         return checked(Classification(train, test, example_inputs=example_inputs, name="classification"))
     own = {"loss": loss, "score": score, "metric": metric, "fit": fit, "example_inputs": example_inputs}
     name = getattr(fit or loss, "__name__", "task")
-    return checked(Task(train, test, name=name, **{part: one for part, one in own.items() if one is not None}))  # type: ignore[arg-type]
+    return checked(Task(train, test, name=name, **{part: one for part, one in own.items() if one is not None}))
 
 
 def _budget(workload: OwnWorkload, speedup: float) -> dict[str, float]:

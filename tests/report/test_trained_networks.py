@@ -134,6 +134,11 @@ class HalfHeight(Convolution):
         return super().forward(x[:, :, : int(x.shape[2] * 0.5)])
 
 
+class OtherwiseIfLarge(Convolution):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * (2 if x.shape[3] > 16 else 1)
+
+
 class AloneOtherwise(Convolution):
     """Branches on the batch."""
 
@@ -182,12 +187,20 @@ def read_again(folder: Path, form: str) -> Any:
     return syno.load(folder) if form == "module" else torch.export.load(folder / "network.pt2").module()
 
 
-@pytest.mark.parametrize("form", ["module", "export", *COMPILED])
+@pytest.mark.parametrize(
+    ("form", "make"),
+    [
+        *((form, HalfHeight) for form in ("module", "export")),
+        *(pytest.param(form, HalfHeight, marks=pytest.mark.slow) for form in ("onnx", "aoti")),
+        ("module", OtherwiseIfLarge),
+        pytest.param("onnx", OtherwiseIfLarge, marks=pytest.mark.slow),
+    ],
+)
 def test_at_another_size_it_is_the_network_or_says_that_it_is_for_one(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, make: type[Convolution], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTI_RUNTIME_CHECK_INPUTS", "1")
-    network = HalfHeight()
+    network = make()
     (line,) = taken(network, tmp_path / "small", form)
     said = "for pictures of 8x8 only"
     assert (said in line) == (said in (tmp_path / "small/README.md").read_text())
@@ -196,7 +209,7 @@ def test_at_another_size_it_is_the_network_or_says_that_it_is_for_one(
     with torch.no_grad():
         for batch in (1, 3):
             torch.testing.assert_close(again(PICTURES[:batch]), network(PICTURES[:batch]))
-        for size in (9, 10, 17):
+        for size in (9, 10, 17, 24):
             x = torch.ones(2, 3, size, size)
             try:
                 found = again(x)
@@ -204,7 +217,7 @@ def test_at_another_size_it_is_the_network_or_says_that_it_is_for_one(
                 refused.append(size)
             else:
                 torch.testing.assert_close(found, network(x))
-    assert refused == [9, 10, 17] if said in line else ("for pictures of 8x8 and some other sizes" in line) == bool(refused)
+    assert refused == [9, 10, 17, 24] if said in line else ("for pictures of 8x8 and some other sizes" in line) == bool(refused)
 
 
 @pytest.mark.parametrize("form", ["module", "export", *COMPILED])

@@ -75,16 +75,23 @@ class Comparison:
         self.sample = tuple(example.shape[1:]) if isinstance(example, torch.Tensor) else ()
         self.wanted: dict[Shapes, tuple[Inputs, list[torch.Tensor]]] = {}
         self._add(self._of_batch(BATCH))
-        others = [self._input(self._other(change)) for change in OTHER_SIZES if isinstance(example, torch.Tensor)]
-        for inputs in [*map(self._of_batch, BATCHES), *others]:
+        others = [self._other(change) for change in OTHER_SIZES if isinstance(example, torch.Tensor)]
+        for inputs in [*map(self._of_batch, BATCHES), *map(self._input, others)]:
             if len(self.wanted) < MOST:
-                with suppress(Exception):  # the network takes no such batch or size, so it is not compared
-                    self._add(inputs)
+                self._try(inputs)
 
     @property
     def inputs(self) -> Inputs:
         """A batch of the shape that the network was trained with."""
         return self.of_batch(BATCH)
+
+    def compare_at(self, shape: tuple[int, ...]) -> None:
+        """Compare an input of this shape, too, if the network takes it."""
+        self._try(self._input(shape))
+
+    def _try(self, inputs: Inputs) -> None:
+        with suppress(Exception):  # it is the user's code
+            self._add(inputs)
 
     def of_batch(self, batch: int) -> Inputs:
         """Return a batch of so many samples, which is compared, too."""

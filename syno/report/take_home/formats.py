@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -300,16 +300,18 @@ def require_packages(names: Sequence[str], what: str, extra: str) -> None:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Silence PyTorch's warnings about its own internals, and about packages that are not used here."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    with warnings.catch_warnings():
+    """Silence PyTorch's warnings about its own internals and packages that are not used here, and the graphs that it prints."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx")]
+    levels = [log.level for log in logs]
+    with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")
-        log.setLevel(logging.ERROR)
+        for log in logs:
+            log.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            log.setLevel(level)
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)
 
 
 def first_line(error: Exception) -> str:

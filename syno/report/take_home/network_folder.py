@@ -212,7 +212,6 @@ class _Called(nn.Module):  # type: ignore[misc]
             made = [self.written.again(*some, **named) for some, named in parts]
             return pytree.tree_map(lambda *of: torch.cat(of)[:batch] if _has_samples(of[0], size) else of[0], *made)
 
-
     def _as_in_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call, by position or by name as those of the example."""
         kinds = {parameter.kind for parameter in self._signature.parameters.values()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from keyword import iskeyword
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +33,7 @@ from syno.train.weights import content_of
 ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"
 LIBRARY = "network_tvm.so"  # Python would import network.so in place of network.py
 NAMES_OF_AXES = {0: "N", 2: "height", 3: "width"}  # of pictures
+MOST_TIMES = 16  # as many elements as the example has, of inputs beyond a program's limits that are compared
 PROGRAM_MODE = "a program of torch.export has no training mode: `.train()` and `.eval()` raise NotImplementedError"
 COMPILED_MODE = "compiled code has no training mode"
 # Inductor decides by the example's batch how to compute, and notes that as a bound of the batch, within which the example must
@@ -295,12 +297,31 @@ def _first_equal(
     agreement = None
     for program, only in exports(with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
         again = write(program)
+        for shape in _beyond(program, found.inputs) if isinstance(found.inputs, torch.Tensor) else ():
+            found.compare_at(shape)
         agreement = found.agreement(again, only)
         if not agreement.wrong:
             return Written(files, again, agreement, only_inference, only, note)
     assert agreement is not None
     require_equal(agreement, files)
     raise AssertionError("one of the files is equal")
+
+
+def _beyond(program: torch.export.ExportedProgram, inputs: torch.Tensor) -> Iterator[tuple[int, ...]]:
+    """Yield shapes of inputs just beyond the lengths for which PyTorch says that a program is.
+
+    There the network decides otherwise. Not all formats check lengths.
+    """
+    (shape,) = (node.meta["val"].shape for node in program.graph.nodes if node.name in program.graph_signature.user_inputs)
+    symbols = [None if isinstance(length, int) else length.node.expr for length in shape]
+    for symbol in dict.fromkeys(symbols):
+        limits = program.range_constraints.get(symbol)
+        for length in () if limits is None else (limits.lower - 1, limits.upper + 1):
+            if not str(length).isdecimal() or int(length) < 2:  # infinite, or what exporters ask of every length
+                continue
+            found = tuple(int(length) if one == symbol else other for one, other in zip(symbols, inputs.shape, strict=True))
+            if prod(found) <= MOST_TIMES * inputs.numel():
+                yield found
 
 
 def with_identifiers(found: Comparison) -> nn.Module:
