@@ -89,9 +89,9 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
     return request, theirs
 
 
-def end_with(parent: int) -> None:
-    """Let this process be killed when its parent, which has this id, has ended."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Let this process get a signal when its parent, which has this id, has ended."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         os._exit(1)  # it ended before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import json
 import os
@@ -14,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from torch.nn import functional
 from syno.base.devices import usable_cores
 from syno.base.errors import DataError, SpecError, SynoError, TrainingError
 from syno.base.files import ORIGINAL, checksum, name_from, write_whole
+from syno.base.fork_server import end_with
 from syno.base.interval import Interval
 from syno.base.progress import Display, Progress, display
 from syno.base.user_code import INSTALLED
@@ -58,14 +58,12 @@ Score = Callable[[nn.Module], float]
 
 CONFIG, CODE, LOG = "speed_up.yaml", "code", "speed_up.log"  # in the folder
 CALL = "call.json"  # in the folder with the code: by what the call is told from others
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
 COLUMNS = (
     "operator", "score", "speedup", "speedup_low", "speedup_high", "lost", "lost_low", "lost_high", "verdict",
 )  # fmt: skip
-# The operators that are searched. Shifts and strides find little that is faster (benchmarks/defaults.py), and nine steps are
-# enough for everything in `syno.OPERATORS`.
+# The space of the demo and of the examples.
 SPEC = {"depth": 9, "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 0, "strides": 0}}
-FLOPS_OF_SPEED = 0.8  # a network that is x times as fast has about so many FLOPs, divided by x: the rest is no multiply-adds
+FLOPS_OF_SPEED = 0.8  # divided by the speedup: the share of the FLOPs that operators may leave. In the demo, 0.25 is 3.2 to 4 times as fast
 LEAST_GAIN = 0.3  # of the FLOPs outside of the replaced layers that the operators may have at least, whatever the speedup
 SEARCH_SHARE = 0.6  # of the minutes: trainings with other seeds and the last measurements need the rest
 LOOK_SECONDS = 0.5
@@ -209,6 +207,7 @@ def speed_up(
         raise SpecError(f"speed_up: {explained(error, TrainingSettings)}") from None
     layers = where if isinstance(where, str) else ", ".join(where)
     workload = OwnWorkload(WorkloadSettings(model="network", task="task", layers=layers, training=settings), task, model)
+    try_step(workload)
     options = {
         "goal": {
             "speedup": speedup,
@@ -223,7 +222,6 @@ def speed_up(
         "train": {"seeds": list(range(1, seeds + 1))},
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }
-    try_step(workload)
     call = _Call(place, model, task, {"layers": layers, "training": given}, options)
     call.write()
     _Run(call, cores, minutes, progress).finish()
@@ -375,7 +373,7 @@ class _Run:
         with (self.call.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
                 arguments, cwd=self.call.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                start_new_session=True, preexec_fn=partial(_end_with, os.getpid()),
             )  # fmt: skip
         began, before = time.monotonic(), self._finished()[0]
         try:
@@ -423,10 +421,11 @@ class _Run:
         ))  # fmt: skip
 
 
-def _end_with_parent() -> None:
+def _end_with(parent: int) -> None:
     """Let this process be interrupted when its parent ends, however it ends: nobody would wait for the workflow then."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts programs in the background with the signal ignored
+    if sys.platform == "linux":
+        end_with(parent, signal.SIGINT)
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
