@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _how(found: TrainedNetwork, comparison: Comparison, written: Written) -> str
     if found.score is None:
         parts.append("the score was not repeated, since the data is not at hand")
     else:
-        score, metric = found.score(_Called(written)), found.facts["metric"]
+        score, metric = found.score(_Called(written, found)), found.facts["metric"]
         same = "as recorded" if score == found.recorded else f"where {found.recorded:.6g} is recorded"
         parts.append(f"{metric} {score:.6g} on the test data, {same}")
     return "; ".join([*parts, *([written.note] if written.note else [])])
@@ -188,11 +189,12 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
 class _Called(nn.Module):  # type: ignore[misc]
     """The network as it was read again, for batches of any size."""
 
-    def __init__(self, written: Written) -> None:
+    def __init__(self, written: Written, found: TrainedNetwork) -> None:
         super().__init__()
-        self.written = written
+        self.written, self.found = written, found
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _as_in(self.found.example, self.found.network, args, kwargs)
         size, given = self.written.batch, (args, kwargs)
         batch = len_of_batch(given)
         with torch.no_grad():
@@ -202,6 +204,19 @@ class _Called(nn.Module):  # type: ignore[misc]
             parts = [_samples(filled, first, size) for first in range(0, batch, size)]
             made = [self.written.again(*some, **named) for some, named in parts]
             return pytree.tree_map(lambda *of: torch.cat(of)[:batch] if _has_samples(of[0], size) else of[0], *made)
+
+
+def _as_in(example: Any, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the arguments of a call, positional or named as in the example: what was exported takes no other form."""
+    if not isinstance(example, Mapping | tuple):
+        return args, kwargs
+    try:
+        bound = inspect.signature(network.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    if isinstance(example, Mapping):
+        return ((), dict(bound.arguments)) if bound.arguments.keys() == example.keys() else (args, kwargs)
+    return (bound.args, {}) if len(bound.args) == len(example) and not bound.kwargs else (args, kwargs)
 
 
 def _has_samples(value: Any, batch: int) -> bool:
