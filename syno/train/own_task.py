@@ -38,8 +38,14 @@ SCORE = Metric("score")
 class Task:
     """What networks are trained for: batches, a loss and a score. Give its parts, or write a subclass with them.
 
-    >>> import syno
-    >>> IoU = syno.Metric("IoU")  # more is better; an error would be Metric("error", "mm", more_is_better=False)
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> x = torch.randn(64, 3)
+    >>> pairs = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1)), batch_size=32)
+    >>> def loss(model, batch): return nn.functional.mse_loss(model(batch[0])[:, 0], batch[1])
+    >>> task = syno.Task(pairs, pairs, loss=loss, metric=syno.Metric("error", "mm^2", more_is_better=False))
+    >>> task.example_inputs.shape, task.score_metric.key
+    (torch.Size([32, 3]), 'error (mm^2, less is better)')
 
     Attributes:
         train: batches to train on: anything that can be gone through again and again, such as a `torch.utils.data.DataLoader`
