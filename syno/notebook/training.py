@@ -184,6 +184,12 @@ class Training(NetworkObjective):
             training = TrainingSettings(**settings)
         except ValidationError as error:
             raise SpecError(f"training: {explained(error, TrainingSettings)}") from None
+        if isinstance(network, nn.Module) and training.initialization == "paper-everywhere":
+            warnings.warn(
+                'initialization="paper-everywhere" draws all weights of the network anew, so that each training begins without '
+                'those it comes with; initialization="keep" keeps them',
+                stacklevel=2,
+            )
         layers = where if isinstance(where, str) else ", ".join(where)
         self.data: PictureData | TokenSet | Task = load_data(data, {}) if isinstance(data, str) else data
         if isinstance(self.data, Task):

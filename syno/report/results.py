@@ -190,7 +190,7 @@ def metric_of(scores: pandas.DataFrame) -> Metric:
     given = list(map(str, scores["metric"].unique()))
     if len(given) == 1 and given[0] in METRICS:
         return METRICS[given[0]]
-    raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one, such as {', '.join(METRICS)}")
+    raise SpecError(f"the metric in the scores table is {', '.join(given)}; it must be one of: {', '.join(METRICS)}")
 
 
 def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:

@@ -38,8 +38,14 @@ SCORE = Metric("score")
 class Task:
     """What networks are trained for: batches, a loss and a score. Give its parts, or write a subclass with them.
 
-    >>> import syno
-    >>> IoU = syno.Metric("IoU")  # more is better; an error would be Metric("error", "mm", more_is_better=False)
+    >>> import syno, torch
+    >>> from torch import nn
+    >>> x = torch.randn(64, 3)
+    >>> pairs = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1)), batch_size=32)
+    >>> def loss(model, batch): return nn.functional.mse_loss(model(batch[0])[:, 0], batch[1])
+    >>> task = syno.Task(pairs, pairs, loss=loss, metric=syno.Metric("error", "mm^2", more_is_better=False))
+    >>> task.example_inputs.shape, task.score_metric.key
+    (torch.Size([32, 3]), 'error (mm^2, less is better)')
 
     Attributes:
         train: batches to train on: anything that can be gone through again and again, such as a `torch.utils.data.DataLoader`
@@ -85,7 +91,10 @@ class Task:
             example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. By
                 default the first part of the first batch, if that is a pair, or the batch itself if it is a tensor.
         """
-        self.train, self.test, self.metric, self.chance, self.name, self.version = train, test, metric, chance, name, version
+        own = {"train": train, "test": test, "metric": metric, "chance": chance, "name": name, "version": version}
+        for part, one in own.items():
+            if one is not None and not (isinstance(one, tuple | str) and not one):  # else that of the subclass
+                setattr(self, part, one)
         parts = {"loss": loss, "score": score, "fit": fit, "example_inputs": example_inputs}
         self.given = {part: one for part, one in parts.items() if one is not None}
 

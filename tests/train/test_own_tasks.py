@@ -22,7 +22,16 @@ from syno.base import registry
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.stages.data import look
+from syno.stages.data import look, prepare
+from syno.stages.figures import write_report
+from syno.stages.goal import answer_of
+from syno.stages.search import search
+from syno.stages.select import select
+from syno.stages.study import freeze
+from syno.stages.tables import make_tables, read_tables
+from syno.stages.take_home import take_network
+from syno.stages.top import summary
+from syno.stages.train import train as run_training
 from syno.train.metric import ACCURACY, LOSS, METRICS, score_of
 from syno.train.progress import Paused, Pruned, TrainingResult
 from syno.train.settings import TrainingSettings, WorkloadSettings
@@ -286,6 +295,11 @@ def test_recipes_draw_no_given_weights_anew(trained: dict[str, torch.Tensor], tm
     assert not all(torch.equal(anew[name], trained[name]) for name in trained)
 
 
+def test_a_module_whose_weights_are_drawn_anew_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="draws all weights of the network anew"):
+        syno.Training(nn.Linear(3, 1), augmented(), initialization="paper-everywhere")
+
+
 def test_weights_of_another_network_are_said_in_one_message(trained: dict[str, torch.Tensor], tmp_path: Path) -> None:
     names = list(trained)
     wrong = {name: tensor for name, tensor in trained.items() if name != names[0]} | {"extra": torch.zeros(1)}
@@ -342,3 +356,40 @@ def test_the_settings_of_classification_are_what_records_have() -> None:
 def test_the_record_of_a_data_set_has_nothing_of_tasks() -> None:
     record = look(Experiment(name="small", workload=SMALL))
     assert {"metric", "inputs"}.isdisjoint(record.model_dump())
+
+
+@pytest.mark.slow
+def test_a_regression_of_two_inputs_from_the_search_to_the_page(modules: Path) -> None:
+    experiment = Experiment(
+        name="regression",
+        workload={
+            "model": "regression:make",
+            "task": "regression:make_task",
+            "task_settings": {"samples": 64},
+            "training": {"epochs": 1, "optimizer": "adamw", "learning_rate": 0.01},
+        },
+        spec={"depth": 5, "reads": "none"},
+        goal={"lose_at_most": 5.0, "most_parameters": 1.5, "find": "most_accurate"},
+        study={"n_trials": 1},
+        select={"count": 1},
+        train={"seeds": [1]},
+        tune={"compilers": []},
+    )
+    assert prepare(experiment).metric == KEYS["regression"]
+    search(experiment)
+    freeze(experiment)
+    (chosen,) = select(experiment)
+    for key in ("original", chosen.key):
+        run_training(experiment, key, 1)
+    make_tables(experiment)
+    rows = {row["operator"]: row for row in summary(read_tables(experiment))}
+    assert "error (mm)" in rows["original"]
+    assert [*rows] == [name for name in rows if name in ("original", chosen.name)]
+    answer = answer_of(experiment, *read_tables(experiment))
+    assert "at most 5 mm of the error lost" in answer[0]
+    assert re.search(r"one seed: no interval of the error\): error [+-][\d.]+ mm; 0\.\d\d of the parameters", answer[1])
+    text = write_report(experiment, None).read_text(encoding="utf-8")
+    assert "error (mm)" in text
+    assert "accuracy" not in text.partition("<style")[0]
+    lines = take_network(experiment, chosen.name)
+    assert re.search(r"error [\d.]+ on the test data, as recorded", lines[0])

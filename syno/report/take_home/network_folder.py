@@ -187,22 +187,15 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
 
 
 class _Called(nn.Module):  # type: ignore[misc]
-    """The network as it was read again, for batches of any size.
-
-    Args:
-        written: the network as it was written.
-        found: the trained network. A program takes arguments as its example gives them, by position or by name, and a score of
-            one's own may call the network in another way.
-    """
+    """The network as it was read again, for batches of any size."""
 
     def __init__(self, written: Written, found: TrainedNetwork) -> None:
         super().__init__()
-        self.written, self._example = written, found.example
-        self._signature = inspect.signature(found.network.forward)
+        self.written, self.found = written, found
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        size = self.written.batch
-        args, kwargs = given = self._as_in_example(args, kwargs)
+        args, kwargs = _as_in(self.found.example, self.found.network, args, kwargs)
+        size, given = self.written.batch, (args, kwargs)
         batch = len_of_batch(given)
         with torch.no_grad():
             if size is None:
@@ -212,13 +205,18 @@ class _Called(nn.Module):  # type: ignore[misc]
             made = [self.written.again(*some, **named) for some, named in parts]
             return pytree.tree_map(lambda *of: torch.cat(of)[:batch] if _has_samples(of[0], size) else of[0], *made)
 
-    def _as_in_example(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call, by position or by name as those of the example."""
-        kinds = {parameter.kind for parameter in self._signature.parameters.values()}
-        if kinds != {inspect.Parameter.POSITIONAL_OR_KEYWORD}:
-            return args, kwargs
-        given = self._signature.bind(*args, **kwargs).arguments
-        return ((), given) if isinstance(self._example, Mapping) else (tuple(given.values()), {})
+
+def _as_in(example: Any, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the arguments of a call, positional or named as in the example: what was exported takes no other form."""
+    if not isinstance(example, Mapping | tuple):
+        return args, kwargs
+    try:
+        bound = inspect.signature(network.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    if isinstance(example, Mapping):
+        return ((), dict(bound.arguments)) if bound.arguments.keys() == example.keys() else (args, kwargs)
+    return (bound.args, {}) if len(bound.args) == len(example) and not bound.kwargs else (args, kwargs)
 
 
 def _has_samples(value: Any, batch: int) -> bool:
