@@ -63,7 +63,9 @@ COLUMNS = (
 )  # fmt: skip
 # The space of the demo and of the examples.
 SPEC = {"depth": 9, "occurrences": {"tensors": 3, "merges": 1, "splits": 3, "shifts": 0, "strides": 0}}
-FLOPS_OF_SPEED = 0.8  # divided by the speedup: the share of the FLOPs that operators may leave. In the demo, 0.25 is 3.2 to 4 times as fast
+FLOPS_OF_SPEED = (
+    0.8  # divided by the speedup: the share of the FLOPs that operators may leave. In the demo, 0.25 is 3.2 to 4 times as fast
+)
 LEAST_GAIN = 0.3  # of the FLOPs outside of the replaced layers that the operators may have at least, whatever the speedup
 SEARCH_SHARE = 0.6  # of the minutes: trainings with other seeds and the last measurements need the rest
 LOOK_SECONDS = 0.5

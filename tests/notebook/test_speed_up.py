@@ -115,7 +115,7 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert torch.allclose(taken(*inputs)["brightness"], model(*inputs)["brightness"], atol=1e-5)
 
 
-CALL = '''
+CALL = """
 import sys
 import torch
 import syno
@@ -127,9 +127,10 @@ data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, (x.mean((1,
 layers = [nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
 model = nn.Sequential(*layers, nn.Linear(8, 2))
 syno.speed_up(
-    model, train=data, test=data, speedup=0.01, lose_at_most=1.0, compiler="eager", trials=2, seeds=1, epochs=1, folder=sys.argv[1]
+    model, train=data, test=data, speedup=0.01, lose_at_most=1.0, compiler="eager",
+    trials=2, seeds=1, epochs=1, folder=sys.argv[1],
 )
-'''
+"""
 
 
 @pytest.mark.slow
