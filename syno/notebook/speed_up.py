@@ -68,7 +68,7 @@ FLOPS_OF_SPEED = (
 )
 LEAST_GAIN = 0.3  # of the FLOPs outside of the replaced layers that the operators may have at least, whatever the speedup
 SEARCH_SHARE = 0.6  # of the minutes: trainings with other seeds and the last measurements need the rest
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 2.0
 MODULE = '''"""The network and the task of a call of `syno.speed_up`.
 
 They are pickled objects, whose loading can run any code: run this experiment only if you trust where the folder comes from.
@@ -224,7 +224,8 @@ def speed_up(
         "train": {"seeds": list(range(1, seeds + 1))},
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }
-    call = _Call(place, model, task, {"layers": layers, "training": given}, options)
+    written = settings.model_dump(mode="json", include=set(given))
+    call = _Call(place, model, task, {"layers": layers, "training": written}, options)
     call.write()
     _Run(call, cores, minutes, progress).finish()
     return SpeedUp(place, model)
@@ -289,21 +290,21 @@ class _Call:
 
     def write(self) -> None:
         """Write the experiment and the objects, unless an equal call did. SpecError if the folder is that of another call."""
-        file, made = self.folder / CODE / CALL, self._identity()
-        if file.is_file():
-            if found := named_differences(json.loads(file.read_text()), made):
+        file, made, trials = self.folder / CODE / CALL, self._identity(), self.experiment["study"]["n_trials"]
+        kept = json.loads(file.read_text()) if file.is_file() else None
+        if kept is not None:
+            if found := named_differences(kept["call"], made):
                 raise SpecError(
                     f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or delete this one"
                 )
-            if (self.folder / FROZEN).is_file():  # the search is over, perhaps by its minutes: its number of trials stays
+            if kept["trials"] == trials and (self.folder / FROZEN).is_file():  # its minutes may have ended the search before
                 return
         else:
-            objects = {"network": deepcopy(self.model).cpu(), "task": self.task}
-            for name, one in objects.items():
+            for name, one in (("network", self.model), ("task", self.task)):
                 write_whole(self.folder / CODE / f"{name}.pkl", self._pickled(name, one))
             places = [str(Path(place or ".").resolve()) for place in sys.path if not _is_installed(place)]
             write_whole(self.folder / CODE / f"{self.module}.py", MODULE.format(places=places))
-            write_whole(file, json.dumps(made, indent=1))
+        write_whole(file, json.dumps({"call": made, "trials": trials}, indent=1))
         self.write_config()
 
     def write_config(self, trials: int | None = None) -> None:
@@ -313,7 +314,7 @@ class _Call:
 
     def _pickled(self, name: str, one: object) -> bytes:
         try:
-            return bytes(cloudpickle.dumps(one))
+            return bytes(cloudpickle.dumps(deepcopy(one).cpu() if isinstance(one, nn.Module) else one))
         except Exception as error:
             raise SpecError(
                 f"the {name} cannot be pickled for the processes that train it ({type(error).__name__}: {error}); make it of "
@@ -321,10 +322,14 @@ class _Call:
             ) from error
 
     def _identity(self) -> dict[str, Any]:
-        """Return everything by which this call is told from another one, as JSON."""
-        tensors = self.model.state_dict().values()
-        network = checksum(repr(self.model).encode(), content_hash(*tensors).encode())
-        told: dict[str, Any] = {"experiment": {**self.experiment}, "network": network, "task": _described(self.task)}
+        """Return everything by which this call is told from another one, as JSON. More trials go on with those there are."""
+        tensors = [one for one in self.model.state_dict().values() if isinstance(one, torch.Tensor)]
+        numbers = [one.float() if one.dtype == torch.bfloat16 else one for one in tensors]  # NumPy has no such numbers
+        told: dict[str, Any] = {
+            "experiment": {name: one for name, one in self.experiment.items() if name != "study"},
+            "network": checksum(repr(self.model).encode(), content_hash(*numbers).encode()),
+            "task": _described(self.task),
+        }
         return dict(json.loads(json.dumps(told)))
 
 
@@ -366,7 +371,8 @@ class _Run:
         searched = self.call.folder / FROZEN
         with display() if self.shows else nullcontext(None) as shown:
             if self.deadline is not None and not searched.is_file() and not self._workflow(shown, [str(searched)]):
-                self.call.write_config(max(1, self._finished()[0]))
+                _, search = self._finished()
+                self.call.write_config(max(1, 0 if search is None else search.finished))
             self._workflow(shown)
 
     def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
