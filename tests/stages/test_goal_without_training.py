@@ -9,6 +9,7 @@ import pytest
 from result_tables import latency_table
 
 from syno.config import load_experiment
+from syno.search.goal import Goal
 from syno.stages import goal as stage
 from syno.stages.goal import answer_of
 from syno.stages.selection import write_selected
@@ -24,7 +25,8 @@ def test_what_was_measured_is_judged(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     latency = latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"])
-    experiment = load_experiment(CONFIG)
+    goal = Goal(speedup=1.5, compiler="inductor", device="cpu")
+    experiment = load_experiment(CONFIG).model_copy(update={"goal": goal})
     assert answer_of(experiment, pandas.DataFrame(), pandas.DataFrame()) == ()
     chosen = type("Chosen", (), {"key": "operator_1", "metrics": searched})
     monkeypatch.setattr(stage, "read_selected", lambda file: [chosen])

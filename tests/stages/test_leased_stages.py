@@ -101,7 +101,8 @@ def test_a_measurement(
     device: str, expected: object, experiment: Experiment, computes: Any, seen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syno.measure.tuning.tune", computes)
-    monkeypatch.setattr("syno.stages.measure.look", lambda experiment: SimpleNamespace(image_shape=(3, 8, 8), classes=2))
+    record = SimpleNamespace(inputs=None, image_shape=(3, 8, 8), classes=2)
+    monkeypatch.setattr("syno.stages.measure.look", lambda experiment: record)
     measure("tune", experiment, "original", "eager", device)
     assert seen == expected
 

@@ -117,7 +117,7 @@ class TestSelect:
     @pytest.mark.parametrize("column", ["metric_loss", "metric_flops"])
     def test_without_a_score_or_a_cost_there_is_no_front(self, experiment: Experiment, column: str) -> None:
         write_parquet(pandas.read_parquet(experiment.folder / FROZEN).drop(columns=column), experiment.folder / FROZEN)
-        with pytest.raises(SpecError, match="have no accuracy or loss, or no flops; give select: {by: reward}"):
+        with pytest.raises(SpecError, match="have no score, or no flops; give select: {by: reward}"):
             select(of(experiment.folder))
         assert self.chosen(experiment, by="reward") == {0, 1}
 
