@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
 import signal
@@ -314,7 +315,9 @@ class _Call:
 
     def _pickled(self, name: str, one: object) -> bytes:
         try:
-            return bytes(cloudpickle.dumps(deepcopy(one).cpu() if isinstance(one, nn.Module) else one))
+            file = io.BytesIO()
+            _Pickler(file).dump(deepcopy(one).cpu() if isinstance(one, nn.Module) else one)
+            return file.getvalue()
         except Exception as error:
             raise SpecError(
                 f"the {name} cannot be pickled for the processes that train it ({type(error).__name__}: {error}); make it of "
@@ -331,6 +334,26 @@ class _Call:
             "task": _described(self.task),
         }
         return dict(json.loads(json.dumps(told)))
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # mypy does not look into cloudpickle
+    """Pickles memory that several tensors are parts of once; PyTorch pickles all of it with each batch that `split` made."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+
+    def reducer_override(self, one: object) -> Any:
+        """Return how an object is made again, as `pickle.Pickler` asks for it."""
+        if type(one) is not torch.Tensor or one.device.type != "cpu" or one.layout != torch.strided:
+            return super().reducer_override(one)
+        storage = one.untyped_storage()
+        if one.requires_grad or one.is_conj() or one.is_neg() or one.nbytes >= storage.nbytes():
+            return super().reducer_override(one)
+        key, count = (storage.data_ptr(), one.dtype), storage.nbytes() // one.element_size()
+        if key not in self.whole:
+            self.whole[key] = one.new_empty(0).set_(storage, 0, (count,), (1,))
+        return torch.Tensor.as_strided, (self.whole[key], tuple(one.shape), one.stride(), one.storage_offset())
 
 
 def _described(task: Task) -> dict[str, Any]:

@@ -60,6 +60,15 @@ class TestCall:
         assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
         assert torch.equal(next(iter(network.data.train))[0], data[0][0])
 
+    def test_batches_that_are_parts_of_one_tensor_are_kept_once(self, tmp_path: Path) -> None:
+        pictures, labels = torch.randn(256, 1, 8, 8), torch.randint(0, 2, (256,))
+        data = list(zip(pictures.split(8), labels.split(8), strict=True))
+        folder = syno.speed_up(Small(), train=data, test=data[:2], folder=tmp_path / "made", epochs=1).folder
+        assert (folder / module.CODE / "task.pkl").stat().st_size < 1.5 * (pictures.nbytes + labels.nbytes)
+        kept = module.load_experiment(str(folder / module.CONFIG)).use_code().network.data.train
+        pairs = zip(sum(data, ()), sum(kept, ()), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+
     @pytest.mark.parametrize(
         ("change", "told"),
         [
