@@ -179,16 +179,17 @@ def _originals(experiment: Experiment, records: Path) -> list[float]:
 def page(plan: Record, options: argparse.Namespace, found: dict[str, list[Record]]) -> list[str]:
     """The lines of the page."""
     goal, original = plan["goal"], json.loads((options.records / "original.json").read_text())
-    lines = reports.heading(
-        "Searches that meet a goal", f"benchmarks/goal.py --seeds {' '.join(map(str, options.seeds))} --records FOLDER"
-    )
+    seeds, arms = " ".join(map(str, options.seeds)), "" if len(found) > 1 else " --arms 1"
+    command = f"benchmarks/goal.py --config {options.config} --seeds {seeds} --records FOLDER{arms}"
+    lines = reports.heading("Searches that meet a goal", command)
     lines += reports.paragraph(
         f"- torch {torch.__version__}, 1 thread. Network, data, space and goal are those of `{options.config}`: "
         f"{goal['speedup']:g} times as fast with {goal['compiler']}, at most {100 * goal['lose_at_most']:g} points less "
         f"accurate than the original, whose accuracies are {', '.join(f'{one:.4f}' for one in original)}."
     )
+    both = "Both searches of a seed use as many CPU-seconds, of all their processes and" if len(found) > 1 else "Searches begin"
     lines += reports.paragraph(
-        "- Both searches of a seed use as many CPU-seconds, of all their processes and with empty caches of compilers. "
+        f"- {both} with empty caches of compilers. "
         f"The best {plan['select']['count']} operators of each are measured again and trained with the seeds "
         f"{', '.join(map(str, plan['train']['seeds']))}; those that are too slow are not trained. Intervals are of 95 %."
     )
@@ -209,9 +210,10 @@ def page(plan: Record, options: argparse.Namespace, found: dict[str, list[Record
         "too slow, mean",
     ]
     lines += ["", *reports.table(columns, rows), ""]
-    met = [sum(record["met"] for record in records) for records in found.values()]
-    table = [[one, len(options.seeds) - one] for one in met]
-    lines += [f"Fisher's exact test of the two shares: p = {fisher_exact(table).pvalue:.1e}.", ""]
+    if len(found) > 1:
+        met = [sum(record["met"] for record in records) for records in found.values()]
+        table = [[one, len(options.seeds) - one] for one in met]
+        lines += [f"Fisher's exact test of the two shares: p = {fisher_exact(table).pvalue:.1e}.", ""]
     columns = ["seed", "search", "goal met", "operators selected: speedup; points lost"]
     rows = [
         [str(seed), arm, "yes" if record["met"] else "no", "<br>".join(map(_words, record["operators"]))]
@@ -219,8 +221,10 @@ def page(plan: Record, options: argparse.Namespace, found: dict[str, list[Record
         for arm, record in ((arm, records[place]) for arm, records in found.items())
     ]
     lines += reports.table(columns, rows, left=4)
-    slow = [one["speedup"] for one in (op for record in found[ARMS[1]] for op in record["operators"]) if one["speedup"]]
-    lines += ["", f"Mean speedup of what the search by FLOPs only selects: {fmean(slow):.2f}."]
+    if len(found) > 1:
+        operators = (one for record in found[ARMS[1]] for one in record["operators"])
+        slow = [one["speedup"] for one in operators if one["speedup"]]
+        lines += ["", f"Mean speedup of what the search by FLOPs only selects: {fmean(slow):.2f}."]
     return lines
 
 
