@@ -336,14 +336,14 @@ class _Call:
         return dict(json.loads(json.dumps(told)))
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # mypy does not look into cloudpickle
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles memory that several tensors are parts of once; PyTorch pickles all of it with each batch that `split` made."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
-    def reducer_override(self, one: object) -> Any:
+    def reducer_override(self, one: Any) -> Any:
         """Return how an object is made again, as `pickle.Pickler` asks for it."""
         if type(one) is not torch.Tensor or one.device.type != "cpu" or one.layout != torch.strided:
             return super().reducer_override(one)
