@@ -26,6 +26,7 @@ from .model.saved import load as load
 from .model.spec import spec_for as spec_for
 from .model.substitution import substitute as substitute
 from .notebook.layer_times import layer_latency as layer_latency
+from .notebook.speed_up import SpeedUp as SpeedUp
 from .notebook.speed_up import speed_up as speed_up
 from .notebook.study import Study as Study
 from .notebook.training import Training as Training

@@ -229,7 +229,7 @@ def speed_up(
     call = _Call(place, model, task, {"layers": layers, "training": written}, options)
     call.write()
     _Run(call, cores, minutes, progress).finish()
-    return SpeedUp(place, model)
+    return SpeedUp(place)
 
 
 def _task(
@@ -470,15 +470,18 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 
 class SpeedUp:
-    """What `syno.speed_up` has found.
+    """What `syno.speed_up` has found, also in an earlier process.
+
+    >>> import syno
+    >>> syno.SpeedUp("speed_up").folder.name
+    'speed_up'
 
     Attributes:
         folder: of the experiment and its results, as `syno top`, `syno get` and `syno.plot` take it.
-        original: the network as it was given.
     """
 
-    def __init__(self, folder: Path, original: nn.Module) -> None:
-        self.folder, self.original = folder, original
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).resolve()
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -512,8 +515,7 @@ class SpeedUp:
         """The best network, with its trained weights, in evaluation mode; the original if no other meets the goal."""
         if self.best is None:
             warnings.warn(f"no network meets the goal, so this is the original. {self}", stacklevel=2)
-            return self.original
-        return trained_network(self.experiment, self.best.key)
+        return trained_network(self.experiment, ORIGINAL if self.best is None else self.best.key)
 
     @property
     def front(self) -> pandas.DataFrame:
@@ -542,4 +544,4 @@ class SpeedUp:
         return "\n".join(answer_of(self.experiment, *read_tables(self.experiment)))
 
     def __repr__(self) -> str:
-        return f"<speed-up in {self.folder}>\n{self}"
+        return f"<speed-up in {self.folder}>"

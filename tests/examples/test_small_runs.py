@@ -80,7 +80,7 @@ def test_search_train_measure_and_take_home(name: str, tmp_path: Path, monkeypat
     assert chosen["name"] in run("top", config).output
     for form in ("module", "export", *COMPILED.get(name, ())):  # outputs that differ are an error
         (line,) = run("get", config, chosen["name"], "--to", form, "--output", "taken").stdout.splitlines()
-        assert " on the test data, as recorded" in line and (line.endswith("as recorded") or form not in ("module", "export"))
+        assert " on the test data, as recorded" in line and (line.endswith("as recorded") or form != "module")
     assert without_syno(config, tmp_path / "taken") == [pytest.approx(record["score"], abs=1e-12)] * 2
 
 

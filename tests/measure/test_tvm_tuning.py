@@ -116,7 +116,8 @@ def test_a_network_is_tuned_and_then_tuned_no_more(tmp_path: Path) -> None:
         assert (record.status, record.reason) == ("ok", "") and record.reference == "network of literal modules"
         assert record.tuning is not None and record.tuning.complete and {"apache-tvm", "torch"} <= record.versions.keys()
     first, second = (record.tuning for record in records)
-    assert first is not None and first.measured == first.trials == first.trials_wanted > 0
+    # A small space may have fewer schedules than are wanted: then the tuning is complete, too.
+    assert first is not None and 0 < first.measured == first.trials <= first.trials_wanted
     assert second is not None and (second.measured, second.trials) == (0, first.trials)
 
 

@@ -18,12 +18,13 @@ from torch import nn
 
 import syno
 from syno.base.errors import SpecError
+from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
 from syno.results.metric import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trained-model.md"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-MOMENTS = (4, 9, 15, 22)  # seconds after the start: while it begins, searches, trains, and ends
+MOMENTS = (6, 14, 25)  # seconds after the start: while it begins, and searches
 
 
 class Small(nn.Module):
@@ -118,43 +119,29 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.experiment.goal.least_speedup == 1.1
     model, inputs = result.model, (found["pictures"][:2], found["gains"][:2])
     if result.best is not None:
-        assert result.speedup.value > 1 and any(type(part).__name__ == "OperatorModule" for part in model.modules())
+        assert result.speedup.value > 1 and any(isinstance(part, OperatorModule) for part in model.modules())
     lines = result.save("home")
     taken = syno.load(lines)
     assert torch.allclose(taken(*inputs)["brightness"], model(*inputs)["brightness"], atol=1e-5)
 
 
-CALL = """
-import sys
-import torch
-import syno
-from torch import nn
-
-torch.manual_seed(0)
-x = torch.randn(64, 1, 8, 8)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, (x.mean((1, 2, 3)) > 0).long()), 16, shuffle=True)
-layers = [nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-model = nn.Sequential(*layers, nn.Linear(8, 2))
-syno.speed_up(
-    model, train=data, test=data, speedup=0.01, lose_at_most=1.0, compiler="eager",
-    trials=2, seeds=1, epochs=1, folder=sys.argv[1],
-)
-"""
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_the_same_call_goes_on(tmp_path: Path) -> None:
-    def trials(name: str) -> pandas.DataFrame:
-        return pandas.read_parquet(tmp_path / name / "trials.parquet")[["number", "outcome", "operator", "metric_accuracy"]]
+    network, call = BLOCK.findall(PAGE.read_text(encoding="utf-8"))[1:]
+    short = call.replace("trials=2, seeds=2, epochs=4", "trials=1, seeds=1, epochs=1")
+    assert short != call
 
-    def start(name: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", CALL, name], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", network + short], cwd=tmp_path, stderr=subprocess.DEVNULL)
 
-    assert start("whole").wait(300) == 0
     for seconds in MOMENTS:
-        process = start("killed")
+        process = start()
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert start("killed").wait(300) == 0
-    pandas.testing.assert_frame_equal(trials("killed"), trials("whole"))
+    assert start().wait(400) == 0
+    file = tmp_path / "speed_up" / "trials.parquet"
+    trials, found = pandas.read_parquet(file), file.read_bytes()
+    assert list(trials["number"]) == list(range(len(trials))) and trials["operator"].is_unique
+    assert list(trials["outcome"]).count("complete") == 1
+    assert start().wait(400) == 0 and file.read_bytes() == found  # nothing was left to do
