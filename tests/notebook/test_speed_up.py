@@ -142,7 +142,8 @@ def test_killed_at_any_moment_the_same_call_goes_on(tmp_path: Path) -> None:
     assert start().wait(400) == 0
     file = tmp_path / "speed_up" / "trials.parquet"
     trials, found = pandas.read_parquet(file), file.read_bytes()
-    ended = trials[trials["outcome"] != "interrupted"]  # what a kill interrupted is tried again, as another row
+    # What a kill interrupted is tried again as another row; a worker that outlives it for a moment is none too many.
+    ended = trials[~trials["outcome"].isin(["interrupted", "duplicate"])]
     assert list(trials["number"]) == list(range(len(trials))) and ended["operator"].is_unique
     assert list(trials["outcome"]).count("complete") == 1
     assert start().wait(400) == 0 and file.read_bytes() == found  # nothing was left to do
