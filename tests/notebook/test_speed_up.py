@@ -132,7 +132,9 @@ def test_killed_at_any_moment_the_same_call_goes_on(tmp_path: Path) -> None:
     assert short.count("=1,") == 3
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", network + short], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        # One thread: the page's training makes the same weights in every process only then.
+        alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen([sys.executable, "-c", network + short], cwd=tmp_path, env=alone, stderr=subprocess.DEVNULL)
 
     for seconds in MOMENTS:
         process = start()
