@@ -41,7 +41,7 @@ def sounds(count, seed):
 
 
 def loss(model, batch):
-    """Return how far the outputs are from the original's."""
+    """Return the mean distance of the outputs from the original's."""
     sound, answers = batch
     return functional.binary_cross_entropy(model(sound), answers)
 

@@ -324,9 +324,8 @@ class Experiment(Section):
                 )
             check_names(self.spec)
             check_has_data(self.workload.data, self.trains)
-            if self.goal is not None and not is_path(
-                self.workload.data
-            ):  # else its unit is that of a task of one's own, perhaps
+            # The score of a task of one's own may have another unit.
+            if self.goal is not None and not is_path(self.workload.data):
                 self.goal.check_loss(ACCURACY)
             if self.searches and self.evaluation == "training" and self.workload.training.processes > 1:
                 raise SpecError(

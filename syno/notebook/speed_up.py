@@ -344,7 +344,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def reducer_override(self, one: Any) -> Any:
-        """Return how an object is made again, as `pickle.Pickler` asks for it."""
+        """Return the function and the arguments that make an object again; see `pickle.Pickler.reducer_override`."""
         if type(one) is not torch.Tensor or one.device.type != "cpu" or one.layout != torch.strided:
             return super().reducer_override(one)
         storage = one.untyped_storage()
@@ -357,7 +357,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _described(task: Task) -> dict[str, Any]:
-    """Return what is known of a task without going through its batches: lengths, and the source of its functions."""
+    """Return the metric, the numbers of batches, and checksums of the functions of a task; no batch is made."""
     found: dict[str, Any] = {"metric": task.score_metric.key}
     for part in ("train", "test"):
         with suppress(TypeError):
@@ -432,7 +432,7 @@ class _Run:
         return next((line.removeprefix(ERROR) for line in reversed(lines) if line.startswith(ERROR)), "the workflow failed")
 
     def _finished(self) -> tuple[int, Snapshot | None]:
-        """Return how many trainings of networks are done, in the search and after it, and the search as it is now."""
+        """Return the number of trainings that are done, in the search and after it, and a snapshot of the search."""
         after = len(list(self.call.folder.glob(TRAINING.format(key="*", seed="*"))))
         with suppress(SynoError):  # it has not begun
             found = Watch(str(self.call.config)).look()

@@ -295,9 +295,8 @@ class LoaderBatches:
     def _seeded(self, epoch: int) -> Iterator[Any]:
         """Return the iterator of an epoch's batches, after all random numbers got their seeds."""
         seed = generator_of(self.seed, epoch).initial_seed()
-        torch.default_generator.manual_seed(
-            seed
-        )  # `torch.manual_seed` would also set those of GPUs, of which the network draws
+        # `torch.manual_seed` would also seed the GPUs' numbers, which the network draws.
+        torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)
         random.seed(seed)
         for part in (self.loader, *(getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
