@@ -41,7 +41,7 @@ def sounds(count, seed):
 
 
 def loss(model, batch):
-    """Return the mean distance of the outputs from the original's."""
+    """Return the binary cross-entropy with the original's answers."""
     sound, answers = batch
     return functional.binary_cross_entropy(model(sound), answers)
 

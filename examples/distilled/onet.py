@@ -48,7 +48,7 @@ def faces(count, seed):
 
 
 def loss(model, batch):
-    """Return the mean distance of the outputs from the original's."""
+    """Return the sum of the three outputs' mean squared errors against the original's."""
     pictures, answers = batch
     return sum(functional.mse_loss(own, answer) for own, answer in zip(model(pictures), answers, strict=True))
 
