@@ -66,6 +66,18 @@ def baseline(
         typer.echo(f"{_scored(record)}, {cost}")
 
 
+@app.command(rich_help_panel=STAGES)
+def rival(
+    config: Config,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="pruned_SHARE, narrow_SHARE, a known operator, or int8.")],
+    output: OutputFile = None,
+) -> None:
+    """Measure and train what a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers."""
+    from syno.stages.rivals import evaluate_rival
+
+    print_lines(evaluate_rival(experiment_of(config), name, output).lines(), has_failed=False)
+
+
 def _scored(record: TrainingRecord) -> str:
     """Return the score of a training in words."""
     broke = f" ({record.stopped})" if record.stopped else ""

@@ -33,6 +33,7 @@ from syno.config.own_code import own_paths
 from syno.config.specs import Part, check_names, make_spec, parts
 from syno.config.stages import (
     JoinSettings,
+    RivalSettings,
     SelectSettings,
     StudySettings,
     TrainSettings,
@@ -245,6 +246,8 @@ class Experiment(Section):
     """operators that the first trials evaluate, in this order"""
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
+    rivals: RivalSettings | Literal["none"] = RivalSettings()
+    """what a user would do without synthesis, beside a goal: pruning, fewer channels, known layers, 8-bit integers; or `none`"""
     tune: TuneSettings = TuneSettings()
     ablations: Ablations = Ablations()
     output: Path | None = None
@@ -455,6 +458,29 @@ class Experiment(Section):
     def baselines(self) -> dict[str, OperatorChoice]:
         """The known operators that are trained, too, by name."""
         return {choice.key: choice for choice in self.train.baselines}
+
+    @property
+    def rival_names(self) -> tuple[str, ...]:
+        """The names of the rivals of a search with a goal whose networks are timed and trained; () without one."""
+        goal, rivals, workload = self.goal, self.rivals, self.workload
+        has_rivals = goal is not None and goal.measures and workload is not None and self.searches and bool(self.train.seeds)
+        if rivals == "none" or not has_rivals:
+            return ()
+        assert goal is not None and workload is not None
+        is_tested = self.train.int8  # as a baseline, whose name is the same
+        return rivals.names(goal, self.baselines, int8=self.takes_int8 and not is_tested)
+
+    @property
+    def rival_operators(self) -> dict[str, OperatorChoice]:
+        """The known operators that are rivals, by name."""
+        given = () if self.rivals == "none" else self.rivals.operators
+        return {choice.key: choice for choice in given if choice.key in self.rival_names}
+
+    @property
+    def takes_int8(self) -> bool:
+        """Whether networks can be quantized to 8-bit integers, as far as the settings say it: for built-in tasks on a CPU."""
+        is_built_in = self.workload is not None and not is_path(self.workload.data)
+        return is_built_in and self.goal is not None and self.goal.device == "cpu"
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""

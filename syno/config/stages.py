@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -107,6 +107,54 @@ class TrainSettings(Section):
         if len(set(given)) < len(given):
             raise ValueError(f"{list(given)} has a seed twice; each is one training")
         return given
+
+
+KNOWN_LAYERS = ("separable_conv2d", "grouped_conv2d", "low_rank_conv2d", "shift_conv1x1")
+AUTO_SHARES = (1.0, 0.75)  # times the share of channels that would give the goal's speedup if time followed FLOPs
+MOST_AUTO_SHARE = 0.9  # more is hardly faster
+AUTO_SPEEDUP = 2.0  # in place of a goal's speedup
+INT8 = "int8"  # the original in 8-bit integers
+
+
+class RivalSettings(Section):
+    """What a user would do without synthesis: it is trained and measured beside the operators that a search with a goal finds.
+
+    Each has the recipe, the seeds, the compiler and the device of the operators.
+    """
+
+    shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] | Literal["auto"] = "auto"
+    """shares of the channels that narrower networks keep; auto: two around the share that would give the goal's speedup"""
+    pruning: bool = True
+    """whether channels are removed from the trained original (structured pruning), which is then trained again"""
+    narrowing: bool = True
+    """whether networks with as few channels are trained from new weights"""
+    operators: tuple[OperatorChoice, ...] = tuple(OperatorChoice(operator=name) for name in KNOWN_LAYERS)
+    """known efficient layers in place of the network's; one that does not fit is a row with the reason"""
+    int8: bool = True
+    """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor"""
+    learning_rate: Annotated[float, Field(gt=0)] = 0.5
+    """factor of the learning rate for the training after pruning, which begins with trained weights"""
+
+    def names(self, goal: Goal, others: Collection[str], *, int8: bool) -> tuple[str, ...]:
+        """Return the names of the rivals.
+
+        Args:
+            goal: of the experiment.
+            others: names of the experiment's baselines, which are trained in any case.
+            int8: whether 8-bit integers are possible, as far as the settings say it.
+        """
+        kinds = [kind for kind, is_asked in (("pruned", self.pruning), ("narrow", self.narrowing)) if is_asked]
+        narrower = [f"{kind}_{share:g}" for share in self.chosen_shares(goal) for kind in kinds]
+        known = [choice.key for choice in self.operators]
+        found = [*narrower, *known, *([INT8] if self.int8 and int8 else [])]
+        return tuple(name for name in dict.fromkeys(found) if name not in others)
+
+    def chosen_shares(self, goal: Goal) -> tuple[float, ...]:
+        """Return the shares of channels."""
+        if self.shares != "auto":
+            return self.shares
+        around = (goal.speedup or AUTO_SPEEDUP) ** -0.5
+        return tuple(share for factor in AUTO_SHARES if (share := round(factor * around, 2)) <= MOST_AUTO_SHARE)
 
 
 # Fields of `tune` that say what is measured, or what it is compared with, and not how: records do not depend on them, but for

@@ -1,20 +1,25 @@
-"""Baselines that are PyTorch modules: what others put in place of a convolution, where no pGraph expresses it.
+"""Baselines that no pGraph expresses: PyTorch modules that others put in place of a convolution, and narrower networks.
 
 Such a baseline is named where a known operator can be a baseline: in `train: baselines`, in `syno tune`, in `substitute`. Its
-text, `module NAME`, stands in records where an operator's text stands. Reading names and texts does not load torch.
+text, `module NAME` or `network KIND SHARE`, stands in records where an operator's text stands. Reading names and texts does not
+load torch.
 
 >>> layer = MODULE_BASELINES["nas_pte_1"].build({"C_in": 16, "C_out": 16, "H": 7})
 >>> sum(weight.numel() for weight in layer.parameters()) / (16 * 16 * 9)
 0.375
+>>> network_baseline("pruned_0.5")
+NetworkBaseline(kind='pruned', share=0.5)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from syno.base.errors import SpecError, UnknownNameError
+from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.registry import Registry, imported, is_path
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
@@ -78,7 +83,63 @@ class ModuleBaseline:
         return made
 
 
-Replacement: TypeAlias = PGraph | ModuleBaseline  # what stands in place of a layer
+WHOLE = "network "  # beginning of the text of a network with fewer channels
+Kind: TypeAlias = Literal["pruned", "narrow"]
+
+
+@dataclass(frozen=True)
+class NetworkBaseline:
+    """The original network with a share of the channels of each layer (`syno.model.pruning`).
+
+    Attributes:
+        kind: "pruned": training goes on from the trained original's weights; "narrow": from new ones.
+        share: of the channels that stay.
+    """
+
+    kind: Kind
+    share: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or not 0 < self.share < 1:
+            raise UnknownNameError(
+                f'"{self.kind}_{self.share:g}" is no narrower network: give pruned_SHARE or narrow_SHARE, with a share above 0 '
+                "and below 1 of the channels, as in pruned_0.5"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name in records and tables: "pruned_0.5"."""
+        return f"{self.kind}_{self.share:g}"
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits."""
+        return content_id("network", self.name)
+
+    @property
+    def structure(self) -> NetworkBaseline:
+        """The one that stands for all with the same shapes, so that its speed is that of the others."""
+        return NetworkBaseline("narrow", self.share)
+
+    def __str__(self) -> str:
+        return f"{WHOLE}{self.kind} {self.share:g}\n"
+
+
+def network_baseline(given: str) -> NetworkBaseline | None:
+    """Return the narrower network of this name, as `pruned_0.5`; None if the name is not of this form.
+
+    Raises UnknownNameError if the share is not above 0 and below 1.
+    """
+    found = re.fullmatch(rf"({'|'.join(get_args(Kind))})_([0-9.]+)", given)
+    if found is None:
+        return None
+    with suppress(ValueError):
+        return NetworkBaseline(cast(Kind, found[1]), float(found[2]))
+    return None
+
+
+LayerReplacement: TypeAlias = PGraph | ModuleBaseline  # what stands in place of a layer
+Replacement: TypeAlias = LayerReplacement | NetworkBaseline  # or in place of the network
 MODULE_BASELINES: Registry[ModuleBaseline] = Registry("module baseline")
 
 TURNER = "Turner 2021, Neural Architecture Search as Program Transformation Exploration, section 7.3"
@@ -111,6 +172,11 @@ def read_replacement(text: str) -> Replacement:
 
     Raises ParseError if it is neither, UnknownNameError if there is no such baseline.
     """
+    if text.startswith(WHOLE):
+        found = network_baseline("_".join(text.split()[1:]))
+        if found is None:
+            raise ParseError(f'"{text.strip()}" is no narrower network; it is as in "network pruned 0.5"')
+        return found
     if not text.startswith(BEGINNING):
         return parse(text)
     given = text.removeprefix(BEGINNING).strip()

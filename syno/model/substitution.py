@@ -23,7 +23,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.baselines import ModuleBaseline, Replacement
+from syno.model.baselines import ModuleBaseline, NetworkBaseline, Replacement
 from syno.model.computation import padded
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, Where, ends_of_ceil
@@ -31,6 +31,7 @@ from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule, build
 from syno.model.outputs import copy_of, to_channels_last
 from syno.model.proof import InPlace, Sequential, in_place, put_in_place, weight_of
+from syno.model.pruning import narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -237,7 +238,8 @@ def substitute(
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or
             [N, seq_len, H_out]. Its other variables have defaults. On pictures that are not square, one of squares gets a
-            variable W for the width, where it does not mix both axes. Or a baseline that is a module.
+            variable W for the width, where it does not mix both axes. Or a baseline that is a module, or a whole network with
+            fewer channels, whatever the layers are.
         example: the model's inputs, of any batch size: a tensor, a tuple of arguments, or a dict of named arguments.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
@@ -257,6 +259,8 @@ def substitute(
         UnknownNameError: there is no such rule.
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
+    if isinstance(operator, NetworkBaseline):
+        return narrowed(model, example, operator.share)
     layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()

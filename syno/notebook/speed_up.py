@@ -39,6 +39,7 @@ from syno.data.contract import content_hash
 from syno.notebook.training import OwnWorkload
 from syno.results.goal import STATES
 from syno.results.metric import front
+from syno.results.rivals import best_of
 from syno.results.values import Judged, judged_in, scores_in
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.places import FROZEN, REPORT, TRAINING
@@ -46,7 +47,7 @@ from syno.stages.tables import read_tables
 from syno.stages.take_home import take_network, trained_network
 from syno.stages.watch import Watch
 from syno.stages.workflow import ERROR, LOCAL, command
-from syno.train.metric import ACCURACY, Metric
+from syno.train.metric import ACCURACY, METRICS, Metric
 from syno.train.own_task import Task, checked
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.workload import try_step
@@ -492,13 +493,19 @@ class SpeedUp:
     def _judged(self) -> list[Judged]:
         """The networks that were trained again, the best first: those that meet the goal, then those that may, then others."""
         found = verdict_table(self.experiment, *read_tables(self.experiment))
-        own = [] if found is None else [one for one in judged_in(found) if one.role == "found"]
-        return sorted(own, key=lambda one: (STATES.index(one.verdict), one.missing))
+        return [] if found is None else sorted(judged_in(found), key=lambda one: (STATES.index(one.verdict), one.missing))
 
     @property
     def best(self) -> Judged | None:
-        """The verdict on the network that is returned; None if none meets the goal or may meet it."""
-        return next((one for one in self._judged if one.verdict in STATES[:2]), None)
+        """The verdict on the network that is returned: the best of all, also of those without a synthesized operator.
+
+        None if none meets the goal or may meet it.
+        """
+        goal, scores = self.experiment.goal, scores_in(read_tables(self.experiment).scores)
+        judged = {one.key: one for one in self._judged if one.verdict in STATES[:2]}
+        assert goal is not None  # of every call
+        found = best_of(scores, goal, judged, METRICS[scores[0].metric]) if judged else None
+        return None if found is None else judged[found.key]
 
     @property
     def speedup(self) -> Interval:

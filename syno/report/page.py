@@ -285,13 +285,15 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
 
 def operator_counts(results: Results) -> str:
     """Return the numbers of operators found and of baselines, in words."""
-    baselines = {row.operator for row in score_rows(results) if row.role == "baseline"}
-    found = len(results.operators.keys() - baselines)
+    by_role = {role: {row.operator for row in score_rows(results) if row.role == role} for role in ("baseline", "rival")}
+    baselines = by_role["baseline"]
+    found = len(results.operators.keys() - baselines - by_role["rival"])
     is_measured = not (results.scores.empty and results.latency.empty and results.layers.empty)
     is_of_search = found > 1 and not is_measured and any(trial.is_rewarded for trial in results.trial_list)
     operators = plural(found, "operator")
     text = f"the best {operators} of the search" if is_of_search else f"{operators} found"
-    return f"{text}, {plural(len(baselines), 'baseline')}" if baselines else text
+    beside = [plural(len(names), role) for role, names in by_role.items() if names]
+    return ", ".join([text, *beside])
 
 
 def orders(results: Results) -> list[tuple[str, bool]]:

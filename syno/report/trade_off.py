@@ -18,7 +18,7 @@ from matplotlib.transforms import Bbox
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
+from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, finish, nothing
 from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
 from syno.report.points import Point, identify
@@ -32,6 +32,7 @@ from syno.train.metric import Metric
 LOOKS = {  # for each role: marker, its size, colour, name in the legend
     ORIGINAL: ("D", 6.5, INK, "original network"),
     "baseline": ("s", 6.0, ORANGE, "known operators"),
+    "rival": ("^", 6.5, PURPLE, "without synthesis"),
     "found": ("o", 6.5, BLUE, "found operators"),
 }
 WIDE = 8.0  # if costs differ by a larger factor, their axis is logarithmic

@@ -15,10 +15,11 @@ from syno.base.text_tables import plural
 from syno.report.page_tables import setting, share, trial_operators
 from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
+from syno.results.goal_tables import beside_rivals
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8, INT8_COMPILER
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
-from syno.results.values import Score, Target, best_first
+from syno.results.values import UNKNOWN, Judged, Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
 
 # The numbers of the verdict at the top of the page, and how it tells them.
@@ -215,9 +216,10 @@ def _majority(results: Results, original: Score | None) -> str | None:
 
 def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
     """Return the number of operators that meet the goal, in words; nothing if none was judged."""
+    lines = _beside_rivals(results)
     judged = [one for one in networks if one.role == FOUND and one.state in STATES]
     if not judged:
-        return []
+        return lines
     meeting, doubted = ([one for one in judged if one.state == state] for state in STATES[:2])
     if meeting:
         find = "front" if results.aim is None else results.aim.find or "front"
@@ -225,16 +227,29 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
         speed = _speed_at_goal(best, results, timed)
         none = f"{NONE_FASTER.capitalize()}. " if speed is not None and not speed.value > 1 and BEST[find] == "fastest" else ""
         start = f"{none}The goal is met by {len(meeting)} of {plural(len(judged), 'operator')}. "
-        return [Line(f"{start}The {BEST[find]} of them: " if len(meeting) > 1 else f"{start}It is ", best.name, ".")]
+        return [*lines, Line(f"{start}The {BEST[find]} of them: " if len(meeting) > 1 else f"{start}It is ", best.name, ".")]
     if doubted:
         number = f"{len(doubted)} of {plural(len(judged), 'operator')}"
         return [
+            *lines,
             Line(f"Whether the goal is met is not certain: {number} may meet it, since {_why(doubted, results)}."),
             *_doubt(results, doubted),
         ]
     if all(one.state == "unknown" for one in judged):
-        return [Line("Whether the goal is met is not known, since something was not measured.")]
-    return [Line(f"The goal is not met by any of {plural(len(judged), 'operator')}.")]
+        return [*lines, Line("Whether the goal is met is not known, since something was not measured.")]
+    return [*lines, Line(f"The goal is not met by any of {plural(len(judged), 'operator')}.")]
+
+
+def _beside_rivals(results: Results) -> list[Line]:
+    """Return which network is the best of all, and what synthesis is worth; nothing without rivals."""
+    if results.aim is None:
+        return []
+    judged = [
+        Judged(one.operator, one.key, one.role, one.verdict, one.reason, one.missing, one.speedup, one.timed, UNKNOWN)
+        for one in results.score_list
+        if one.verdict
+    ]
+    return [Line(*parts) for parts in beside_rivals(results.aim, judged, results.metric, results.score_list)]
 
 
 def _why(doubted: Sequence[Network], results: Results) -> str:
@@ -326,7 +341,8 @@ def _fastest(
         )  # fmt: skip
     ahead = fastest[: fastest.index(best)]
     known = [one for one in ahead if speedups[one][0] != FOUND and one in networks and networks[one].lost.value <= margin.most]
-    faster = "" if not known else f" A known operator is faster: {known[0]}, {speed_text(speedups[known[0]][1])}."
+    kind = "Without synthesis, it is faster" if known and speedups[known[0]][0] == "rival" else "A known operator is faster"
+    faster = "" if not known else f" {kind}: {known[0]}, {speed_text(speedups[known[0]][1])}."
     return Line(f"Fastest within {words} {where}: ", best, f", {numbers}.{faster}")
 
 

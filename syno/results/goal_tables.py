@@ -20,6 +20,7 @@ from syno.results.goal import (
     speedup_in,
     times_as_fast,
 )
+from syno.results.rivals import best_in_words, best_of, compared, worth
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
@@ -60,6 +61,7 @@ def verdicts(
     searched: Mapping[str, Mapping[str, float]],
     breakdown: pandas.DataFrame | None = None,
     again: Mapping[str, Interval] | None = None,
+    rivals: Mapping[str, tuple[str, Interval]] | None = None,
 ) -> pandas.DataFrame:
     """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
 
@@ -76,6 +78,7 @@ def verdicts(
         searched: the metrics in the search, by the key of the operator.
         breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
         again: the speedups that were measured after the selection, by the key of the operator.
+        rivals: how the rivals were timed, and their speedups, by their keys.
     """
     import pandas
 
@@ -87,6 +90,7 @@ def verdicts(
         metric, metrics, place = METRICS[one.metric], searched.get(one.key, {}), (one.key, goal.compiler, goal.device)
         lost = one.lost(metric)
         known = (
+            (rivals or {}).get(one.key, ("", None)),
             (IN_TURNS, (again or {}).get(one.key)),
             (IN_SEARCH, speedup_in(metrics)),
             (BY_LAYERS, speedup_by_layers(parts, *place)),
@@ -124,16 +128,22 @@ def described(goal: Goal, metric: Metric | None = None) -> str:
     return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
 
 
-def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None) -> list[str]:
+def answer(
+    goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()
+) -> list[str]:
     """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:
         goal: the goal.
         found: the table that `verdicts` returns.
         metric: of the scores; None if it is not known.
+        networks: all that were trained. With rivals, the answer begins with the best of all, and what synthesis is worth.
     """
-    own = [one for one in judged_in(found) if one.role == "found"]
+    every = judged_in(found)
+    own = [one for one in every if one.role == "found"]
     lines = [f"Goal: {described(goal, metric)}."]
+    if metric is not None:
+        lines += ["".join(parts) for parts in beside_rivals(goal, every, metric, networks)]
     if not own:
         return [*lines, "No operator was trained and measured yet."]
     fastest = max((one for one in own if not isnan(one.speedup.value)), key=lambda one: one.speedup.value, default=None)
@@ -147,6 +157,22 @@ def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None) ->
             lines.append(f"None of {len(own)} meets it. The nearest, {nearest.operator}, {nearest.reason}.")
         lines.append(_help(goal, nearest))
     return lines
+
+
+def beside_rivals(
+    goal: Goal, judged: Sequence[Judged], metric: Metric, networks: Sequence[Score]
+) -> list[tuple[str, str, str]]:
+    """Return which network is the best of all, and what synthesis is worth, in sentences; none without rivals.
+
+    The name of the network stands between two texts.
+    """
+    by_key = {one.key: one for one in judged}
+    others = [one for one in networks if one.key in by_key]
+    if not any(one.role == "rival" for one in others):
+        return []
+    best, found = best_of(others, goal, by_key, metric), compared(others, goal, by_key, metric)
+    lines = [] if best is None else [best_in_words(best, by_key[best.key], metric)]
+    return [*lines, *([] if found is None else [("", "", worth(found, metric))])]
 
 
 def _help(goal: Goal, judged: Judged) -> str:

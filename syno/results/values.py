@@ -44,6 +44,7 @@ class Score:
         difference: from the original's score.
         flops, flops_share, parameters, parameters_share: costs, and as shares of the original's.
         verdict, reason: by the goal of the search, and why; "" without a goal.
+        missing: by how much it misses the goal.
         speedup, timed: the one that the verdict is about, and how it was timed.
         reward: in the search, where the score is from there.
     """
@@ -65,6 +66,7 @@ class Score:
     speedup: Interval = UNKNOWN
     timed: str = ""
     reward: float | None = None
+    missing: float = 0.0
 
     @property
     def is_finite(self) -> bool:
@@ -333,6 +335,7 @@ def scores_in(table: pandas.DataFrame) -> list[Score]:
             row.number("score_std"), row.count("seeds"), row.interval("difference"), row.number("flops"),
             row.number("flops_share"), row.number("parameters"), row.number("parameters_share"), row.text("verdict"),
             row.text("verdict_reason"), row.interval("goal_speedup"), row.text("goal_timed"),
+            missing=row.number("verdict_missing") or 0.0,
         )
         for row in rows_in(complete(table, SCORE_COLUMNS, "scores"))
     ]  # fmt: skip

@@ -23,9 +23,10 @@ from syno.results.goal_tables import (
 from syno.results.measurement import INT8
 from syno.results.metric import front
 from syno.results.table import SCORE_COLUMNS
-from syno.results.values import Trial, trials_in
+from syno.results.values import Trial, scores_in, trials_in
 from syno.search.goal import Goal
 from syno.stages.places import FROZEN, SELECTED
+from syno.stages.rivals import failures_of_rivals, speeds_of_rivals
 from syno.stages.selection import read_selected, why_none
 from syno.stages.speedups import selected_speedups
 from syno.stages.store import ID_DIGITS
@@ -110,7 +111,7 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
         for key, record in selected_speedups(experiment).items()
         if record.status == "ok" and record.ratio is not None
     }
-    return verdicts(experiment.goal, scores, latency, searched, parts, again)
+    return verdicts(experiment.goal, scores, latency, searched, parts, again, speeds_of_rivals(experiment))
 
 
 def screened_table(experiment: Experiment) -> pandas.DataFrame:
@@ -140,7 +141,7 @@ def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> p
         return scores
     by_key = found.set_index("key")
     of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if found["speedup"].notna().any() else {}
-    columns = {"verdict": "verdict", "verdict_reason": "reason", **of_speed}
+    columns = {"verdict": "verdict", "verdict_reason": "reason", "verdict_missing": "missing", **of_speed}
     return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
 
 
@@ -150,8 +151,12 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
     Where no operator was selected, they say why, without a goal, too.
     """
     goal, nothing = experiment.goal, why_none(experiment.folder / SELECTED)
-    if nothing is not None:
+    if nothing is not None and not experiment.rival_names:
         return (*(() if goal is None else (f"Goal: {described(goal)}.",)), nothing)
     found = verdict_table(experiment, scores, latency)
     metric = None if scores.empty else METRICS[str(scores["metric"].iloc[0])]
-    return () if goal is None or found is None else tuple(answer(goal, found, metric))
+    if goal is None or found is None:
+        return ()
+    networks = [] if scores.empty else scores_in(with_verdicts(scores, found))
+    missing = [f"{name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
+    return (*answer(goal, found, metric, networks), *missing)

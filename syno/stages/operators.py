@@ -16,7 +16,7 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
-from syno.model.baselines import ModuleBaseline, Replacement, is_module_baseline, module_baseline
+from syno.model.baselines import ModuleBaseline, NetworkBaseline, Replacement, is_module_baseline, module_baseline, network_baseline
 from syno.results.values import trials_in
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
@@ -25,11 +25,11 @@ from syno.stages.study import read_frozen, shown_trials
 
 
 class ComparedNetwork(NamedTuple):
-    """A network that an experiment trains and measures: the original, a baseline, or one with a selected operator.
+    """A network that an experiment trains and measures: the original, a baseline, a rival, or one with a selected operator.
 
     Attributes:
-        key: its name in paths: "original", a baseline's name, or the key of an operator in the store.
-        role: "original", "baseline" or "found".
+        key: its name in paths: "original", the name of a baseline or a rival, or the key of an operator in the store.
+        role: "original", "baseline", "rival" or "found".
     """
 
     key: str
@@ -37,7 +37,7 @@ class ComparedNetwork(NamedTuple):
 
 
 def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
-    """Return the original network, the baselines, and the networks with selected operators.
+    """Return the original network, the baselines, the rivals, and the networks with selected operators.
 
     Raises SpecError if nothing was selected yet, or the operator store lacks one of the operators.
     """
@@ -46,12 +46,13 @@ def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
     return [
         ComparedNetwork(ORIGINAL, "original"),
         *(ComparedNetwork(name, "baseline") for name in experiment.baselines),
+        *(ComparedNetwork(name, "rival") for name in experiment.rival_names),
         *(ComparedNetwork(one.key, "found") for one in selected),
     ]
 
 
 def operator_of(experiment: Experiment, given: str) -> Replacement | None:
-    """Return the operator of a key, id, name or file, or a baseline that is a module; None for the original network.
+    """Return the operator of a key, id, name or file, a baseline or a rival; None for the original network.
 
     Raises UnknownNameError if there is none.
     """
@@ -59,8 +60,12 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
         return None
     if given in experiment.baselines:
         return experiment.baselines[given].replacement()
+    if given in experiment.rival_operators:
+        return experiment.rival_operators[given].replacement()
     if is_module_baseline(given):
         return module_baseline(given)
+    if (narrower := network_baseline(given)) is not None:
+        return narrower
     try:
         return find_stored(given, experiment.folder)
     except UnknownNameError as error:
@@ -72,11 +77,11 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
 
 def key_of(experiment: Experiment, given: str) -> str:
     """Return the key of a network, given by key, id, name or file. A found operator is added to the store."""
-    if given in (ORIGINAL, *experiment.baselines):
+    if given in (ORIGINAL, *experiment.baselines, *experiment.rival_names):
         return given
     operator = operator_of(experiment, given)
     assert operator is not None  # it is not the original
-    if isinstance(operator, ModuleBaseline):
+    if isinstance(operator, ModuleBaseline | NetworkBaseline):
         return operator.name
     return OperatorStore(experiment.folder).add(operator)
 

@@ -33,7 +33,7 @@ def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedN
     match network.role:
         case "original":
             belongs = record.operator_id is None
-        case "baseline":
+        case "baseline" | "rival":
             belongs = record.operator_id is not None
         case _:
             belongs = record.operator_id is not None and record.operator_id.startswith(network.key)
@@ -44,10 +44,11 @@ def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedN
         )
 
 
-def check_training(file: Path, found: WorkloadSettings, experiment: Experiment) -> None:
+def check_training(file: Path, found: WorkloadSettings, experiment: Experiment, network: ComparedNetwork, seed: int) -> None:
     """Raise SpecError, which says what differs, if the record in a file is of another training than the experiment's."""
     if experiment.workload is not None:
-        there, here = ({"workload": settings_of_score(one)} for one in (found, settings_of_training(experiment)))
+        own = settings_of_training(experiment, network.key, seed)
+        there, here = ({"workload": settings_of_score(one)} for one in (found, own))
         _check(file, there, here, "syno train")
 
 

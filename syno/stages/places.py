@@ -19,6 +19,7 @@ WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
 WEIGHTS = ".safetensors"  # ending of the file beside a training's record, with the trained weights
+RIVAL = "rivals/{rival}.json"  # of one network that a user would make without synthesis
 SPEEDUPS = "speedup/{compiler}-{device}.json"  # of the selected operators; beside it is a folder with those that are done
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
 ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"

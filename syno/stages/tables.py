@@ -32,6 +32,7 @@ from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.operators import ComparedNetwork, compared_networks
 from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import SELECTED, training_file
+from syno.stages.rivals import rows_of_rivals
 
 if TYPE_CHECKING:
     import pandas
@@ -159,14 +160,16 @@ def _collected(
         record = TrainingRecord.read(file)
         if network is not None:
             check_belongs(record, network, file)
-            check_training(file, record.workload, experiment)
-            check_same(record, first or record, experiment)
+            check_training(file, record.workload, experiment, network, record.seed)
+            if network.role != "rival":  # a pruned one begins with other weights
+                check_same(record, first or record, experiment)
             check_int8(file, record, experiment)
             first = first or record
         source = file.relative_to(folder).as_posix()
         if curves is not None:
             curves += curve_rows(record, source, None if network is None else network.key, experiment.name)
         yield from rows_of_training(record, source, **({} if network is None else network._asdict()))
+    yield from rows_of_rivals(experiment)
     for kind in KINDS.values():
         if kind.rows:
             yield from _measured(kind, experiment, rows, others=others)

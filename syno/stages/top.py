@@ -131,7 +131,7 @@ def _timed(latencies: Sequence[Latency], count: int | None) -> list[Row]:
 
 
 def _titled(one: Score | Latency) -> str:
-    return f"{one.operator} (baseline)" if one.role == "baseline" else one.operator
+    return f"{one.operator} ({one.role})" if one.role in ("baseline", "rival") else one.operator
 
 
 def _quality(one: Score, metric: Metric) -> Row:

@@ -11,6 +11,8 @@ from syno.base.errors import UnknownNameError, suggestion
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.config import Experiment
+from syno.config.stages import RivalSettings
+from syno.model.baselines import network_baseline
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import WEIGHTS, training_file
 
@@ -34,7 +36,8 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     """
     operator_of(experiment.use_code(), given)  # which raises what is wrong with it, before a GPU is taken
     file = output or training_file(experiment, key_of(experiment, given), seed)
-    shared = experiment.workload is not None and settings_of_training(experiment).training.processes > 1
+    settings = None if experiment.workload is None else settings_of_training(experiment, given, seed)
+    shared = settings is not None and settings.training.processes > 1
     if not shared:
         experiment.network  # noqa: B018  (loads the data, before a GPU is taken)
     training = settings_of_training(experiment).training
@@ -61,7 +64,8 @@ def _trained(experiment: Experiment, given: str, seed: int, file: Path, processe
     from syno.train.workload import Workload
 
     of = processes or ALONE
-    operator, workload = operator_of(experiment, given), Workload(settings_of_training(experiment), experiment.network.data)
+    operator = operator_of(experiment, given)
+    workload = Workload(settings_of_training(experiment, given, seed), experiment.network.data)
     weights, int8 = weights_file(experiment, file, given), experiment.train.int8 and operator is None
     return TrainingRecord.make(
         workload, operator, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
@@ -113,9 +117,20 @@ def train_baselines(
                 yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
 
 
-def settings_of_training(experiment: Experiment) -> WorkloadSettings:
-    """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload."""
+def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: int = 0) -> WorkloadSettings:
+    """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload.
+
+    A pruned network begins with the weights of the original that was trained with this seed, or with which it came, and learns
+    more slowly.
+    """
     workload, training = experiment.workload, experiment.train.training
     assert workload is not None
-    changes = {} if training is None else {"training": training}
-    return workload.model_copy(update={**changes, "milestones": {}})  # milestones stop trials of a search
+    training = training or workload.training
+    changes: dict[str, object] = {"training": training, "milestones": {}}  # milestones stop trials of a search
+    rival = network_baseline(given)
+    if rival is not None and rival.kind == "pruned":
+        factor = RivalSettings().learning_rate if experiment.rivals == "none" else experiment.rivals.learning_rate
+        changes["training"] = training.model_copy(update={"learning_rate": factor * training.learning_rate})
+        if workload.weights is None or training.train_original:
+            changes["weights"] = str(training_file(experiment, ORIGINAL, seed).with_suffix(WEIGHTS))
+    return workload.model_copy(update=changes)

@@ -133,6 +133,10 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
     return [{"key": key, "seed": str(seed)} for key in trained for seed in experiment.train.seeds]
 
 
+def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+    return [{"rival": name} for name in experiment.rival_names]
+
+
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     from syno.stages.figures import names
 
@@ -189,11 +193,15 @@ _LIST = (
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=TRAINING_MIB, minutes=A_DAY),
+    WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
+        "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
+        readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, log="rivals/{rival}", memory_mib=TRAINING_MIB,
+        minutes=A_DAY),
     *map(_measuring, KINDS.values()),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"),
-        after=("select", "speedup", "train", *KINDS)),
+        after=("select", "speedup", "train", "rival", *KINDS)),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
         also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),

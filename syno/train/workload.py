@@ -26,7 +26,7 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import Replacement
+from syno.model.baselines import NetworkBaseline, Replacement
 from syno.model.counting import count
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import LAYER_RULES, Layer
@@ -332,7 +332,11 @@ class Workload:
     def network(self, operator: Replacement | None, seed: int) -> nn.Module:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
-        if operator is not None:
+        if isinstance(operator, NetworkBaseline):
+            model = substitute(model, operator, self.example)
+            if operator.kind == "narrow":
+                untrained(model, seed)
+        elif operator is not None:
             model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
         initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model

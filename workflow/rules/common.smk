@@ -21,7 +21,7 @@ from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
 from syno.stages.select import compared_trainings
 from syno.stages.networks import keys
-from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named
+from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
 from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
 from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way
@@ -176,6 +176,12 @@ def selected_from(wildcards):
     if listed is None:  # in a dry run
         return files_of(folder, ["shortlist", "tune"])
     return [*files_of(folder, ["shortlist"]), *map(str, compared_measurements(EXPERIMENTS[folder], listed))]
+
+
+def trained_originals(folder):
+    """Return the records of the trainings of an experiment's original network."""
+    experiment = EXPERIMENTS[folder]
+    return [str(training_file(experiment, ORIGINAL, seed)) for seed in experiment.train.seeds]
 
 
 def ablated(wildcards):

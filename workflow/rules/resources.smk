@@ -56,7 +56,7 @@ NUMBERED = [] if ELSEWHERE else sorted(DEVICES - {"cpu", "cuda"})
 def workload_of(wildcards, of_stage=None):
     """Return the workload of a training: of the stage `train`, or of the search."""
     experiment = EXPERIMENTS[wildcards.folder]
-    return settings_of_training(experiment) if experiment.workload and of_stage == "train" else experiment.workload
+    return settings_of_training(experiment) if experiment.workload and of_stage in ("train", "rival") else experiment.workload
 
 
 def training_threads(of_stage):

@@ -20,3 +20,28 @@ rule train:
     shell:
         "OMP_NUM_THREADS={threads} syno train {params.config:q} {wildcards.key:q} --seed {wildcards.seed:q} --output {output:q}"
         " 2>&1 | tee -i {log:q}"
+
+
+# What a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers. It measures and trains, and begins with
+# the trained original.
+rule rival:
+    input:
+        read_by("rival"),
+        lambda wildcards: trained_originals(wildcards.folder),
+    output:
+        written_by("rival"),
+    log:
+        log_of("rival"),
+    benchmark:
+        times_of("rival")
+    retries: RETRIES
+    conda:
+        ENVIRONMENTS["train"]
+    threads: training_threads("rival")
+    resources:
+        **training_needs("rival"),
+    params:
+        config=CONFIG,
+        settings=settings_of("rival"),
+    shell:
+        "OMP_NUM_THREADS={threads} syno rival {params.config:q} {wildcards.rival:q} --output {output:q} 2>&1 | tee -i {log:q}"

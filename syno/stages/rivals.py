@@ -1,0 +1,334 @@
+"""The rivals of a search with a goal: what a user would do without synthesis, trained and measured like the operators.
+
+Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. Then it
+trains with each seed of the experiment, and last it tests and measures the trained network in 8-bit integers. What cannot be
+pruned, trained or compiled is a record with the reason. Measurements are shared by all experiments, and so are trainings of the
+same network on the same data with the same recipe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from syno.base.errors import MissingPackageError, SpecError, SynoError
+from syno.base.files import ORIGINAL, checksum, write_whole
+from syno.base.interval import Interval
+from syno.base.record import Amount, Number, PositiveInterval, Record, versions
+from syno.config import Experiment
+from syno.config.stages import INT8
+from syno.measure.tuning_record import Line
+from syno.model.baselines import NetworkBaseline, Replacement
+from syno.results.goal import times_as_fast
+from syno.results.measurement import Measurement
+from syno.results.rows import QUANTIZED, rows_of_training
+from syno.results.speedups import APART, IN_TURNS
+from syno.stages.measure import measured, network_to_measure
+from syno.stages.operators import operator_of
+from syno.stages.places import RIVAL, WEIGHTS, training_file
+from syno.stages.speedups import speedups_of
+from syno.stages.train import settings_of_training, train
+from syno.train.metric import METRICS
+
+if TYPE_CHECKING:
+    from syno.measure.speedup_record import SpeedupRecord
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
+
+STORE = Path("results/rivals")  # of trainings, for all experiments
+INT8_COMPILER = "inductor-int8"
+State = Literal["ok", "slow", "failed"]
+
+
+class RivalSpeed(BaseModel):
+    """How fast a rival is.
+
+    Attributes:
+        ratio: how many times as fast as the original with the goal's compiler it is.
+        timed: how both were timed: in turns, or apart, where two compilers made them.
+        latency_ms, original_ms: milliseconds of one call of both.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    ratio: PositiveInterval
+    timed: str
+    latency_ms: PositiveInterval
+    original_ms: PositiveInterval
+
+
+class InIntegers(BaseModel):
+    """A trained rival in 8-bit integers.
+
+    Attributes:
+        scores: by seed of the training; {} if it could not be quantized.
+        speed: with TorchInductor; None if it could not be compiled.
+        reason: why something is missing; "" if nothing is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    scores: dict[int, float] = {}
+    speed: RivalSpeed | None = None
+    reason: str = ""
+
+
+class RivalRecord(Record):
+    """What was found of one rival.
+
+    Attributes:
+        name: "pruned_0.5", "narrow_0.5", a known operator's name, or "int8" for the original in 8-bit integers.
+        operator: its text, as in training records; None for "int8".
+        state: "ok"; "slow": it is not faster than the original, and was not trained; "failed": see `reason`.
+        reason: why it is not "ok".
+        speed: None where it could not be measured, and for "int8", whose speed is in `int8`.
+        seeds: of the trainings, whose records are with those of all networks.
+        int8: the network in 8-bit integers; None where that was not asked for.
+        flops, parameters, metric: of the networks, as in training records; None where nothing was trained.
+        seconds: time that all of it took.
+        versions, date: of the packages, and the end.
+    """
+
+    kind_of_record = "record of a rival"
+    again = "run `syno rival`"
+    passing = frozenset({"seconds", "date"})
+
+    name: str
+    operator: str | None
+    state: State
+    reason: str = ""
+    speed: RivalSpeed | None = None
+    seeds: tuple[int, ...] = ()
+    int8: InIntegers | None = None
+    flops: Amount | None = None
+    parameters: Number | None = None
+    metric: str | None = None
+    seconds: Amount
+    versions: dict[str, str]
+    date: AwareDatetime
+
+    @property
+    def key_of_int8(self) -> str:
+        """The key of the network in 8-bit integers."""
+        return self.name if self.operator is None else f"{self.name}_{INT8}"
+
+    def lines(self) -> Iterator[Line]:
+        """Yield what was found, in words."""
+        if self.speed is not None:
+            yield Line(f"{self.name}: {times_as_fast(self.speed.ratio, ' times as fast')}, {len(self.seeds)} trainings")
+        if self.int8 is not None and self.int8.speed is not None:
+            yield Line(f"{self.key_of_int8}: {times_as_fast(self.int8.speed.ratio, ' times as fast')}")
+        for reason in filter(None, (self.reason, "" if self.int8 is None else self.int8.reason)):
+            yield Line(f"{self.name}: {reason}", is_problem=True)
+
+
+def rival_file(experiment: Experiment, name: str) -> Path:
+    """Return the file of a rival's record."""
+    return experiment.folder / RIVAL.format(rival=name)
+
+
+def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
+    """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged."""
+    files = {name: rival_file(experiment, name) for name in experiment.rival_names}
+    return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
+
+
+def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
+    """Measure and train a rival, and write a record. What a call before has trained, or another experiment, is not trained again.
+
+    Args:
+        experiment: has trained its original network, with all seeds.
+        name: one of `experiment.rival_names`.
+        output: file of the record; by default in the folder of results.
+
+    Raises:
+        SpecError: the experiment has no such rival.
+        DeviceError: the original itself cannot be measured, or a remote device does not answer.
+    """
+    experiment.use_code()
+    if name not in experiment.rival_names:
+        known = ", ".join(experiment.rival_names) or "none (rivals belong to searches with a goal whose operators are trained)"
+        raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
+    began = datetime.now(UTC)
+    operator = None if name == INT8 else operator_of(experiment, name)
+    found: dict[str, Any] = {"state": "ok"}
+    if operator is not None:
+        found |= _speed(experiment, operator)
+        if found["state"] == "ok":
+            found |= _trainings(experiment, name)
+    if found["state"] == "ok" and _is_quantized(experiment, operator):
+        found["int8"] = _in_integers(experiment, name, operator, found.get("speed"))
+    record = RivalRecord(
+        name=name,
+        operator=None if operator is None else str(operator),
+        seconds=(datetime.now(UTC) - began).total_seconds(),
+        versions=versions(["torch", "torch-pruning", "torchao"]),
+        date=datetime.now(UTC),
+        **found,
+    )
+    record.write(output or rival_file(experiment, name))
+    return record
+
+
+def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
+    """Return the fields about the speed in turns with the original."""
+    assert experiment.goal_pair is not None
+    structure = operator.structure if isinstance(operator, NetworkBaseline) else operator
+    with speedups_of(experiment, *experiment.goal_pair) as speedups:
+        record: SpeedupRecord = speedups.of(structure)
+    if record.status != "ok" or record.ratio is None or record.latency_ms is None or record.original_ms is None:
+        return {"state": "failed", "reason": f"{record.status}: {' '.join(record.reason.split())}"}
+    times = {"latency_ms": record.latency_ms, "original_ms": record.original_ms}
+    speed = RivalSpeed(ratio=record.ratio, timed=IN_TURNS, **times)
+    if record.ratio.high <= 1:
+        return {"state": "slow", "reason": "not faster than the original, so it was not trained", "speed": speed}
+    return {"state": "ok", "speed": speed}
+
+
+# ---- trainings ---------------------------------------------------------------------------------------------------------
+
+
+def _trainings(experiment: Experiment, name: str) -> dict[str, Any]:
+    """Train with each seed, and return the fields about that."""
+    try:
+        records = [_training(experiment, name, seed) for seed in experiment.train.seeds]
+    except SynoError as error:
+        return {"state": "failed", "reason": " ".join(str(error).split())}
+    first = records[0]
+    costs = {"flops": first.flops, "parameters": first.parameters, "metric": first.metric}
+    return {"seeds": experiment.train.seeds, **costs}
+
+
+def _training(experiment: Experiment, name: str, seed: int) -> TrainingRecord:
+    """Return the record of a training: the one that is there, another experiment's, or a new one."""
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
+
+    file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
+    with suppress(SpecError):
+        found = TrainingRecord.read(file)
+        if found.workload == settings:
+            return found
+    workload = Workload(settings, experiment.network.data)
+    shared = STORE / f"{_identity(workload, name, seed)}.json"
+    with suppress(SpecError, OSError):
+        found = TrainingRecord.read(shared).model_copy(update={"workload": settings})
+        if found.weights is not None:
+            write_whole(file.with_suffix(WEIGHTS), shared.with_suffix(WEIGHTS).read_bytes())
+        found.write(file)
+        return found
+    record = train(experiment, name, seed)
+    with suppress(SpecError, OSError):  # a full disk costs others a training, and nothing else
+        if record.weights is not None:
+            write_whole(shared.with_suffix(WEIGHTS), file.with_suffix(WEIGHTS).read_bytes())
+        record.write(shared)
+    return record
+
+
+def _identity(workload: Workload, name: str, seed: int) -> str:
+    """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place."""
+    settings = workload.settings.model_dump(mode="json", exclude={"weights"})
+    parts = [settings, workload.hash, name, seed, versions(["torch", "torch-pruning"])]
+    return checksum(json.dumps(parts, sort_keys=True).encode())
+
+
+# ---- 8-bit integers ----------------------------------------------------------------------------------------------------
+
+
+def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
+    """Return whether a rival is tested in 8-bit integers, too: the original and the pruned networks are."""
+    is_asked = experiment.rivals != "none" and experiment.rivals.int8 and experiment.takes_int8
+    return is_asked and (operator is None or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned"))
+
+
+def _in_integers(
+    experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None
+) -> InIntegers:
+    """Quantize the trained networks, test them, and measure their speed."""
+    key = ORIGINAL if operator is None else name
+    try:
+        scores = {seed: _score_in_integers(experiment, key, seed) for seed in experiment.train.seeds}
+    except (SynoError, ImportError) as error:
+        return InIntegers(reason=f"in 8-bit integers: {' '.join(str(error).split())}")
+    try:
+        return InIntegers(scores=scores, speed=_speed_in_integers(experiment, operator, speed))
+    except (SynoError, ImportError) as error:
+        return InIntegers(scores=scores, reason=f"in 8-bit integers: {' '.join(str(error).split())}")
+
+
+def _score_in_integers(experiment: Experiment, key: str, seed: int) -> float:
+    """Return the score of a trained network in 8-bit integers."""
+    from syno.train.training_record import int8_score
+    from syno.train.weights import load_weights
+    from syno.train.workload import Workload
+
+    settings, operator = settings_of_training(experiment, key, seed), operator_of(experiment, key)
+    workload, file = Workload(settings, experiment.network.data), training_file(experiment, key, seed)
+    network = workload.network(operator, seed)
+    load_weights(network, file.with_suffix(WEIGHTS))
+    return int8_score(network, workload.data, settings.training, seed)
+
+
+def _speed_in_integers(experiment: Experiment, operator: Replacement | None, speed: RivalSpeed | None) -> RivalSpeed:
+    """Return the speed with TorchInductor's kernels for 8-bit integers; original and rival are timed one after the other."""
+    assert experiment.goal_pair is not None
+    compiler, device = experiment.goal_pair
+    original = None if speed is None else speed.original_ms
+    if original is None:
+        original = _latency(experiment, ORIGINAL, compiler, device)
+    key = ORIGINAL if operator is None else operator.name
+    own = _latency(experiment, key, INT8_COMPILER, device)
+    ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
+    return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
+
+
+def _latency(experiment: Experiment, key: str, compiler: str, device: str) -> Interval:
+    subject = network_to_measure(experiment, key, compiler, device)
+    record = measured(experiment, subject, compiler, device, f"{key}, {compiler} on {device}")
+    if record.status != "ok" or record.latency_ms is None:
+        raise MissingPackageError(record.reason) if "not installed" in record.reason else SpecError(record.reason)
+    low, high = (record.latency_ms if end is None else end for end in (record.latency_low_ms, record.latency_high_ms))
+    return Interval(record.latency_ms, low, high)
+
+
+# ---- for tables --------------------------------------------------------------------------------------------------------
+
+
+def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
+    """Return how the rivals were timed, and how many times as fast as the original they are, by their keys."""
+    found: dict[str, tuple[str, Interval]] = {}
+    for record in rivals_of(experiment).values():
+        if record.speed is not None:
+            found[record.name] = (record.speed.timed, record.speed.ratio)
+        if record.int8 is not None and record.int8.speed is not None:
+            found[record.key_of_int8] = (record.int8.speed.timed, record.int8.speed.ratio)
+    return found
+
+
+def rows_of_rivals(experiment: Experiment) -> Iterator[Measurement]:
+    """Yield what was measured of rivals in 8-bit integers; the scores of the others are in the records of their trainings."""
+    from syno.train.training_record import TrainingRecord
+
+    for record in rivals_of(experiment).values():
+        scores = {} if record.int8 is None else record.int8.scores
+        for seed, score in scores.items():
+            file = training_file(experiment, ORIGINAL if record.operator is None else record.name, seed)
+            if not file.is_file():
+                continue
+            own = {"name": record.key_of_int8, "score": score, "int8_score": None}
+            of_training = TrainingRecord.read(file).model_copy(update=own)
+            source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
+            yield from rows_of_training(of_training, source, key=record.key_of_int8, role="rival", note=QUANTIZED)
+
+
+def failures_of_rivals(experiment: Experiment) -> dict[str, str]:
+    """Return why rivals are missing, by their names."""
+    return {
+        record.name: reason
+        for record in rivals_of(experiment).values()
+        if (reason := record.reason or ("" if record.int8 is None else record.int8.reason))
+    }
