@@ -42,6 +42,7 @@ from syno.report.trade_off import (
     exactly,
     latency_points,
     name_looks,
+    time_points,
 )
 from syno.results.measurement import OK
 from syno.results.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
@@ -52,9 +53,14 @@ from syno.train.metric import METRICS, Metric
 
 __all__ = ["best_so_far", "front", "layer_latency", "parallel_coordinates"]
 
-LATENCY = "latency_ms"
+LATENCY, TIME = "latency_ms", "time"
 SIZE = (7.0, 4.4)  # inches, of a new figure
-LABELS = {"flops": "FLOPs of a batch (multiply-adds)", "parameters": "parameters", LATENCY: "latency/ms"}
+LABELS = {
+    "flops": "FLOPs of a batch (multiply-adds)",
+    "parameters": "parameters",
+    LATENCY: "latency/ms",
+    TIME: "time as a share of the original's",
+}
 LOGARITHMS = ("positions", "FLOPs", "parameters", "memory", "weight", "sum", "sums", "FLOPs of a layer")  # to base 2
 DESCRIBED = (  # features that parallel coordinates show, where the operators differ in them
     "once: least positions", "once: most positions", "twice: least positions", "twice: neighbours",
@@ -105,7 +111,7 @@ def front(
     Args:
         source: a study, a table of trials, or a folder of results.
         cost: a metric of trials of which less is better, such as "flops", "parameters" or one of an objective of your own. Of
-            results "flops", "parameters" or "latency_ms".
+            results "flops", "parameters", "latency_ms", or "time": as a share of the original's, by the speedups of a goal.
         score: a metric of trials; None: the accuracy or the loss, or else the reward. Results have one metric.
         device, compiler: of the latencies of results, where there are several.
         ax: axes to draw into; None for those of a new figure.
@@ -117,10 +123,12 @@ def front(
         metric, scores = metric_of(tables.scores), scores_in(tables.scores)
         if cost == LATENCY:
             marks = latency_points(scores, latencies_in(one_target(_timed_rows(tables, scores), device, compiler)))
+        elif cost == TIME:
+            marks = time_points(scores)
         elif cost in ("flops", "parameters"):
             marks = cost_points(scores, cost)
         else:
-            raise SpecError(f'cost is "{cost}"; results have flops, parameters and {LATENCY}')
+            raise SpecError(f'cost is "{cost}"; results have flops, parameters, {LATENCY} and {TIME}')
     else:
         marks, metric = _points_of_trials(rewarded(trials_of(source)), cost, score)
     if not marks:

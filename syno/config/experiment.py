@@ -247,7 +247,7 @@ class Experiment(Section):
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     rivals: RivalSettings | Literal["none"] = RivalSettings()
-    """what a user would do without synthesis, beside a goal: pruning, fewer channels, known layers, 8-bit integers; or `none`"""
+    """beside a goal, what a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers; or none"""
     tune: TuneSettings = TuneSettings()
     ablations: Ablations = Ablations()
     output: Path | None = None

@@ -40,7 +40,8 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         "ablations": {key: whole[key] for key in ("spec", "workload", "relative_budget", "artifact", "ablations")},
         "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
         "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": others["speed"]},
-        "rivals": {key: whole.get(key) for key in ("workload", "goal", "rivals", "latency")} | {"training": whole["train"]["training"]},
+        "rivals": {key: whole.get(key) for key in ("workload", "goal", "rivals", "latency")}
+        | {"training": whole["train"]["training"]},
         "join": whole["join"],
         "tune": {
             "workload": whole["workload"],

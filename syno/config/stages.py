@@ -16,6 +16,7 @@ from syno.measure.compilers import as_reached, compiler_facts, name_in_files, re
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
+from syno.results.measurement import INT8
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.reward import GoalReward, RelativeReward
@@ -113,7 +114,6 @@ KNOWN_LAYERS = ("separable_conv2d", "grouped_conv2d", "low_rank_conv2d", "shift_
 AUTO_SHARES = (1.0, 0.75)  # times the share of channels that would give the goal's speedup if time followed FLOPs
 MOST_AUTO_SHARE = 0.9  # more is hardly faster
 AUTO_SPEEDUP = 2.0  # in place of a goal's speedup
-INT8 = "int8"  # the original in 8-bit integers
 
 
 class RivalSettings(Section):

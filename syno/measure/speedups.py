@@ -301,6 +301,7 @@ class Speedups:
             measured=self.measured,
             remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
+
         def measured() -> SpeedupRecord:
             with given_up():
                 found = self._process.findings(request, progress)

@@ -154,14 +154,16 @@ def speed_up(
     workers: int = 1,
     cores: int | None = None,
     train_original: bool = False,
+    rivals: bool = True,
     spec: Mapping[str, Any] | None = None,
     progress: bool = True,
     **training: Any,
 ) -> SpeedUp:
     """Search operators with which a trained network is faster, train and measure the best, and return what was found.
 
-    It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. After an interruption (Ctrl-C, a
-    crash), the same call goes on where it was.
+    It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. Beside the operators, it tries
+    the network pruned, narrower, and with known layers; the answer is the best of all. After an interruption (Ctrl-C, a crash),
+    the same call goes on where it was.
 
     Args:
         model: the network, with trained weights. A copy of it is used; what operators replace begins with new weights.
@@ -185,6 +187,7 @@ def speed_up(
         workers: processes that search. With one, equal calls make equal trials.
         cores: of the processor, for all; by default those that this process may use.
         train_original: whether the network as it is is trained, too. If not, its score is that of the weights that it has.
+        rivals: whether the network is also pruned, made narrower and tried with known layers, which docs/search.md describes.
         spec: options of the space of operators, in place of those that are chosen here; docs/options.md lists them.
         progress: whether progress is shown, with the time left.
         training: settings of the training, such as `epochs=4`; docs/training.md describes them.
@@ -224,6 +227,7 @@ def speed_up(
         "study": {"n_trials": trials, "workers": workers},
         "select": {"count": 2},
         "train": {"seeds": list(range(1, seeds + 1))},
+        **({} if rivals else {"rivals": "none"}),
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }
     written = settings.model_dump(mode="json", include=set(given))

@@ -15,7 +15,12 @@ from syno.base.errors import SpecError
 from syno.base.files import write_whole
 from syno.report.points import labelled, marked
 
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # of the palette of Okabe and Ito, which the colour-blind can tell apart
+BLUE, ORANGE, GREEN, PURPLE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+)  # of the palette of Okabe and Ito, which the colour-blind can tell apart
 GREY, INK = "#555555", "#1A1A1A"
 DOTS_PER_INCH = 150
 NOTE_WIDTH = 22  # letters of a note in an inch

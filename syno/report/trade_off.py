@@ -139,6 +139,18 @@ def cost_points(scores: Sequence[Score], cost: str = "flops_share") -> list[Netw
     ]
 
 
+def time_points(scores: Sequence[Score]) -> list[NetworkPoint]:
+    """Return a point for each network with a finite score and a known speedup by the goal: its time, the original's being 1."""
+    found = [
+        NetworkPoint(one.operator, one.role, Interval(*(1 / end for end in (one.speedup.value, high, low))), _with_spread(one))
+        for one in scores
+        if one.is_finite and not isnan(one.speedup.value)
+        for low, high in [one.speedup[1:] if one.speedup.is_certain else (one.speedup.value, one.speedup.value)]
+    ]
+    originals = [one for one in scores if one.is_finite and one.role == ORIGINAL]
+    return [*(NetworkPoint(one.operator, one.role, exactly(1.0), _with_spread(one)) for one in originals), *found]
+
+
 def with_scores(scores: Sequence[Score], latencies: Sequence[Latency]) -> list[Latency]:
     """Return the latencies above 0 that were measured in full, of operators with a finite score."""
     known = {one.operator for one in scores if one.is_finite}

@@ -17,7 +17,7 @@ from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.goal_tables import beside_rivals
 from syno.results.majority import warning_of
-from syno.results.measurement import INT8, INT8_COMPILER
+from syno.results.measurement import INT8_COMPILER, is_in_int8
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.results.values import UNKNOWN, Judged, Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
@@ -141,7 +141,7 @@ def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str
 def measured(results: Results) -> str:
     """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
-    counts = [row.seeds for row in results.score_list if row.seeds is not None and row.operator != INT8]  # the original again
+    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_in_int8(row.key)]  # others again
     if counts:
         least, most = min(counts), max(counts)
         each = plural(least, "seed") if least == most else f"{least} to {most} seeds"

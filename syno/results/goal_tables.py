@@ -128,9 +128,7 @@ def described(goal: Goal, metric: Metric | None = None) -> str:
     return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
 
 
-def answer(
-    goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()
-) -> list[str]:
+def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
     """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:

@@ -36,9 +36,15 @@ UNITS: dict[str, str] = {
 }
 OK: Status = "ok"
 INT8 = "int8"  # the baseline of a network in 8-bit integers
+IN_INT8 = f"_{INT8}"  # the end of the keys of rivals in 8-bit integers
 INT8_COMPILER = "-int8"  # the end of the names of compilers to 8-bit integers
 OF_LIMIT = "of_limit"  # a column of tables of times: the share of the device's limit
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
+
+
+def is_in_int8(key: str) -> bool:
+    """Return whether a key is that of a trained network in 8-bit integers, which is no network of its own."""
+    return key == INT8 or key.endswith(IN_INT8)
 
 
 class Measurement(Record):
@@ -49,8 +55,8 @@ class Measurement(Record):
         operator_id: The id of its graph; None if there is no graph, or it is unknown.
         key: The operator's key in an experiment: "original", a baseline's name, or its key in the operator store. None for
             numbers that do not belong to an experiment.
-        role: The operator's part in the experiment: "original", "baseline" or "found". None for a record that the experiment
-            no longer uses, such as one of an operator that is no longer selected; no figure shows it.
+        role: The operator's part in the experiment: "original", "baseline", "rival" or "found". None for a record that the
+            experiment no longer uses, such as one of an operator that is no longer selected; no figure shows it.
         model: The network; None for an operator by itself.
         data: The data set; None where it does not matter.
         layer: One layer of the network, or the sizes of an operator by itself; None for the whole network.

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from syno.base.interval import Interval
 from syno.results.goal import STATES, times_as_fast
-from syno.results.metric import CONFIDENCE
 from syno.results.values import Judged, Score
 from syno.search.goal import Goal
-from syno.train.metric import Metric
+from syno.train.metric import CONFIDENCE, Metric
 
 FOUND = "found"  # the role of networks with synthesized operators
 KNOWN = ("rival", "baseline")  # the roles of those without

@@ -16,7 +16,14 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
-from syno.model.baselines import ModuleBaseline, NetworkBaseline, Replacement, is_module_baseline, module_baseline, network_baseline
+from syno.model.baselines import (
+    ModuleBaseline,
+    NetworkBaseline,
+    Replacement,
+    is_module_baseline,
+    module_baseline,
+    network_baseline,
+)
 from syno.results.values import trials_in
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected

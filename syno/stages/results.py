@@ -13,7 +13,7 @@ from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
-from syno.results.measurement import INT8
+from syno.results.measurement import is_in_int8
 from syno.results.values import (
     LEARNING_COLUMNS,
     TRIAL_COLUMNS,
@@ -123,7 +123,11 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
 
     rows = []
     for one in scores_in(scores):
-        files = {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds} if one.key != INT8 else {}
+        files = (
+            {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds}
+            if not is_in_int8(one.key)
+            else {}
+        )
         for seed, file in files.items():
             if file.is_file():
                 record = TrainingRecord.read(file)
@@ -185,7 +189,7 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Itera
     given: dict[str, PGraph] = {}
     rows: dict[str, Score | Latency] = {}
     for one in measured:
-        if one.role != ORIGINAL and one.key != INT8:
+        if one.role != ORIGINAL and not is_in_int8(one.key):
             rows.setdefault(one.key, one)
     for key, one in rows.items():
         operator = operator_of(experiment, key)

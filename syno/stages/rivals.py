@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
@@ -21,12 +22,12 @@ from syno.base.errors import MissingPackageError, SpecError, SynoError
 from syno.base.files import ORIGINAL, checksum, write_whole
 from syno.base.interval import Interval
 from syno.base.record import Amount, Number, PositiveInterval, Record, versions
+from syno.base.text_tables import plural
 from syno.config import Experiment
-from syno.config.stages import INT8
 from syno.measure.tuning_record import Line
 from syno.model.baselines import NetworkBaseline, Replacement
 from syno.results.goal import times_as_fast
-from syno.results.measurement import Measurement
+from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, Measurement
 from syno.results.rows import QUANTIZED, rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 STORE = Path("results/rivals")  # of trainings, for all experiments
-INT8_COMPILER = "inductor-int8"
+QUANTIZED_BY = f"inductor{INT8_COMPILER}"
 State = Literal["ok", "slow", "failed"]
 
 
@@ -114,7 +115,7 @@ class RivalRecord(Record):
     @property
     def key_of_int8(self) -> str:
         """The key of the network in 8-bit integers."""
-        return self.name if self.operator is None else f"{self.name}_{INT8}"
+        return self.name if self.operator is None else f"{self.name}{IN_INT8}"
 
     def lines(self) -> Iterator[Line]:
         """Yield what was found, in words."""
@@ -138,7 +139,7 @@ def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
-    """Measure and train a rival, and write a record. What a call before has trained, or another experiment, is not trained again.
+    """Measure and train a rival, and write a record. What was trained before, or by another experiment, is not trained again.
 
     Args:
         experiment: has trained its original network, with all seeds.
@@ -245,9 +246,7 @@ def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
     return is_asked and (operator is None or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned"))
 
 
-def _in_integers(
-    experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None
-) -> InIntegers:
+def _in_integers(experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None) -> InIntegers:
     """Quantize the trained networks, test them, and measure their speed."""
     key = ORIGINAL if operator is None else name
     try:
@@ -281,7 +280,7 @@ def _speed_in_integers(experiment: Experiment, operator: Replacement | None, spe
     if original is None:
         original = _latency(experiment, ORIGINAL, compiler, device)
     key = ORIGINAL if operator is None else operator.name
-    own = _latency(experiment, key, INT8_COMPILER, device)
+    own = _latency(experiment, key, QUANTIZED_BY, device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
 
@@ -309,11 +308,14 @@ def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
     return found
 
 
-def rows_of_rivals(experiment: Experiment) -> Iterator[Measurement]:
-    """Yield what was measured of rivals in 8-bit integers; the scores of the others are in the records of their trainings."""
+def rows_of_rivals(experiment: Experiment, *, in_integers_only: bool = True) -> Iterator[Measurement]:
+    """Yield the scores and costs of rivals in 8-bit integers, or of all; those of others have records of their trainings."""
     from syno.train.training_record import TrainingRecord
 
     for record in rivals_of(experiment).values():
+        for seed in () if in_integers_only else record.seeds:
+            file = training_file(experiment, record.name, seed)
+            yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role="rival")
         scores = {} if record.int8 is None else record.int8.scores
         for seed, score in scores.items():
             file = training_file(experiment, ORIGINAL if record.operator is None else record.name, seed)
@@ -323,6 +325,25 @@ def rows_of_rivals(experiment: Experiment) -> Iterator[Measurement]:
             of_training = TrainingRecord.read(file).model_copy(update=own)
             source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
             yield from rows_of_training(of_training, source, key=record.key_of_int8, role="rival", note=QUANTIZED)
+
+
+def rival_lines(experiment: Experiment) -> list[str]:
+    """Return what is known of each rival, the most accurate first, in words; [] where the folder of results has none."""
+    known = speeds_of_rivals(experiment)
+    scores: dict[str, list[float]] = {}
+    metric = None
+    for row in rows_of_rivals(experiment, in_integers_only=False):
+        if row.metric in METRICS and row.value is not None and row.key is not None:
+            metric = METRICS[row.metric]
+            scores.setdefault(row.key, []).append(row.value)
+    if metric is None:
+        return []
+    found = [(metric.quality(mean(given)), key, metric.text(mean(given)), len(given)) for key, given in scores.items()]
+    return [
+        f"{key}: {times_as_fast(known[key][1], ' times as fast') if key in known else 'speed not known'}, {metric.name} {text} "
+        f"({plural(count, 'seed')})"
+        for _, key, text, count in sorted(found, reverse=True)
+    ]
 
 
 def failures_of_rivals(experiment: Experiment) -> dict[str, str]:

@@ -13,6 +13,7 @@ from syno.report.watching import failure_lines, progress_line, status_lines, wat
 from syno.search.snapshot import Snapshot, StudyLimits, snapshot
 from syno.search.storage.view import NotBegunError, StudyView
 from syno.stages.kept import check_shown
+from syno.stages.rivals import rival_lines
 from syno.stages.search import limits
 from syno.stages.top import find_experiment
 
@@ -52,8 +53,9 @@ class Watch:
             raise NotBegunError(f"{error}. Begin it: syno search {self._given}") from None
 
     def text(self, found: Snapshot) -> str:
-        """Return the search in lines."""
-        return watch_text(self.experiment.name, found, self.experiment.goal)
+        """Return the search in lines, and what is known of the rivals of its operators."""
+        text, rivals = watch_text(self.experiment.name, found, self.experiment.goal), rival_lines(self.experiment)
+        return "\n\n".join([text, *(["\n".join(["without synthesis:", *rivals])] if rivals else [])])
 
     def line(self, found: Snapshot) -> str:
         """Return the progress of the search, in one line."""
@@ -71,6 +73,7 @@ class Watch:
 
         results = so_far(self.experiment, found.trials, GALLERY)
         lines = [*status_lines(self.experiment.name, found, self.experiment.goal), *failure_lines(found)]
+        lines += [f"Without synthesis: {line}" for line in rival_lines(self.experiment)]
         reload = None if every is None or found.is_over else max(FASTEST_RELOAD, ceil(every))
         live = Live(lines, f"{found.now:%Y-%m-%d %H:%M:%S}", reload)
         write_whole(file, page(results, pictures(results, SEARCH_FIGURES), live=live), durable=False)

@@ -29,7 +29,10 @@ def test_backbones_become_narrower(name):
 
 def test_the_shapes_do_not_depend_on_the_weights():
     shapes = [
-        [tuple(one.shape) for one in narrowed(BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=seed), PICTURES, 0.6).parameters()]
+        [
+            tuple(one.shape)
+            for one in narrowed(BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=seed), PICTURES, 0.6).parameters()
+        ]
         for seed in (0, 1)
     ]
     assert shapes[0] == shapes[1]
@@ -97,7 +100,10 @@ def test_a_network_that_cannot_be_narrower_says_why(network, reason):
 
 
 def test_a_text_network_is_narrower_or_says_why():
-    network, tokens = SEQUENCE_BACKBONES["gpt2"](vocabulary=64, context=16, width=0.25, seed=0), torch.zeros(2, 16, dtype=torch.int64)
+    network, tokens = (
+        SEQUENCE_BACKBONES["gpt2"](vocabulary=64, context=16, width=0.25, seed=0),
+        torch.zeros(2, 16, dtype=torch.int64),
+    )
     try:
         found = narrowed(network, tokens, 0.5)
     except MisfitError as error:
@@ -119,4 +125,6 @@ def test_names_and_texts_of_narrower_networks():
 
 def test_substitute_takes_a_narrower_network():
     network = BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=0)
-    assert parameters(substitute(network, NetworkBaseline("narrow", 0.5), PICTURES)) == parameters(narrowed(network, PICTURES, 0.5))
+    assert parameters(substitute(network, NetworkBaseline("narrow", 0.5), PICTURES)) == parameters(
+        narrowed(network, PICTURES, 0.5)
+    )

@@ -33,6 +33,7 @@ SMALLER = (
     "select={count: 1}",
     "train={seeds: [1]}",
     "goal={speedup: 1, compiler: eager, most_screened: 3}",
+    "rivals={shares: [0.5], pruning: false, operators: [], int8: false}",
     "workload={training: {epochs: 1}}",
     "tune={latency: {least_ms: 50}}",
 )

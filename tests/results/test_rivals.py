@@ -19,7 +19,9 @@ def network(name, role, score, speedup, spread=0.001, seeds=3, width=0.05):
 
 def judged(networks, **verdicts):
     return {
-        one.key: Judged(one.operator, one.key, one.role, verdicts.get(one.key, "meets"), "", 0.0, one.speedup, "", Interval(0.0))
+        one.key: Judged(
+            one.operator, one.key, one.role, verdicts.get(one.key, "meets"), "", 0.0, one.speedup, "", Interval(0.0)
+        )
         for one in networks
     }
 
@@ -42,23 +44,23 @@ def test_the_gain_is_welchs_interval():
     [
         (
             [network("pruned_0.5", "rival", 0.92, 2.1), network("narrow_0.5", "rival", 0.95, 1.5)],
-            "Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): own_1 (2.10x (2.05 to 2.15), accuracy 0.9400) beats pruned_0.5 "
-            "(2.10x (2.05 to 2.15), accuracy 0.9200), the best without it that is as fast.",
+            "Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): own_1 (2.10x (2.05 to 2.15), accuracy 0.9400) beats "
+            "pruned_0.5 (2.10x (2.05 to 2.15), accuracy 0.9200), the best without it that is as fast.",
         ),
         (  # slower by less than the intervals say: it counts as being as fast
             [network("pruned_0.5", "rival", 0.96, 2.06)],
-            "Synthesis adds nothing here: pruned_0.5 (2.06x (2.01 to 2.11), accuracy 0.9600) is as fast as own_1 (2.10x (2.05 to "
-            "2.15), accuracy 0.9400), and 2.0 points better (95 %: +1.8 to +2.2).",
+            "Synthesis adds nothing here: pruned_0.5 (2.06x (2.01 to 2.11), accuracy 0.9600) is as fast as own_1 (2.10x (2.05 "
+            "to 2.15), accuracy 0.9400), and 2.0 points better (95 %: +1.8 to +2.2).",
         ),
         (
             [network("separable_conv2d", "rival", 0.9405, 3.0)],
-            "It is not shown that synthesis adds anything here: separable_conv2d (3.00x (2.95 to 3.05), accuracy 0.9405) is as fast "
-            "as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400), and 0.1 points better (95 % of the gain: -0.3 to +0.2).",
+            "It is not shown that synthesis adds anything here: separable_conv2d (3.00x (2.95 to 3.05), accuracy 0.9405) is as "
+            "fast as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400), and 0.1 points better (95 % of the gain: -0.3 to +0.2).",
         ),
         (
             [network("narrow_0.5", "rival", 0.99, 1.5)],
-            "Nothing without synthesis is as fast as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400): the fastest is narrow_0.5 (1.50x "
-            "(1.45 to 1.55), accuracy 0.9900).",
+            "Nothing without synthesis is as fast as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400): the fastest is narrow_0.5 "
+            "(1.50x (1.45 to 1.55), accuracy 0.9900).",
         ),
     ],
 )

@@ -1,7 +1,8 @@
 """A stand-in for the process that measures speedups: it answers at once, without PyTorch, and writes down what it measures.
 
 What it does follows from the name of the operator: `dies` kills it, `dies_twice_compiling` the first two times in that phase,
-`hang` sleeps, and `slow` has an original that is slow in the first process. So does `original` if SYNO_DYING names it. It leaves a folder of temporary files, as compilers do.
+`hang` sleeps. So does `original` if SYNO_DYING names it. With `slow`, the original is slow in the first process. It leaves a
+folder of temporary files, as compilers do.
 """
 
 from __future__ import annotations

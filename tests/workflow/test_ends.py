@@ -11,12 +11,13 @@ from small_run import COUNTED, RESULTS, snakemake, write_config
 @pytest.mark.slow
 def test_a_search_that_meets_nothing_has_a_page(tmp_path: Path) -> None:
     goal = {"speedup": 9.0, "compiler": "eager", "most_screened": 2}
-    done = snakemake(
-        tmp_path, write_config(tmp_path / "small.yaml", {"goal": goal, "reward": {"name": "accuracy", "low": 0.0}})
-    )
+    rivals = {"shares": [0.5], "pruning": False, "operators": ["gpt2_projection"], "int8": False}
+    changes = {"goal": goal, "rivals": rivals, "reward": {"name": "accuracy", "low": 0.0}}
+    done = snakemake(tmp_path, write_config(tmp_path / "small.yaml", changes))
     assert done.returncode == 0 and "Trying to restart" not in done.stdout, done.stdout
     page = (tmp_path / RESULTS / "report.html").read_text(encoding="utf-8")
     assert "No operator is selected, since nothing meets the goal: " in page and "of 2 is " in page
+    assert "The best of all networks: narrow_0.5, without synthesis, " in page and "gpt2_projection is missing: " in page
     assert "small: No operator is selected, since nothing meets the goal: " in done.stdout
 
 

@@ -55,6 +55,11 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             jobs.update(breakdown=(chosen + beside) * parts)
             to_convert |= set(files_to_convert(experiment))
             jobs.update(speedup=experiment.goal_pair is not None)
+            # A narrower network by pruning and one from new weights for each share.
+            rivals = experiment.rivals
+            if experiment.goal_pair is not None and experiment.searches and experiment.train.seeds and rivals != "none":
+                shares = 2 if rivals.shares == "auto" else len(rivals.shares)
+                jobs.update(rival=2 * shares + len(rivals.operators) + rivals.int8)
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
             of_original = len(experiment.tune.original_pairs)

@@ -1,0 +1,166 @@
+"""What synthesis is worth beside pruning, narrower networks, known layers and 8-bit integers, in several settings and seeds.
+
+    python benchmarks/rivals.py --records FOLDER --seeds 0 1 2 --output docs/measured/rivals.md
+
+A setting is the demo's experiment (config/quickstart.yaml) with changes. For each seed, it is a whole run of the workflow, with
+its own seeds of search and trainings. The runs are in the folder; one that was stopped goes on where it was. The last table
+pools the gains of a setting's seeds. Exit status: 0; 1 if a run failed; 2 for wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan, sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import reports
+import yaml
+from scipy.stats import t
+
+from syno.base.files import write_whole
+from syno.base.interval import Interval
+from syno.config.files import load_experiment
+from syno.config.specs import merged
+from syno.results.rivals import best_of, compared, described
+from syno.results.values import Score, judged_in, scores_in
+from syno.stages.goal import verdict_table
+from syno.stages.tables import read_tables
+from syno.train.metric import ACCURACY
+
+DEMO = Path("config/quickstart.yaml")
+OFTEN = 100  # between the seeds of trainings of two runs
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Changes of the demo's experiment, and what they are about."""
+
+    about: str
+    changes: Mapping[str, Any]
+
+
+SETTINGS = {
+    "demo": Setting("the demo", {}),
+    "noise": Setting("noise of 0.5 in place of 0.1", {"workload": {"data_settings": {"noise": 0.5}}}),
+    "long": Setting("noise of 0.5, 16 epochs in place of 4", {
+        "workload": {"data_settings": {"noise": 0.5}, "training": {"epochs": 16}},
+    }),
+    "classes": Setting("40 classes, noise of 0.3, 8 epochs", {
+        "workload": {"data_settings": {"noise": 0.3, "classes": 40}, "training": {"epochs": 8}},
+    }),
+    "small": Setting("ResNet-8 of half the width, noise of 0.3, 6 epochs; goal: 2 times as fast, 3 points", {
+        "workload": {"model": "resnet8", "width": 0.5, "data_settings": {"noise": 0.3}, "training": {"epochs": 6}},
+        "goal": {"speedup": 2, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.2, "most_flops": 0.4},
+    }),
+    "fast": Setting("goal: 5 times as fast, 3 points", {
+        "goal": {"speedup": 5, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.08, "most_flops": 0.15},
+        "rivals": {"shares": [0.4, 0.25]},
+    }),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found: the best synthesized operator, the best rival that is as fast, the gain, and the best of all."""
+
+    found: str
+    rival: str
+    gain: Interval
+    best: str
+    seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, print the page, and write it if asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options = reports.parse(parser, arguments)
+    found: dict[str, dict[int, Outcome]] = {name: {} for name in options.settings}
+    for seed in options.seeds:
+        for name in options.settings:
+            found[name][seed] = outcome(run(name, seed, options.records))
+            print(f"{name}, seed {seed}: {found[name][seed]}", file=sys.stderr, flush=True)
+    reports.deliver(page(found, options), options.output)
+    return 0
+
+
+def run(name: str, seed: int, records: Path) -> Path:
+    """Run the workflow of a setting with a seed, or what is missing of it; return its folder."""
+    folder = (records / name / str(seed)).resolve()
+    experiment = merged(yaml.safe_load(DEMO.read_text()), SETTINGS[name].changes)
+    seeds = [OFTEN * seed + one for one in experiment["train"]["seeds"]]
+    changes = {"name": name, "study": {"seed": seed}, "train": {"seeds": seeds}, "workload": {"seed": seed}}
+    write_whole(folder / f"{name}.yaml", yaml.safe_dump(merged(experiment, changes)))
+    with (folder / "run.log").open("ab") as log:
+        subprocess.run([sys.executable, "-m", "syno", "run", f"{name}.yaml"], cwd=folder, stdout=log, stderr=log, check=True)
+    return folder / "results" / name
+
+
+def outcome(folder: Path) -> Outcome:
+    """Return what a run found."""
+    experiment = load_experiment(str(folder))
+    tables = read_tables(experiment)
+    judged = {one.key: one for one in judged_in(verdict_table(experiment, *tables))}
+    scores: list[Score] = [one for one in scores_in(tables.scores) if one.key in judged]
+    assert experiment.goal is not None
+    best, pair = (choose(scores, experiment.goal, judged, ACCURACY) for choose in (best_of, compared))
+    times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
+    seconds = sum(map(float, times))
+    shown = "none" if best is None else f"{described(best, ACCURACY)}, {judged[best.key].verdict}"
+    if pair is None:
+        return Outcome("none", "none", Interval(nan), shown, seconds)
+    rival = "none is as fast" if pair.rival is None else described(pair.rival, ACCURACY)
+    return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, seconds)
+
+
+def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace) -> list[str]:
+    command = f"benchmarks/rivals.py --records FOLDER --seeds {' '.join(map(str, options.seeds))}"
+    lines = reports.heading("Synthesis beside its rivals", command)
+    for text in (
+        "- Each row is a whole run of the workflow: the search, the rivals, and three trainings of each network that is shown. "
+        "Speedups are timed in turns with the original, with native kernels; intervals are of 95 %.",
+        "- `Gain`: the accuracy of the best synthesized operator minus that of the best network without one that is as fast, "
+        "in points, with Welch's interval over the trainings. The best of all is what the goal asks for, whatever made it.",
+    ):
+        lines += reports.paragraph(text)
+    columns = ("setting", "seed", "synthesized", "as fast without", "gain", "best of all", "job seconds")
+    rows = [
+        (name, str(seed), one.found, one.rival, _text(one.gain), one.best, f"{one.seconds:.0f}")
+        for name, seeds in found.items()
+        for seed, one in seeds.items()
+    ]
+    lines += ["", *reports.table(columns, rows, left=6), "", "## All seeds together", ""]
+    pooled = [
+        (name, SETTINGS[name].about, str(len(gains)), _text(_mean(gains)), str(sum(gain > 0 for gain in gains)))
+        for name, seeds in found.items()
+        if (gains := [one.gain.value for one in seeds.values() if not isnan(one.gain.value)])
+    ]
+    columns = ("setting", "changes of the demo", "runs with both", "mean gain, points", "gains above zero")
+    return [*lines, *reports.table(columns, pooled, left=2)]
+
+
+def _mean(values: Sequence[float]) -> Interval:
+    """Return the mean with Student's 95 % interval; without one for a single value."""
+    if len(values) < 2:
+        return Interval(fmean(values))
+    half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    return Interval(fmean(values), fmean(values) - half, fmean(values) + half)
+
+
+def _text(gain: Interval) -> str:
+    if isnan(gain.value):
+        return "–"
+    points = [f"{100 * one:+.1f}" for one in gain]
+    return f"{points[0]} ({points[1]} to {points[2]})" if gain.is_certain else points[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Rivals of a search: what a user would do without synthesis, with the recipe, the seeds and the stopwatch of the operators."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_experiment import FIELDS
+
+from syno.base.errors import SpecError
+from syno.base.interval import Interval
+from syno.config import Experiment
+from syno.measure import measuring_process
+from syno.results.speedups import IN_TURNS
+from syno.stages import rivals as stage
+from syno.stages.goal import answer_of
+from syno.stages.places import SELECTED, training_file
+from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals
+from syno.stages.selection import write_selected
+from syno.stages.tables import make_tables, read_tables
+from syno.stages.train import settings_of_training, train
+from syno.stages.workflow_stages import jobs
+from syno.train.training_record import TrainingRecord
+
+STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
+GOAL = {"speedup": 1.5, "lose_at_most": 0.5, "compiler": "eager"}
+RIVALS = {"shares": [0.5], "operators": ["grouped_conv2d", "gpt2_projection"], "int8": False}
+
+
+@pytest.fixture(autouse=True)
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure with a stand-in, after which everything is twice as fast."""
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
+    monkeypatch.chdir(tmp_path)
+
+
+def experiment(name: str = "small", **changes: Any) -> Experiment:
+    rest = {key: value for key, value in FIELDS.items() if key not in ("reward", "policy", "name")}
+    given = {"goal": GOAL, "rivals": RIVALS, "train": {"seeds": [1, 2]}, **changes}
+    return Experiment.model_validate({**rest, "name": name, **given})
+
+
+def trained(found: Experiment) -> Experiment:
+    for seed in found.train.seeds:
+        train(found, "original", seed)
+    return found
+
+
+def test_which_rivals_an_experiment_has() -> None:
+    assert experiment().rival_names == ("pruned_0.5", "narrow_0.5", "grouped_conv2d", "gpt2_projection")
+    usual = experiment(rivals={})
+    assert usual.rival_names == (
+        "pruned_0.82", "narrow_0.82", "pruned_0.61", "narrow_0.61", "separable_conv2d", "grouped_conv2d", "low_rank_conv2d",
+        "shift_conv1x1", "int8",
+    )  # fmt: skip
+    assert [file.name for file in jobs(usual)["rival"]] == [f"{name}.json" for name in usual.rival_names]
+    assert "int8" not in experiment(rivals={}, goal={**GOAL, "compiler": "inductor", "device": "cuda"}).rival_names
+    assert "separable_conv2d" not in experiment(rivals={}, train={"baselines": ["separable_conv2d"]}).rival_names
+    for without in (
+        {"rivals": "none"},
+        {"goal": None},
+        {"train": {"seeds": []}},
+        {"select": {"operators": ["conv1x1"]}, "goal": None},
+    ):
+        assert experiment(**without).rival_names == () and "rival" not in jobs(experiment(**without))
+
+
+def test_pruning_goes_on_from_the_trained_original_and_narrowing_begins_anew() -> None:
+    found = trained(experiment())
+    pruned, narrow = (evaluate_rival(found, name) for name in ("pruned_0.5", "narrow_0.5"))
+    assert (pruned.state, pruned.speed.ratio, pruned.speed.timed, pruned.seeds) == (
+        "ok",
+        Interval(2.0, 1.9, 2.1),
+        IN_TURNS,
+        (1, 2),
+    )
+    records = [TrainingRecord.read(training_file(found, name, 2)) for name in ("pruned_0.5", "narrow_0.5", "original")]
+    assert [record.workload.weights for record in records] == [
+        str(training_file(found, "original", 2).with_suffix(".safetensors")), None, None,
+    ]  # fmt: skip
+    assert records[0].workload.training.learning_rate == records[1].workload.training.learning_rate / 2
+    assert records[0].parameters == records[1].parameters == narrow.parameters < records[2].parameters
+    assert records[0].operator == "network pruned 0.5\n"
+
+
+def test_what_fails_is_a_row_with_its_reason_and_what_is_slow_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(experiment())
+    misfit = evaluate_rival(found, "gpt2_projection")
+    assert misfit.state == "failed" and "does not fit" in misfit.reason
+    weights = training_file(found, "original", 2).with_suffix(".safetensors")
+    weights.unlink()
+    lost = evaluate_rival(found, "pruned_0.5")
+    assert lost.state == "failed" and str(weights) in lost.reason
+    monkeypatch.setattr(stage, "_speed", lambda *_: {"state": "slow", "reason": "not faster than the original"})
+    assert evaluate_rival(found, "grouped_conv2d").seeds == ()
+    assert not training_file(found, "grouped_conv2d", 1).exists()
+    write_selected([], found.folder / SELECTED, "the search found no operator")
+    make_tables(found)
+    lines = answer_of(found, *read_tables(found))
+    assert [line.split(":")[0] for line in lines[-3:]] == [
+        f"{name} is missing" for name in ("pruned_0.5", "grouped_conv2d", "gpt2_projection")
+    ]
+    with pytest.raises(SpecError, match='has no rival "pruned_0.7"; there are: pruned_0.5, narrow_0.5'):
+        evaluate_rival(found, "pruned_0.7")
+
+
+def test_an_interrupted_job_and_another_experiment_train_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(experiment())
+    done: list[tuple[str, int]] = []
+    real = stage.train
+
+    def counted(given: Experiment, name: str, seed: int) -> TrainingRecord:
+        if len(done) == 1:
+            done.append((name, seed))
+            raise KeyboardInterrupt
+        done.append((name, seed))
+        return real(given, name, seed)
+
+    monkeypatch.setattr(stage, "train", counted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_rival(found, "pruned_0.5")
+    first = evaluate_rival(found, "pruned_0.5")
+    assert done == [("pruned_0.5", 1), ("pruned_0.5", 2), ("pruned_0.5", 2)]
+    other = trained(experiment("other"))
+    second = evaluate_rival(other, "pruned_0.5")
+    assert len(done) == 3 and second.seeds == first.seeds
+    record = TrainingRecord.read(training_file(other, "pruned_0.5", 1))
+    assert record.workload == settings_of_training(other, "pruned_0.5", 1)  # with its own original's weights
+    assert record.score == TrainingRecord.read(training_file(found, "pruned_0.5", 1)).score
+    longer = trained(experiment("longer", workload={**FIELDS["workload"], "seed": 7}))
+    evaluate_rival(longer, "narrow_0.5")
+    assert len(done) > 3
+
+
+def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of_all() -> None:
+    found = trained(experiment())
+    for name in found.rival_names:
+        evaluate_rival(found, name)
+    write_selected([], found.folder / SELECTED, "the search found no operator")
+    scores = make_tables(found).scores.set_index("key")
+    assert dict(scores["role"]) == {
+        "original": "original",
+        "pruned_0.5": "rival",
+        "narrow_0.5": "rival",
+        "grouped_conv2d": "rival",
+    }
+    assert scores.loc["narrow_0.5", "goal_speedup"] == 2.0 and scores.loc["narrow_0.5", "verdict"] in ("meets", "may meet")
+    assert speeds_of_rivals(found)["grouped_conv2d"] == (IN_TURNS, Interval(2.0, 1.9, 2.1))
+    lines = answer_of(found, *read_tables(found))
+    assert lines[1].startswith("The best of all networks: ") and ", without synthesis, " in lines[1]
+    assert RivalRecord.read(rival_file(found, "narrow_0.5")) == rivals_of(found)["narrow_0.5"]
