@@ -128,7 +128,7 @@ class RivalSettings(Section):
     """whether channels are removed from the trained original (structured pruning), which is then trained again"""
     narrowing: bool = True
     """whether networks with as few channels are trained from new weights"""
-    operators: tuple[OperatorChoice, ...] = tuple(OperatorChoice(operator=name) for name in KNOWN_LAYERS)
+    operators: Annotated[tuple[OperatorChoice, ...], Field(validate_default=True)] = KNOWN_LAYERS  # type: ignore[assignment]
     """known efficient layers in place of the network's; one that does not fit is a row with the reason"""
     int8: bool = True
     """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor"""

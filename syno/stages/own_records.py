@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
+from syno.base.files import ORIGINAL
 from syno.base.registry import is_path
 from syno.base.validation import named_differences
 from syno.config import Experiment
@@ -44,10 +45,10 @@ def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedN
         )
 
 
-def check_training(file: Path, found: WorkloadSettings, experiment: Experiment, network: ComparedNetwork, seed: int) -> None:
+def check_training(file: Path, found: WorkloadSettings, experiment: Experiment, key: str = ORIGINAL, seed: int = 0) -> None:
     """Raise SpecError, which says what differs, if the record in a file is of another training than the experiment's."""
     if experiment.workload is not None:
-        own = settings_of_training(experiment, network.key, seed)
+        own = settings_of_training(experiment, key, seed)
         there, here = ({"workload": settings_of_score(one)} for one in (found, own))
         _check(file, there, here, "syno train")
 

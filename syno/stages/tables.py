@@ -160,7 +160,7 @@ def _collected(
         record = TrainingRecord.read(file)
         if network is not None:
             check_belongs(record, network, file)
-            check_training(file, record.workload, experiment, network, record.seed)
+            check_training(file, record.workload, experiment, network.key, record.seed)
             if network.role != "rival":  # a pruned one begins with other weights
                 check_same(record, first or record, experiment)
             check_int8(file, record, experiment)
