@@ -150,8 +150,8 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
     Where no operator was selected, they say why, without a goal, too.
     """
     goal, nothing = experiment.goal, why_none(experiment.folder / SELECTED)
-    if nothing is not None:
-        return (*(() if goal is None else (f"Goal: {described(goal)}.",)), nothing)
-    found = verdict_table(experiment, scores, latency)
     metric = None if scores.empty else METRICS[str(scores["metric"].iloc[0])]
+    if nothing is not None:
+        return (*(() if goal is None else (f"Goal: {described(goal, metric)}.",)), nothing)
+    found = verdict_table(experiment, scores, latency)
     return () if goal is None or found is None else tuple(answer(goal, found, metric))
