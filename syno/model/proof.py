@@ -427,7 +427,8 @@ class _Prover:
             except Exception as error:
                 if type(error).__name__ in OF_THE_MACHINE:
                     raise
-                return f"the network fails with another module in its place: {reason_of(error)}"
+                said = reason_of(error).replace(f"'{_StandIn.__name__}' object", "an operator")
+                return f"the network fails with another module in its place: {said}"
             if fault := self._difference(before, after, layers, mode, is_moved=bool(moved)):
                 return fault
             for name, one in stand_ins.items():

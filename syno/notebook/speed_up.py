@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import inspect
 import io
 import json
@@ -11,8 +12,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from syno.base.interval import Interval
 from syno.base.progress import Display, Progress, display
 from syno.base.user_code import INSTALLED
 from syno.base.validation import explained, named_differences
-from syno.config import Experiment, load_experiment
+from syno.config import Experiment, load_experiment, load_experiments
 from syno.data.contract import content_hash
 from syno.notebook.training import OwnWorkload
 from syno.results.goal import STATES
@@ -60,6 +61,7 @@ Score = Callable[[nn.Module], float]
 
 CONFIG, CODE, LOG = "speed_up.yaml", "code", "speed_up.log"  # in the folder
 CALL = "call.json"  # in the folder with the code: by what the call is told from others
+LOCK = "speed_up.lock"  # in the folder: a workflow holds it to its end, also when the program that began it was killed
 COLUMNS = (
     "operator", "score", "speedup", "speedup_low", "speedup_high", "lost", "lost_low", "lost_high", "verdict",
 )  # fmt: skip
@@ -167,8 +169,8 @@ def speed_up(
 
     Args:
         model: the network, with trained weights. A copy of it is used; what operators replace begins with new weights.
-        example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Costs and
-            speeds are for this batch. By default the first part of the first batch to train on.
+        example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Speeds
+            are those of one sample. By default the first part of the first batch to train on.
         train, test: batches to train and to test on: lists, or anything that can be gone through again and again, such as a
             `torch.utils.data.DataLoader`.
         loss: `loss(model, batch)` returns a scalar; by default the cross-entropy of the outputs with integer labels.
@@ -232,6 +234,7 @@ def speed_up(
     }
     written = settings.model_dump(mode="json", include=set(given))
     call = _Call(place, model, task, {"layers": layers, "training": written}, options)
+    load_experiments(call.experiment)  # SpecError before anything is written
     call.write()
     _Run(call, cores, minutes, progress).finish()
     return SpeedUp(place)
@@ -397,19 +400,19 @@ class _Run:
     def finish(self) -> None:
         """Run all stages. TrainingError if one failed; KeyboardInterrupt after the jobs have stopped."""
         searched = self.call.folder / FROZEN
-        with display() if self.shows else nullcontext(None) as shown:
-            if self.deadline is not None and not searched.is_file() and not self._workflow(shown, [str(searched)]):
+        with _alone(self.call.folder) as lock, display() if self.shows else nullcontext(None) as shown:
+            if self.deadline is not None and not searched.is_file() and not self._workflow(lock, shown, [str(searched)]):
                 _, search = self._finished()
                 self.call.write_config(max(1, 0 if search is None else search.finished))
-            self._workflow(shown)
+            self._workflow(lock, shown)
 
-    def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
+    def _workflow(self, lock: int, shown: Display | None, targets: Sequence[str] = ()) -> bool:
         """Run the workflow up to the targets; return whether it ended. With targets, it is interrupted at the deadline."""
         arguments = command(str(self.call.config), LOCAL, self.cores, targets, self.call.folder)
         with (self.call.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
                 arguments, cwd=self.call.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=partial(_end_with, os.getpid()),
+                start_new_session=True, preexec_fn=partial(_end_with, os.getpid()), pass_fds=[lock],
             )  # fmt: skip
         began, before = time.monotonic(), self._finished()[0]
         try:
@@ -448,20 +451,36 @@ class _Run:
         experiment = self.call.experiment
         done, found = self._finished()
         seeds, seconds = len(experiment["train"]["seeds"]), time.monotonic() - began
-        total = (experiment["study"]["n_trials"] if found is None else found.planned) + seeds * (
-            experiment["select"]["count"] + 1
-        )
+        trials = experiment["study"]["n_trials"] if found is None else found.planned
+        total = trials + seeds * (min(experiment["select"]["count"], trials) + 1)
         shown.show(Progress(
             experiment["name"], min(done, total), total, done, running=0 if found is None else found.running, seconds=seconds,
             rate=(done - before) / max(seconds, 1e-9), screened={} if found is None else dict(found.screened),
         ))  # fmt: skip
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[int]:
+    """Hold the lock of a folder, and yield its descriptor. Wait while the workflow of another call runs, or ends.
+
+    The worker of a call that was killed still has its trial: with a second one beside it, equal calls would make other trials.
+    """
+    with (folder / LOCK).open("w") as file:
+        with suppress(OSError):  # a file system without locks lets all in
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"Another call runs in {folder}; this one waits for its end.", file=sys.stderr, flush=True)
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
 def _end_with(parent: int) -> None:
-    """Let this process be interrupted when its parent ends, however it ends: nobody would wait for the workflow then."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts programs in the background with the signal ignored
+    """Let this process, and the jobs that it will run, be interrupted when its parent ends, however it ends."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # a shell starts programs in the background with signals ignored
+        signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
-        end_with(parent, signal.SIGINT)
+        end_with(parent, signal.SIGHUP)  # `syno.stages.workflow.end_with_program` interrupts the jobs, too
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

@@ -93,6 +93,9 @@ def unfrozen_afterwards() -> Iterator[None]:
 # One attempt at a trial: the evaluation of its operator, and the storing of its result.
 
 
+TOLD_TO_STOP = Result("interrupted", message="the worker was told to stop")
+
+
 @dataclass
 class TrialReport(Report):
     """The report of one trial, which stops or pauses its evaluation.
@@ -184,7 +187,7 @@ def run_trial(
         kind: Kind = "interrupted" if fault.kind == "machine" else "failed"
         result = Result(kind, message=fault.message, fault=fault.kind, cause=fault.cause)
     except BaseException:
-        finish(Result("interrupted", message="the worker was told to stop"))
+        finish(TOLD_TO_STOP)
         raise
     if finish(result):
         return fault
@@ -386,8 +389,13 @@ class Study:
                             stacklevel=2,
                         )
                     told = len(scheduler.state.died)
-                    if display is not None:
-                        display.show(progress.progress(scheduler.state, self.name, n_trials, notes()))
+                    try:
+                        if display is not None:
+                            display.show(progress.progress(scheduler.state, self.name, n_trials, notes()))
+                    except BaseException:  # a display may tell the worker to stop; the trial has begun
+                        if trial is not None:
+                            scheduler.finish(trial, TOLD_TO_STOP)
+                        raise
                     if trial is not None:
                         fault = run_trial(trial, evaluation, self.reward, scheduler, self._by)
                         machine_faults = machine_faults + 1 if fault is not None and fault.kind == "machine" else 0

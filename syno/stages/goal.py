@@ -151,12 +151,13 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
     Where no operator was selected, they say why, without a goal, too.
     """
     goal, nothing = experiment.goal, why_none(experiment.folder / SELECTED)
-    if nothing is not None and not experiment.rival_names:
-        return (*(() if goal is None else (f"Goal: {described(goal)}.",)), nothing)
-    found = verdict_table(experiment, scores, latency)
     metric = None if scores.empty else METRICS[str(scores["metric"].iloc[0])]
+    if nothing is not None and not experiment.rival_names:
+        return (*(() if goal is None else (f"Goal: {described(goal, metric)}.",)), nothing)
+    found = verdict_table(experiment, scores, latency)
     if goal is None or found is None:
-        return ()
+        return () if nothing is None else (nothing,)
     networks = [] if scores.empty else scores_in(with_verdicts(scores, found))
+    lines = answer(goal, found, metric, networks)
     missing = [f"{name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
-    return (*answer(goal, found, metric, networks), *missing)
+    return (*(lines if nothing is None else [*lines[:-1], nothing]), *missing)

@@ -13,6 +13,7 @@ import atexit
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -40,6 +41,20 @@ from syno.results import MEASUREMENTS
 from syno.search.faults import LATER
 from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE
+
+# The end of a program that has started a workflow.
+
+
+def end_with_program() -> None:
+    """Let SIGHUP interrupt this process and its jobs, as Ctrl-C does, if it leads a session.
+
+    A program that starts the workflow asks the system for this signal at its own end. Snakemake alone, when it is interrupted,
+    waits for jobs that were not told to end.
+    """
+    if os.getsid(0) == os.getpid():
+        with suppress(ValueError):  # in another thread than the first, signals have no handlers
+            signal.signal(signal.SIGHUP, lambda *_: os.killpg(0, signal.SIGINT))
+
 
 # The fork server of a workflow: `syno.base.fork_server` for the jobs that Snakemake runs on this machine.
 

@@ -106,6 +106,10 @@ def test_layers_beside_a_refused_one_are_replaced() -> None:
         (lambda self, x: self.conv(x) + self.conv.forward(x), "it runs 2 times"),
         (lambda self, x: self.conv(input=x), "its input is given by keyword"),
         (lambda self, x: self.conv(x) if isinstance(self.conv, nn.Conv2d) else x, "it may ask for the layer's class"),
+        (
+            lambda self, x: self.conv(x) if self.conv.reset_parameters else x,
+            ": an operator has no attribute 'reset_parameters'",
+        ),
     ],
 )
 def test_a_layer_stays_with_its_reason(run: Callable[[Any, torch.Tensor], torch.Tensor], reason: str) -> None:

@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
-import signal
-import subprocess
-import sys
+import shutil
+import sqlite3
 import time
+from contextlib import closing, suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas
 import pytest
 import torch
+from command_lines import HANGS_AFTER
 from torch import nn
+from torch.nn import functional
 
 import syno
 from syno.base.errors import SpecError
+from syno.base.fork_client import VARIABLE
+from syno.config import load_experiment
+from syno.measure.speedups import STORE
 from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
 from syno.results.metric import METRICS
+from syno.stages.places import FROZEN, SELECTED
+from syno.stages.search import search
+from syno.stages.study import freeze
+from syno.stages.workflow import start_fork_server
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trained-model.md"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-MOMENTS = (6, 14, 25)  # seconds after the start: while it begins, and searches
+TRIALS = 4
+# When kills come: a file is there, or so many trials have begun, and how many seconds after that.
+MOMENTS: tuple[tuple[str | int, float], ...] = (
+    *(("speed_up.yaml", 0), ("data.json", 0), (1, 0), (1, 0), (1, 0.3), (2, 0), (2, 0.3)),
+    *((FROZEN, 0), (SELECTED, 0), ("tune/**/*.json", 0)),
+)
+# Programs begin in copies of a process that has imported what they need.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["syno.notebook.speed_up"])
 
 
 class Small(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, width: int = 8) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
-        self.head = nn.Linear(8, 2)
+        first, second = nn.Conv2d(1, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1)
+        self.features = nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
+        self.head = nn.Linear(width, 2)
 
     def forward(self, picture: torch.Tensor) -> torch.Tensor:
         return self.head(self.features(picture).mean((2, 3)))
 
 
-def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(size: int = 8) -> list[tuple[torch.Tensor, torch.Tensor]]:
     torch.manual_seed(0)
-    return [(torch.randn(8, 1, 8, 8), torch.randint(0, 2, (8,))) for _ in range(2)]
+    return [(torch.randn(8, 1, size, size), torch.randint(0, 2, (8,))) for _ in range(2)]
 
 
 @pytest.fixture
@@ -53,7 +74,7 @@ class TestCall:
     def test_the_folder_is_an_experiment_of_the_same_network_and_batches(self, tmp_path: Path) -> None:
         model, data = Small(), batches()
         folder = syno.speed_up(model, train=data, test=data, folder=tmp_path / "made", epochs=1, speedup=2).folder
-        experiment = module.load_experiment(str(folder / module.CONFIG)).use_code()
+        experiment = load_experiment(str(folder / module.CONFIG)).use_code()
         assert (experiment.folder, experiment.goal.least_speedup) == (folder, 2)
         network = experiment.network
         assert network.metric == METRICS["accuracy"] and not network.trains_original
@@ -66,7 +87,7 @@ class TestCall:
         data = list(zip(pictures.split(8), labels.split(8), strict=True))
         folder = syno.speed_up(Small(), train=data, test=data[:2], folder=tmp_path / "made", epochs=1).folder
         assert (folder / module.CODE / "task.pkl").stat().st_size < 1.5 * (pictures.nbytes + labels.nbytes)
-        kept = module.load_experiment(str(folder / module.CONFIG)).use_code().network.data.train
+        kept = load_experiment(str(folder / module.CONFIG)).use_code().network.data.train
         pairs = zip(sum(data, ()), sum(kept, ()), strict=True)
         assert all(torch.equal(one, other) for one, other in pairs)
 
@@ -93,6 +114,11 @@ class TestCall:
 
         with pytest.raises(SpecError, match="the task cannot be pickled .* cannot pickle a lock"):
             syno.speed_up(Small(), train=Locked(batches()), test=batches(), folder=tmp_path, epochs=1)
+
+    def test_a_goal_that_is_none_is_told_before_anything_is_written(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError, match=re.escape("goal.speedup: 0.5 is slower than the original")):
+            syno.speed_up(Small(), train=batches(), test=batches(), speedup=0.5, folder=tmp_path / "made")
+        assert not (tmp_path / "made").exists()
 
     def test_a_score_needs_a_loss(self) -> None:
         with pytest.raises(SpecError, match="a score of your own needs a loss"):
@@ -125,27 +151,83 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert torch.allclose(taken(*inputs)["brightness"], model(*inputs)["brightness"], atol=1e-5)
 
 
+def squares(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    return functional.mse_loss(model(batch[0]), batch[1])
+
+
+def call(folder: Path) -> None:
+    """Make a network faster that is to answer what it answers."""
+    pictures = [picture for picture, _ in batches(32)]  # with a fixed seed, which that of the network follows
+    model = Small(64).eval()
+    with torch.no_grad():
+        given = [(picture, model(picture)) for picture in pictures]
+    syno.speed_up(
+        model, train=given, test=given, loss=squares, folder=folder, speedup=1, lose_at_most=1e6, compiler="eager",
+        spec={"depth": 5}, trials=TRIALS, seeds=1, epochs=1, cores=1, progress=False,
+    )  # fmt: skip
+
+
+def call_with(folder: Path, server: str) -> None:
+    """Call it with the fork server of this address."""
+    os.environ[VARIABLE] = server
+    call(folder)
+
+
+def count(folder: Path) -> int:
+    """Return the number of trials that have begun."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{folder / 'trials.db'}?mode=ro", uri=True)) as file:
+        return int(file.execute("select count(*) from trials").fetchone()[0])
+    return 0
+
+
+def has_come(moment: str | int, folder: Path, before: int) -> bool:
+    """Return whether a moment has come, in a call before which so many trials had begun."""
+    return any(folder.glob(moment)) if isinstance(moment, str) else count(folder) >= before + moment
+
+
+def trials_of(folder: Path) -> pandas.DataFrame:
+    """Return the operators, ends and rewards of the trials that were not interrupted."""
+    trials = pandas.read_parquet(folder / FROZEN)
+    return trials.loc[trials["outcome"] != "interrupted", ["operator", "outcome", "reward"]].reset_index(drop=True)
+
+
 @pytest.mark.slow
-def test_killed_at_any_moment_the_same_call_goes_on(tmp_path: Path) -> None:
-    network, call = BLOCK.findall(PAGE.read_text(encoding="utf-8"))[1:]
-    short = re.sub(r"(trials|seeds|epochs)=\d", r"\1=1", call)
-    assert short.count("=1,") == 3
+def test_killed_at_ten_moments_the_same_call_makes_the_same_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill interrupts is another row. Screening goes by measured times, which are kept from the search without kills."""
+    folder = tmp_path / "made"
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Run, "finish", lambda run: None)
+        call(folder)
+        patch.chdir(folder)
+        experiment = load_experiment(module.CONFIG).use_code()
+        search(experiment)
+        freeze(experiment)
+    expected = trials_of(folder)
+    assert list(expected["outcome"]).count("complete") == TRIALS
+    folder.rename(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole" / STORE, folder / STORE)
 
-    def start() -> subprocess.Popen[bytes]:
-        # One thread: the page's training makes the same weights in every process only then.
-        alone = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen([sys.executable, "-c", network + short], cwd=tmp_path, env=alone, stderr=subprocess.DEVNULL)
+    monkeypatch.setenv(VARIABLE, "")  # one server for the jobs of all workflows, as it takes seconds to start
+    deployed = SimpleNamespace(deployment_method=set())
+    start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
 
-    for seconds in MOMENTS:
-        process = start()
+    def started() -> BaseProcess:
+        process = FORKS.Process(target=call_with, args=(folder, os.environ[VARIABLE]))
+        process.start()
+        return process
+
+    for moment, seconds in MOMENTS:
+        before, process = count(folder), started()
+        while process.is_alive() and not has_come(moment, folder, before):
+            time.sleep(0.01)
         time.sleep(seconds)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert start().wait(400) == 0
-    file = tmp_path / "speed_up" / "trials.parquet"
-    trials, found = pandas.read_parquet(file), file.read_bytes()
-    # What a kill interrupted is tried again as another row; a worker that outlives it for a moment is none too many.
-    ended = trials[~trials["outcome"].isin(["interrupted", "duplicate"])]
-    assert list(trials["number"]) == list(range(len(trials))) and ended["operator"].is_unique
-    assert list(trials["outcome"]).count("complete") == 1
-    assert start().wait(400) == 0 and file.read_bytes() == found  # nothing was left to do
+        assert process.is_alive()
+        process.kill()
+        process.join()
+        begun = count(folder)
+        with module._alone(folder):
+            assert count(folder) <= begun + 1, "the workflow went on"
+    again = started()
+    again.join(HANGS_AFTER)
+    assert again.exitcode == 0 and trials_of(folder).equals(expected)
+    assert "Cannot close" not in (folder / module.LOG).read_text()  # of a Snakemake that was interrupted twice

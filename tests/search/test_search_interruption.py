@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from small_studies import evaluate, study
 
 from syno.ir.graph import PGraph
-from syno.search.evaluation import Stoppable
+from syno.search.evaluation import Stoppable, StoppingDisplay
 from syno.search.workers import Interruption
 from syno.train.contract import FunctionEvaluation, FunctionReport, Report
 
 
-def told(number: signal.Signals) -> None:
+def told(number: signal.Signals) -> dict[str, object]:
     os.kill(os.getpid(), number)
+    return {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -58,11 +60,23 @@ def test_a_signal_while_a_step_is_reported_stops_the_evaluation_after_that() -> 
         told(signal.SIGTERM)
         reported.append(step)
 
-    def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
+    def reporting(operator: PGraph, report: Report) -> Mapping[str, float]:
         report(1, 0.5)
         report(2, 0.5)
         return {}
 
     with Interruption() as stop, pytest.raises(KeyboardInterrupt):
-        Stoppable(FunctionEvaluation(evaluate), stop)(operator, FunctionReport(report))
+        Stoppable(FunctionEvaluation(reporting), stop)(operator, FunctionReport(report))
     assert reported == [1]
+
+
+def test_a_signal_while_a_trial_begins_gives_it_back() -> None:
+    """A worker that is told to stop has not died: after some deaths, an operator counts as failed."""
+    found = study()
+    for _ in range(4):
+        with Interruption() as stop, pytest.raises(KeyboardInterrupt):
+            found.run(evaluate, 1, display=StoppingDisplay(stop), notes=lambda: told(signal.SIGTERM))
+    found.run(evaluate, 1)
+    trials = found.trials
+    assert list(trials.outcome) == ["interrupted"] * 4 + ["complete"] and trials.operator.nunique() == 1
+    assert set(trials.message[:4]) == {"the worker was told to stop"}

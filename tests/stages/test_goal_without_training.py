@@ -17,6 +17,16 @@ from syno.stages.selection import write_selected
 CONFIG = Path(__file__).parents[2] / "config" / "faster-resnet18.yaml"
 
 
+def test_a_goal_is_in_the_unit_of_the_score_also_where_nothing_is_selected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    experiment = load_experiment(CONFIG).model_copy(update={"goal": Goal(lose_at_most=5.0)})
+    write_selected([], experiment.folder / "selected.json", "none is complete")
+    scores = pandas.DataFrame({"metric": ["error (mm, less is better)"]})
+    assert "at most 5 mm of the error lost" in answer_of(experiment, scores, pandas.DataFrame())[0]
+
+
 @pytest.mark.parametrize(
     ("searched", "expected"), [({}, 2.05), ({"speedup": 1.7, "speedup_low": 1.6, "speedup_high": 1.8}, 1.7)]
 )

@@ -3,7 +3,7 @@
 import sys
 
 from syno.config.left_out import record_devices
-from syno.stages.workflow import start_fork_server
+from syno.stages.workflow import end_with_program, start_fork_server
 from syno.stages.restore import write_manifest
 from syno.stages.restore import look_over
 from syno.stages.selection import why_none
@@ -11,6 +11,8 @@ from syno.stages.workflow import asked_for, before_planning, check_source
 from syno.stages.workflow import say_at_the_end, tell_failures_apart
 
 FAILED = tell_failures_apart(workflow) if workflow.is_main_process else None
+if workflow.is_main_process:
+    end_with_program()
 ASKED_FOR = list(EXPERIMENTS.values())
 
 
