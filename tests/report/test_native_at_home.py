@@ -66,7 +66,7 @@ def quick(patches: pytest.MonkeyPatch, store: Path) -> None:
     """Let kernels be made quickly, and be chosen."""
     patches.setattr(kernels, "SCHEDULES_TIMED", 1)
     patches.setattr(kernels, "SECONDS_TIMED", 0.0)
-    patches.setattr(choice, "hopeless", lambda layer, threads: "")
+    patches.setattr(choice, "hopeless", lambda *_: "")
     patches.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
     patches.setattr(native_formats, "store_of_user", lambda: store)
 
@@ -167,7 +167,7 @@ def test_without_a_faster_kernel_the_folder_has_the_source_alone(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch, store)
-    monkeypatch.setattr(choice, "hopeless", lambda layer, threads: "it is fast already")
+    monkeypatch.setattr(choice, "hopeless", lambda *_: "it is fast already")
     _, said = write_network(trained(), tmp_path / "small", ("module",))
     assert "native.py" in said and "not written: it has no native kernels: none is faster on this machine" in said
     assert not [file for file in (tmp_path / "small").iterdir() if file.name.startswith("native")]

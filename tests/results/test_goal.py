@@ -432,7 +432,7 @@ class TestMetricsOfOnesOwn:
         assert found.value == pytest.approx(lost, abs=1e-9)
         judged = judge(goal, metric, None, Interval(lost, lost - half, lost + half))
         assert judged.state == (
-            "meets" if lost + half <= most + 1e-9 else "may meet" if lost - half <= most + 1e-9 else "misses"
+            "meets" if most - (lost + half) >= -1e-9 else "may meet" if most - (lost - half) >= -1e-9 else "misses"
         )
         points = [(1.0, metric.quality(one)) for one in (score, original)]
         assert (0 in front(points)) == (metric.quality(score) >= metric.quality(original))

@@ -42,7 +42,7 @@ def test_trials_of_results_are_plotted(done: Experiment) -> None:
 def test_what_results_do_not_have_is_named(done: Experiment) -> None:
     with pytest.raises(SpecError, match="no layer was measured"):
         syno.plot.layer_latency(done.folder)
-    with pytest.raises(SpecError, match="results have flops, parameters and latency_ms"):
+    with pytest.raises(SpecError, match="results have flops, parameters, latency_ms and time"):
         syno.plot.front(done.folder, cost="seconds")
     with pytest.raises(SpecError, match="neither a config nor a folder of results"):
         syno.plot.front("no_such_folder")

@@ -51,7 +51,7 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels be made quickly, and be chosen."""
     monkeypatch.setattr(kernels, "SCHEDULES_TIMED", 1)
     monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
-    monkeypatch.setattr(choice, "hopeless", lambda layer, threads: "")
+    monkeypatch.setattr(choice, "hopeless", lambda *_: "")
     monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
 
 
