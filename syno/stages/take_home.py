@@ -140,8 +140,8 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
     if is_in_int8(given):
         trained = given.removesuffix(IN_INT8) if given != INT8 else ORIGINAL
         raise SpecError(
-            f"{given} is {trained}, quantized after its training, and only its score and its speed are kept; take {trained}, and "
-            "quantize it for your device (docs/evaluation.md says how it was done here)"
+            f"{given} is {trained}, quantized after its training, and only its score and its speed are kept; take {trained}, "
+            "and quantize it for your device (docs/evaluation.md says how it was done here)"
         )
     key = key_of(experiment, given)
     there = trained_seeds(experiment, key)
