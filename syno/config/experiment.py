@@ -471,6 +471,11 @@ class Experiment(Section):
         return rivals.names(goal, self.baselines, int8=self.takes_int8 and not is_tested)
 
     @property
+    def quantizes(self) -> bool:
+        """Whether the original, the pruned networks and those with selected operators are tested in 8-bit integers, too."""
+        return self.rivals != "none" and self.rivals.int8 and self.takes_int8 and bool(self.rival_names)
+
+    @property
     def rival_operators(self) -> dict[str, OperatorChoice]:
         """The known operators that are rivals, by name."""
         given = () if self.rivals == "none" else self.rivals.operators

@@ -27,12 +27,13 @@ from syno.config import Experiment
 from syno.measure.tuning_record import Line
 from syno.model.baselines import NetworkBaseline, Replacement
 from syno.results.goal import times_as_fast
-from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, Measurement
+from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, Measurement, is_in_int8
 from syno.results.rows import QUANTIZED, rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
 from syno.stages.operators import operator_of
-from syno.stages.places import RIVAL, WEIGHTS, training_file
+from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
+from syno.stages.selection import read_selected
 from syno.stages.speedups import speedups_of
 from syno.stages.train import settings_of_training, train
 from syno.train.metric import METRICS
@@ -82,7 +83,8 @@ class RivalRecord(Record):
     """What was found of one rival.
 
     Attributes:
-        name: "pruned_0.5", "narrow_0.5", a known operator's name, or "int8" for the original in 8-bit integers.
+        name: "pruned_0.5", "narrow_0.5", a known operator's name, "int8" for the original in 8-bit integers, or the key of a
+            selected operator and "_int8".
         operator: its text, as in training records; None for "int8".
         state: "ok"; "slow": it is not faster than the original, and was not trained; "failed": see `reason`.
         reason: why it is not "ok".
@@ -115,7 +117,7 @@ class RivalRecord(Record):
     @property
     def key_of_int8(self) -> str:
         """The key of the network in 8-bit integers."""
-        return self.name if self.operator is None else f"{self.name}{IN_INT8}"
+        return self.name if is_in_int8(self.name) else f"{self.name}{IN_INT8}"
 
     def lines(self) -> Iterator[Line]:
         """Yield what was found, in words."""
@@ -134,8 +136,15 @@ def rival_file(experiment: Experiment, name: str) -> Path:
 
 def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
     """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged."""
-    files = {name: rival_file(experiment, name) for name in experiment.rival_names}
+    names = (*experiment.rival_names, *(f"{key}{IN_INT8}" for key in _quantized(experiment)))
+    files = {name: rival_file(experiment, name) for name in names}
     return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
+
+
+def _quantized(experiment: Experiment) -> list[str]:
+    """Return the keys of the selected operators whose networks are tested in 8-bit integers, too."""
+    file = experiment.folder / SELECTED
+    return [one.key for one in read_selected(file)] if experiment.quantizes and file.is_file() else []
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
@@ -143,7 +152,7 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 
     Args:
         experiment: has trained its original network, with all seeds.
-        name: one of `experiment.rival_names`.
+        name: one of `experiment.rival_names`, or the key of a selected operator and "_int8": its trained network is quantized.
         output: file of the record; by default in the folder of results.
 
     Raises:
@@ -151,18 +160,20 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
         DeviceError: the original itself cannot be measured, or a remote device does not answer.
     """
     experiment.use_code()
-    if name not in experiment.rival_names:
+    trained = name.removesuffix(IN_INT8)
+    is_found = name not in experiment.rival_names and name != trained and trained in _quantized(experiment)
+    if name not in experiment.rival_names and not is_found:
         known = ", ".join(experiment.rival_names) or "none (rivals belong to searches with a goal whose operators are trained)"
         raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
     began = datetime.now(UTC)
-    operator = None if name == INT8 else operator_of(experiment, name)
+    operator = None if name == INT8 else operator_of(experiment, trained if is_found else name)
     found: dict[str, Any] = {"state": "ok"}
-    if operator is not None:
+    if operator is not None and not is_found:
         found |= _speed(experiment, operator)
         if found["state"] == "ok":
             found |= _trainings(experiment, name)
-    if found["state"] == "ok" and _is_quantized(experiment, operator):
-        found["int8"] = _in_integers(experiment, name, operator, found.get("speed"))
+    if found["state"] == "ok" and (is_found or _is_quantized(experiment, operator)):
+        found["int8"] = _in_integers(experiment, trained if is_found else name, operator, found.get("speed"))
     record = RivalRecord(
         name=name,
         operator=None if operator is None else str(operator),
@@ -242,8 +253,7 @@ def _identity(workload: Workload, name: str, seed: int) -> str:
 
 def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
     """Return whether a rival is tested in 8-bit integers, too: the original and the pruned networks are."""
-    is_asked = experiment.rivals != "none" and experiment.rivals.int8 and experiment.takes_int8
-    return is_asked and (operator is None or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned"))
+    return experiment.quantizes and (operator is None or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned"))
 
 
 def _in_integers(experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None) -> InIntegers:
@@ -254,7 +264,7 @@ def _in_integers(experiment: Experiment, name: str, operator: Replacement | None
     except (SynoError, ImportError) as error:
         return InIntegers(reason=f"in 8-bit integers: {' '.join(str(error).split())}")
     try:
-        return InIntegers(scores=scores, speed=_speed_in_integers(experiment, operator, speed))
+        return InIntegers(scores=scores, speed=_speed_in_integers(experiment, key, speed))
     except (SynoError, ImportError) as error:
         return InIntegers(scores=scores, reason=f"in 8-bit integers: {' '.join(str(error).split())}")
 
@@ -272,14 +282,13 @@ def _score_in_integers(experiment: Experiment, key: str, seed: int) -> float:
     return int8_score(network, workload.data, settings.training, seed)
 
 
-def _speed_in_integers(experiment: Experiment, operator: Replacement | None, speed: RivalSpeed | None) -> RivalSpeed:
+def _speed_in_integers(experiment: Experiment, key: str, speed: RivalSpeed | None) -> RivalSpeed:
     """Return the speed with TorchInductor's kernels for 8-bit integers; original and rival are timed one after the other."""
     assert experiment.goal_pair is not None
     compiler, device = experiment.goal_pair
     original = None if speed is None else speed.original_ms
     if original is None:
         original = _latency(experiment, ORIGINAL, compiler, device)
-    key = ORIGINAL if operator is None else operator.name
     own = _latency(experiment, key, QUANTIZED_BY, device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
@@ -318,13 +327,15 @@ def rows_of_rivals(experiment: Experiment, *, in_integers_only: bool = True) -> 
             yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role="rival")
         scores = {} if record.int8 is None else record.int8.scores
         for seed, score in scores.items():
-            file = training_file(experiment, ORIGINAL if record.operator is None else record.name, seed)
+            key = ORIGINAL if record.operator is None else record.key_of_int8.removesuffix(IN_INT8)
+            file = training_file(experiment, key, seed)
             if not file.is_file():
                 continue
-            own = {"name": record.key_of_int8, "score": score, "int8_score": None}
-            of_training = TrainingRecord.read(file).model_copy(update=own)
+            trained, role = TrainingRecord.read(file), "rival" if record.name in experiment.rival_names else "found"
+            name = record.key_of_int8 if key == ORIGINAL else f"{trained.name}{IN_INT8}"
+            in_integers = trained.model_copy(update={"name": name, "score": score, "int8_score": None})
             source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
-            yield from rows_of_training(of_training, source, key=record.key_of_int8, role="rival", note=QUANTIZED)
+            yield from rows_of_training(in_integers, source, key=record.key_of_int8, role=role, note=QUANTIZED)
 
 
 def rival_lines(experiment: Experiment) -> list[str]:

@@ -12,6 +12,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
+from syno.base.files import ORIGINAL
+from syno.results.measurement import IN_INT8
 from syno.stages import places
 from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
 from syno.stages.networks import keys, shortlist_keys
@@ -134,7 +136,9 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
-    return [{"rival": name} for name in experiment.rival_names]
+    known = (ORIGINAL, *experiment.baselines)
+    found = [f"{key}{IN_INT8}" for key in networks if key not in known] if experiment.quantizes else []
+    return [{"rival": name} for name in (*experiment.rival_names, *found)]
 
 
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
@@ -195,6 +199,7 @@ _LIST = (
         log="train/{key}/seed{seed}", memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
         "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
+        is_per_network=True,
         readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, log="rivals/{rival}", memory_mib=TRAINING_MIB,
         minutes=A_DAY),
     *map(_measuring, KINDS.values()),

@@ -16,6 +16,7 @@ from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
+from syno.results.measurement import IN_INT8
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
@@ -178,10 +179,11 @@ def selected_from(wildcards):
     return [*files_of(folder, ["shortlist"]), *map(str, compared_measurements(EXPERIMENTS[folder], listed))]
 
 
-def trained_originals(folder):
-    """Return the records of the trainings of an experiment's original network."""
-    experiment = EXPERIMENTS[folder]
-    return [str(training_file(experiment, ORIGINAL, seed)) for seed in experiment.train.seeds]
+def trained_before(wildcards):
+    """Return the records of the trainings that a rival begins with: of the original, or of the network that it quantizes."""
+    experiment, name = EXPERIMENTS[wildcards.folder], wildcards.rival
+    key = ORIGINAL if name in experiment.rival_names else name.removesuffix(IN_INT8)
+    return [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
 
 
 def ablated(wildcards):
@@ -212,8 +214,8 @@ def results_of(folder):
     """Return all results of an experiment, as the input of a rule without wildcards."""
     experiment = EXPERIMENTS[folder]
     per_network = [name for name, stage in STAGES.items() if stage.is_per_network]
-    # Trainings of the original and the baselines need not wait for the search.
-    early = STAGES["train"].paths(experiment, keys(experiment, []))
+    # Trainings of the original and the baselines, and rivals, need not wait for the search.
+    early = [*STAGES["train"].paths(experiment, keys(experiment, [])), *STAGES["rival"].paths(experiment)]
     # Snakemake makes a deleted intermediate file again only if the file is requested.
     return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: files_of(folder, per_network)]
 

@@ -22,12 +22,12 @@ rule train:
         " 2>&1 | tee -i {log:q}"
 
 
-# What a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers. It measures and trains, and begins with
-# the trained original.
+# What a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers, also of networks with operators. It
+# measures and trains, and begins with trained networks.
 rule rival:
     input:
         read_by("rival"),
-        lambda wildcards: trained_originals(wildcards.folder),
+        trained_before,
     output:
         written_by("rival"),
     log:
