@@ -67,7 +67,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found: the best synthesized operator, the best rival that is as fast, the gain, and the best of all."""
+    """What a run found: the best synthesized operator, the front without synthesis, the gain, and the best of all."""
 
     found: str
     rival: str
@@ -109,7 +109,7 @@ def outcome(folder: Path) -> Outcome:
     experiment = load_experiment(str(folder))
     tables = read_tables(experiment)
     judged = {one.key: one for one in judged_in(verdict_table(experiment, *tables))}
-    scores: list[Score] = [one for one in scores_in(tables.scores) if one.key in judged]
+    scores: list[Score] = scores_in(tables.scores)
     assert experiment.goal is not None
     best, pair = (choose(scores, experiment.goal, judged, ACCURACY) for choose in (best_of, compared))
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
@@ -117,7 +117,12 @@ def outcome(folder: Path) -> Outcome:
     shown = "none" if best is None else f"{described(best, ACCURACY)}, {judged[best.key].verdict}"
     if pair is None:
         return Outcome("none", "none", Interval(nan), shown, seconds)
-    rival = "none is as fast" if pair.rival is None else described(pair.rival, ACCURACY)
+    ends = [pair.slower] if pair.faster in (None, pair.slower) else [pair.slower, pair.faster]
+    rival = " to ".join(described(one, ACCURACY) for one in ends)
+    if pair.faster is None:
+        rival += ", and none is as fast"
+    elif len(ends) > 1:
+        rival += f": {ACCURACY.text(pair.score)} at this speed"
     return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, seconds)
 
 
@@ -127,11 +132,12 @@ def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace
     for text in (
         "- Each row is a whole run of the workflow: the search, the rivals, and three trainings of each network that is shown. "
         "Speedups are timed in turns with the original, with native kernels; intervals are of 95 %.",
-        "- `Gain`: the accuracy of the best synthesized operator minus that of the best network without one that is as fast, "
-        "in points, with Welch's interval over the trainings. The best of all is what the goal asks for, whatever made it.",
+        "- `Gain`: the accuracy of the best synthesized operator minus that of the front without synthesis at its speed, on "
+        "the line between two rivals, in points, with Welch's interval over the trainings. The best of all is what the goal "
+        "asks for, whatever made it.",
     ):
         lines += reports.paragraph(text)
-    columns = ("setting", "seed", "synthesized", "as fast without", "gain", "best of all", "job seconds")
+    columns = ("setting", "seed", "synthesized", "front without", "gain", "best of all", "job seconds")
     rows = [
         (name, str(seed), one.found, one.rival, _text(one.gain), one.best, f"{one.seconds:.0f}")
         for name, seeds in found.items()

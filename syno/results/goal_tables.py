@@ -168,7 +168,7 @@ def beside_rivals(
     others = [one for one in networks if one.key in by_key]
     if not any(one.role == "rival" for one in others):
         return []
-    best, found = best_of(others, goal, by_key, metric), compared(others, goal, by_key, metric)
+    best, found = best_of(others, goal, by_key, metric), compared(networks, goal, by_key, metric)
     lines = [] if best is None else [best_in_words(best, by_key[best.key], metric)]
     return [*lines, *([] if found is None else [("", "", worth(found, metric))])]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite, isnan, sqrt
+from dataclasses import replace
+from math import inf, isfinite, isnan, nan, sqrt
 from typing import NamedTuple
 
+from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.results.goal import STATES, times_as_fast
+from syno.results.metric import front
 from syno.results.values import Judged, Score
 from syno.search.goal import Goal
 from syno.train.metric import CONFIDENCE, Metric
@@ -17,19 +20,21 @@ KNOWN = ("rival", "baseline")  # the roles of those without
 
 
 class Comparison(NamedTuple):
-    """The best network with a synthesized operator beside the best one without.
+    """The best network with a synthesized operator beside the front of those without, at its speed.
 
     Attributes:
         found: the best network with an operator that was found.
-        rival: of the others that are as fast, the one with the best score; None if none is as fast.
-        gain: how much better than that the score of `found` is, with its 95 % interval (Welch); NaN without a rival.
-        fastest: the fastest of the others; None without any.
+        slower, faster: the neighbours on the front, which are equal if one is about as fast. The original may be the slower one;
+            `faster` is None if none is as fast as `found`.
+        score: the front's score at the speed of `found`, on the line between both neighbours; NaN without a faster one.
+        gain: how much better than that `found` is, with its 95 % interval (Welch).
     """
 
     found: Score
-    rival: Score | None
+    slower: Score
+    faster: Score | None
+    score: float
     gain: Interval
-    fastest: Score | None
 
 
 def best_of(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged], metric: Metric) -> Score | None:
@@ -56,30 +61,47 @@ def best_of(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged],
 def compared(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged], metric: Metric) -> Comparison | None:
     """Return the comparison; None if nothing was found, or nothing is known of others.
 
-    Another network counts as being as fast if its speedup's interval reaches the speedup of the network that was found, so that
-    no doubt about a rival's speed is in the favour of synthesis.
+    Rivals are few, and one of another size might be as fast as the network that was found. So the front between two of them
+    counts as if all on the line were there, and one whose interval of the speedup reaches that of the network as being as fast.
     """
     found = best_of([one for one in networks if one.role == FOUND], goal, judged, metric)
     others = [one for one in networks if one.role in KNOWN and one.is_finite and not isnan(one.speedup.value)]
-    if found is None or not others or isnan(found.speedup.value):
+    original = next((one for one in networks if one.role == ORIGINAL and one.is_finite), None)
+    if found is None or original is None or not others or isnan(found.speedup.value):
         return None
-    fast = [one for one in others if max(one.speedup.value, _or(one.speedup.high)) >= found.speedup.value]
-    rival = max(fast, key=lambda one: metric.quality(one.score or 0.0), default=None)
-    gain = Interval(float("nan")) if rival is None else gained(found, rival, metric)
-    return Comparison(found, rival, gain, max(others, key=lambda one: one.speedup.value))
+    points = [replace(original, speedup=Interval(1.0)), *others]
+    ahead = [points[place] for place in front([(-one.speedup.value, _quality(one, metric)) for one in points])]
+    at = found.speedup.value
+    fast = [one for one in ahead if max(one.speedup.value, _or(one.speedup.high)) >= at]
+    slow = [one for one in ahead if one.speedup.value < at]
+    faster = max(fast, key=lambda one: _quality(one, metric), default=None)
+    slower = max(slow, key=lambda one: one.speedup.value, default=faster)
+    assert slower is not None  # the front is not empty
+    if faster is None:
+        return Comparison(found, slower, None, nan, Interval(nan))
+    if faster.speedup.value <= at or slower is faster:  # by its interval
+        slower, share = faster, 1.0
+    else:
+        share = (at - slower.speedup.value) / (faster.speedup.value - slower.speedup.value)
+    parts = [(share, faster), (1 - share, slower)]
+    return Comparison(
+        found, slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gained(found, parts, metric)
+    )
 
 
-def gained(one: Score, other: Score, metric: Metric) -> Interval:
-    """Return how much better a network's mean score is than another's, with Welch's interval over the seeds of both."""
+def gained(one: Score, others: Sequence[tuple[float, Score]], metric: Metric) -> Interval:
+    """Return how much better a network's mean score is than a weighted mean of others', with Welch's interval over seeds."""
+    terms = [(1.0, one), *((-weight, other) for weight, other in others if weight)]
     sign = 1 if metric.more_is_better else -1
-    value = sign * ((one.score or 0.0) - (other.score or 0.0))
-    errors = [_squared_error(each) for each in (one, other)]
-    if any(error is None for error in errors) or not (total := sum(error or 0.0 for error in errors)):
+    value = sign * sum(weight * (each.score or 0.0) for weight, each in terms)
+    errors = [(weight**2 * error, each.seeds) for weight, each in terms if (error := _squared_error(each)) is not None]
+    total = sum(error for error, _ in errors)
+    if len(errors) < len(terms) or not total:
         return Interval(value)
     from scipy.stats import t
 
-    shares = [(error or 0.0) ** 2 / ((each.seeds or 2) - 1) for error, each in zip(errors, (one, other), strict=True)]
-    half = float(t.ppf((1 + CONFIDENCE) / 2, total**2 / sum(shares))) * sqrt(total)
+    shares = sum(error**2 / ((seeds or 2) - 1) for error, seeds in errors)
+    half = float(t.ppf((1 + CONFIDENCE) / 2, total**2 / shares)) * sqrt(total)
     return Interval(value, value - half, value + half)
 
 
@@ -88,6 +110,10 @@ def _squared_error(one: Score) -> float | None:
     if one.seeds is None or one.seeds < 2 or one.spread is None or not isfinite(one.spread):
         return None
     return one.spread**2 / one.seeds
+
+
+def _quality(one: Score, metric: Metric) -> float:
+    return metric.quality(one.score or 0.0)
 
 
 def _or(value: float, other: float = -inf) -> float:
@@ -100,25 +126,27 @@ def _or(value: float, other: float = -inf) -> float:
 def worth(found: Comparison, metric: Metric) -> str:
     """Return in a sentence what synthesis is worth."""
     own, gain = described(found.found, metric), found.gain
-    if found.rival is None:
-        fastest = "" if found.fastest is None else f": the fastest is {described(found.fastest, metric)}"
-        return f"Nothing without synthesis is as fast as {own}{fastest}."
-    rival, size = described(found.rival, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
+    if found.faster is None:
+        return f"Nothing without synthesis is as fast as {own}: the fastest is {described(found.slower, metric)}."
+    rival, size = described(found.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
+    if found.slower is not found.faster:
+        at_its_speed = f"{metric.name} {metric.text(found.score)} at this speed"
+        rival = f"the front between {described(found.slower, metric)} and {rival}, {at_its_speed},"
     way = "better" if gain.value < 0 else "worse"
     if not gain.is_certain:
         return (
-            f"Without synthesis, {rival} is as fast as {own}, and {size} {way}; there is no interval, so nothing is certain: "
-            "train with more seeds (train: seeds)."
+            f"Without synthesis, {rival} is {size} {way} than {own}; there is no interval, so nothing is certain: train with "
+            "more seeds (train: seeds)."
         )
     low, high = (metric.steps_text(end, "+z") for end in (gain.low, gain.high))
     if gain.low > 0:
-        return f"Synthesis is worth {size} (95 %: {low} to {high}): {own} beats {rival}, the best without it that is as fast."
+        return f"Synthesis is worth {size} (95 %: {low} to {high}): {own} beats {rival.removesuffix(',')}, the best without it."
     if gain.high < 0:
         low, high = (metric.steps_text(-end, "+z") for end in (gain.high, gain.low))
-        return f"Synthesis adds nothing here: {rival} is as fast as {own}, and {size} better (95 %: {low} to {high})."
+        return f"Synthesis adds nothing here: {rival} is {size} better than {own} (95 %: {low} to {high})."
     return (
-        f"It is not shown that synthesis adds anything here: {rival} is as fast as {own}, and {size} {way} (95 % of the gain: "
-        f"{low} to {high})."
+        f"It is not shown that synthesis adds anything here: {rival} is {size} {way} than {own} (95 % of the gain: {low} to "
+        f"{high})."
     )
 
 

@@ -33,40 +33,52 @@ def test_the_gain_is_welchs_interval():
         mean = sum(sample) / 3
         spread = (sum((one - mean) ** 2 for one in sample) / 2) ** 0.5
         scores[name] = network(name, "found", mean, 2.0, spread)
-    assert gained(scores["a"], scores["b"], ACCURACY) == pytest.approx(difference(samples["a"], samples["b"]))
-    less_is_better = gained(scores["a"], scores["b"], LOSS)
-    assert less_is_better.value == pytest.approx(-gained(scores["a"], scores["b"], ACCURACY).value)
-    assert not gained(network("a", "found", 0.9, 2.0, seeds=1), scores["b"], ACCURACY).is_certain
+    alone = [(1.0, scores["b"])]
+    assert gained(scores["a"], alone, ACCURACY) == pytest.approx(difference(samples["a"], samples["b"]))
+    assert gained(scores["a"], alone, LOSS).value == pytest.approx(-gained(scores["a"], alone, ACCURACY).value)
+    halves = [(0.5, scores["b"]), (0.5, scores["b"])]  # two independent means say more than one
+    assert gained(scores["a"], halves, ACCURACY).low - gained(scores["a"], alone, ACCURACY).low > 0
+    assert not gained(network("a", "found", 0.9, 2.0, seeds=1), alone, ACCURACY).is_certain
+
+
+ORIGINAL = network("original", "original", 0.99, float("nan"))
+OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
 
 
 @pytest.mark.parametrize(
     ("rivals", "sentence"),
     [
-        (
-            [network("pruned_0.5", "rival", 0.92, 2.1), network("narrow_0.5", "rival", 0.95, 1.5)],
-            "Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): own_1 (2.10x (2.05 to 2.15), accuracy 0.9400) beats "
-            "pruned_0.5 (2.10x (2.05 to 2.15), accuracy 0.9200), the best without it that is as fast.",
-        ),
         (  # slower by less than the intervals say: it counts as being as fast
+            [network("pruned_0.5", "rival", 0.92, 2.06), network("narrow_0.5", "rival", 0.91, 1.5)],
+            f"Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): {OWN} beats pruned_0.5 (2.06x (2.01 to 2.11), accuracy "
+            "0.9200), the best without it.",
+        ),
+        (
             [network("pruned_0.5", "rival", 0.96, 2.06)],
-            "Synthesis adds nothing here: pruned_0.5 (2.06x (2.01 to 2.11), accuracy 0.9600) is as fast as own_1 (2.10x (2.05 "
-            "to 2.15), accuracy 0.9400), and 2.0 points better (95 %: +1.8 to +2.2).",
+            "Synthesis adds nothing here: pruned_0.5 (2.06x (2.01 to 2.11), accuracy 0.9600) is 2.0 points better than "
+            f"{OWN} (95 %: +1.8 to +2.2).",
+        ),
+        (  # halfway between two rivals, one of another size would be as fast
+            [network("pruned_0.5", "rival", 0.96, 1.6), network("separable_conv2d", "rival", 0.9208, 2.6)],
+            "It is not shown that synthesis adds anything here: the front between pruned_0.5 (1.60x (1.55 to 1.65), accuracy "
+            "0.9600) and separable_conv2d (2.60x (2.55 to 2.65), accuracy 0.9208), accuracy 0.9404 at this speed, is 0.0 "
+            f"points better than {OWN} (95 % of the gain: -0.2 to +0.2).",
+        ),
+        (  # the original is the slow end of the front
+            [network("shift_conv1x1", "rival", 0.85, 3.2)],
+            f"Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): {OWN} beats the front between original (1.00x, accuracy "
+            "0.9900) and shift_conv1x1 (3.20x (3.15 to 3.25), accuracy 0.8500), accuracy 0.9200 at this speed, the best without it.",
         ),
         (
-            [network("separable_conv2d", "rival", 0.9405, 3.0)],
-            "It is not shown that synthesis adds anything here: separable_conv2d (3.00x (2.95 to 3.05), accuracy 0.9405) is as "
-            "fast as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400), and 0.1 points better (95 % of the gain: -0.3 to +0.2).",
-        ),
-        (
-            [network("narrow_0.5", "rival", 0.99, 1.5)],
-            "Nothing without synthesis is as fast as own_1 (2.10x (2.05 to 2.15), accuracy 0.9400): the fastest is narrow_0.5 "
-            "(1.50x (1.45 to 1.55), accuracy 0.9900).",
+            [network("narrow_0.5", "rival", 0.98, 1.5)],
+            f"Nothing without synthesis is as fast as {OWN}: the fastest is narrow_0.5 (1.50x (1.45 to 1.55), accuracy "
+            "0.9800).",
         ),
     ],
 )
 def test_the_sentence_follows_from_the_gain_at_the_same_speed(rivals, sentence):
-    networks = [network("own_1", "found", 0.94, 2.1), network("own_2", "found", 0.93, 2.5), *rivals]
-    found = compared(networks, GOAL, judged(networks), ACCURACY)
+    networks = [ORIGINAL, network("own_1", "found", 0.94, 2.1), network("own_2", "found", 0.93, 2.5), *rivals]
+    found = compared(networks, GOAL, judged(networks[1:]), ACCURACY)
     assert worth(found, ACCURACY) == sentence
 
 
@@ -81,4 +93,4 @@ def test_the_best_of_all_is_what_the_goal_asks_for():
     only = [networks[2], networks[4]]
     assert best_of(only, GOAL, verdicts, ACCURACY).key == "own_2"  # one that may meet it is before one that misses it
     assert best_of([networks[3]], GOAL, verdicts, ACCURACY) is None
-    assert compared(networks[:1], GOAL, verdicts, ACCURACY) is None  # nothing else is known
+    assert compared([ORIGINAL, networks[0]], GOAL, verdicts, ACCURACY) is None  # nothing else is known
