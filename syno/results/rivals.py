@@ -24,7 +24,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         found: the best network with an operator that was found.
-        slower, faster: the neighbours on the front, which are equal if one is about as fast. The original may be the slower one;
+        slower, faster: the neighbours on the front, equal if one is about as fast. The original may be the slower one;
             `faster` is None if none is as fast as `found`.
         score: the front's score at the speed of `found`, on the line between both neighbours; NaN without a faster one.
         gain: how much better than that `found` is, with its 95 % interval (Welch).

@@ -67,7 +67,8 @@ OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
         (  # the original is the slow end of the front
             [network("shift_conv1x1", "rival", 0.85, 3.2)],
             f"Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): {OWN} beats the front between original (1.00x, accuracy "
-            "0.9900) and shift_conv1x1 (3.20x (3.15 to 3.25), accuracy 0.8500), accuracy 0.9200 at this speed, the best without it.",
+            "0.9900) and shift_conv1x1 (3.20x (3.15 to 3.25), accuracy 0.8500), accuracy 0.9200 at this speed, the best "
+            "without it.",
         ),
         (
             [network("narrow_0.5", "rival", 0.98, 1.5)],
