@@ -127,7 +127,8 @@ def outcome(folder: Path) -> Outcome:
 
 
 def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace) -> list[str]:
-    command = f"benchmarks/rivals.py --records FOLDER --seeds {' '.join(map(str, options.seeds))}"
+    seeds = " ".join(map(str, options.seeds))
+    command = f"benchmarks/rivals.py --records FOLDER --seeds {seeds} --settings {' '.join(found)}"
     lines = reports.heading("Synthesis beside its rivals", command)
     for text in (
         "- Each row is a whole run of the workflow: the search, the rivals, and three trainings of each network that is shown. "

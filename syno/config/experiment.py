@@ -471,9 +471,11 @@ class Experiment(Section):
         return rivals.names(goal, self.baselines, int8=self.takes_int8 and not is_tested)
 
     @property
-    def quantizes(self) -> bool:
-        """Whether the original, the pruned networks and those with selected operators are tested in 8-bit integers, too."""
-        return self.rivals != "none" and self.rivals.int8 and self.takes_int8 and bool(self.rival_names)
+    def quantized(self) -> Literal["none", "rivals", "all"]:
+        """Which networks are tested in 8-bit integers, too: the original and pruned ones, or all, with selected operators."""
+        if self.rivals == "none" or not (self.rivals.int8 and self.takes_int8 and self.rival_names):
+            return "none"
+        return "all" if self.rivals.int8 == "all" else "rivals"
 
     @property
     def rival_operators(self) -> dict[str, OperatorChoice]:

@@ -130,9 +130,9 @@ class RivalSettings(Section):
     """whether networks with as few channels are trained from new weights"""
     operators: Annotated[tuple[OperatorChoice, ...], Field(validate_default=True)] = KNOWN_LAYERS  # type: ignore[assignment]
     """known efficient layers in place of the network's; one that does not fit is a row with the reason"""
-    int8: bool = True
-    """whether the original, the pruned networks and those with selected operators are quantized to 8-bit integers, too: on a
-    CPU, by TorchInductor"""
+    int8: bool | Literal["all"] = True
+    """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor; all: those
+    with selected operators, too, which takes minutes to compile"""
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
     """factor of the learning rate for the training after pruning, which begins with trained weights"""
 

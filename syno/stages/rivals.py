@@ -144,7 +144,7 @@ def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
 def _quantized(experiment: Experiment) -> list[str]:
     """Return the keys of the selected operators whose networks are tested in 8-bit integers, too."""
     file = experiment.folder / SELECTED
-    return [one.key for one in read_selected(file)] if experiment.quantizes and file.is_file() else []
+    return [one.key for one in read_selected(file)] if experiment.quantized == "all" and file.is_file() else []
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
@@ -253,7 +253,8 @@ def _identity(workload: Workload, name: str, seed: int) -> str:
 
 def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
     """Return whether a rival is tested in 8-bit integers, too: the original and the pruned networks are."""
-    return experiment.quantizes and (operator is None or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned"))
+    is_pruned = isinstance(operator, NetworkBaseline) and operator.kind == "pruned"
+    return experiment.quantized != "none" and (operator is None or is_pruned)
 
 
 def _in_integers(experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None) -> InIntegers:

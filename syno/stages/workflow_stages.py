@@ -137,7 +137,7 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     known = (ORIGINAL, *experiment.baselines)
-    found = [f"{key}{IN_INT8}" for key in networks if key not in known] if experiment.quantizes else []
+    found = [f"{key}{IN_INT8}" for key in networks if key not in known] if experiment.quantized == "all" else []
     return [{"rival": name} for name in (*experiment.rival_names, *found)]
 
 

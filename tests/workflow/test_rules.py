@@ -59,7 +59,7 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             rivals = experiment.rivals
             if experiment.goal_pair is not None and experiment.searches and experiment.train.seeds and rivals != "none":
                 shares = 2 if rivals.shares == "auto" else len(rivals.shares)
-                in_integers = (1 + chosen) * (rivals.int8 and experiment.goal.device == "cpu")
+                in_integers = (1 + chosen * (rivals.int8 == "all")) if rivals.int8 and experiment.goal.device == "cpu" else 0
                 jobs.update(rival=2 * shares + len(rivals.operators) + in_integers)
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
