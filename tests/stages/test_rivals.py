@@ -12,14 +12,17 @@ from small_experiment import FIELDS
 from syno.base.errors import SpecError
 from syno.base.interval import Interval
 from syno.config import Experiment
+from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.results.speedups import IN_TURNS
 from syno.stages import rivals as stage
 from syno.stages.goal import answer_of
 from syno.stages.places import SELECTED, training_file
 from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals
-from syno.stages.selection import write_selected
+from syno.stages.selection import Selected, write_selected
+from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables, read_tables
+from syno.stages.take_home import take_network
 from syno.stages.train import settings_of_training, train
 from syno.stages.workflow_stages import jobs
 from syno.train.training_record import TrainingRecord
@@ -154,3 +157,26 @@ def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of
     lines = answer_of(found, *read_tables(found))
     assert lines[1].startswith("The best of all networks: ") and ", without synthesis, " in lines[1]
     assert RivalRecord.read(rival_file(found, "narrow_0.5")) == rivals_of(found)["narrow_0.5"]
+
+
+def test_in_8_bit_integers_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(experiment(rivals={**RIVALS, "operators": [], "int8": "all"}))
+    key = OperatorStore(found.folder).add(OPERATORS["grouped_conv2d"]().renamed("small_0"))
+    write_selected([Selected(key=key, name="small_0", metrics={})], found.folder / SELECTED)
+    for seed in found.train.seeds:
+        train(found, key, seed)
+    monkeypatch.setattr(stage, "_score_in_integers", lambda given, name, seed: 0.5 + seed / 100)
+    latencies = {"original": 6.0, key: 2.0}
+    monkeypatch.setattr(stage, "_latency", lambda given, name, *_: Interval(*[latencies.get(name, 0.5)] * 3))
+    for name in (*found.rival_names, f"{key}_int8"):
+        assert evaluate_rival(found, name).state == "ok"
+    make_tables(found)
+    rows = read_tables(found).scores.set_index("key")
+    names = {"int8": "int8", "pruned_0.5_int8": "pruned_0.5_int8", f"{key}_int8": "small_0_int8"}
+    assert {one: rows.loc[one, "operator"] for one in names} == names
+    assert [rows.loc[one, "role"] for one in names] == ["rival", "rival", "found"]
+    assert all(rows.loc[one, "score"] == pytest.approx(0.515) for one in names)
+    # The original with the goal's compiler takes 6 ms; beside the pruned network, the stand-in measured 2 ms for it.
+    assert [rows.loc[one, "goal_speedup"] for one in names] == pytest.approx([1.0, 4.0, 3.0])
+    with pytest.raises(SpecError, match=r"pruned_0.5_int8 is pruned_0.5, quantized after its training"):
+        take_network(found, "pruned_0.5_int8")
