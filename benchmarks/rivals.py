@@ -28,13 +28,12 @@ from syno.base.interval import Interval
 from syno.config.files import load_experiment
 from syno.config.specs import merged
 from syno.results.rivals import best_of, compared, described
-from syno.results.values import Score, judged_in, scores_in
-from syno.stages.goal import verdict_table
+from syno.results.values import Score, scores_in
 from syno.stages.tables import read_tables
 from syno.train.metric import ACCURACY
 
 DEMO = Path("config/quickstart.yaml")
-OFTEN = 100  # between the seeds of trainings of two runs
+SEED_STEP = 100  # between the seeds of trainings of two runs
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def run(name: str, seed: int, records: Path) -> Path:
     """Run the workflow of a setting with a seed, or what is missing of it; return its folder."""
     folder = (records / name / str(seed)).resolve()
     experiment = merged(yaml.safe_load(DEMO.read_text()), SETTINGS[name].changes)
-    seeds = [OFTEN * seed + one for one in experiment["train"]["seeds"]]
+    seeds = [SEED_STEP * seed + one for one in experiment["train"]["seeds"]]
     changes = {"name": name, "study": {"seed": seed}, "train": {"seeds": seeds}, "workload": {"seed": seed}}
     write_whole(folder / f"{name}.yaml", yaml.safe_dump(merged(experiment, changes)))
     with (folder / "run.log").open("ab") as log:
@@ -105,16 +104,15 @@ def run(name: str, seed: int, records: Path) -> Path:
 
 
 def outcome(folder: Path) -> Outcome:
-    """Return what a run found."""
+    """Return the outcome of a run, by the tables in its folder."""
     experiment = load_experiment(str(folder))
     tables = read_tables(experiment)
-    judged = {one.key: one for one in judged_in(verdict_table(experiment, *tables))}
     scores: list[Score] = scores_in(tables.scores)
     assert experiment.goal is not None
-    best, pair = (choose(scores, experiment.goal, judged, ACCURACY) for choose in (best_of, compared))
+    best, pair = best_of(scores, experiment.goal, ACCURACY), compared(scores, experiment.goal, ACCURACY)
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
     seconds = sum(map(float, times))
-    shown = "none" if best is None else f"{described(best, ACCURACY)}, {judged[best.key].verdict}"
+    shown = "none" if best is None else f"{described(best, ACCURACY)}, {best.verdict}"
     if pair is None:
         return Outcome("none", "none", Interval(nan), shown, seconds)
     ends = [pair.slower] if pair.faster in (None, pair.slower) else [pair.slower, pair.faster]

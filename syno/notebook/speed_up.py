@@ -525,10 +525,9 @@ class SpeedUp:
         None if none meets the goal or may meet it.
         """
         goal, scores = self.experiment.goal, scores_in(read_tables(self.experiment).scores)
-        judged = {one.key: one for one in self._judged if one.verdict in STATES[:2]}
         assert goal is not None  # of every call
-        found = best_of(scores, goal, judged, METRICS[scores[0].metric]) if judged else None
-        return None if found is None else judged[found.key]
+        found = best_of([one for one in scores if one.verdict in STATES[:2]], goal, METRICS[scores[0].metric])
+        return None if found is None else next(one for one in self._judged if one.key == found.key)
 
     @property
     def speedup(self) -> Interval:

@@ -19,7 +19,7 @@ from syno.results.goal_tables import beside_rivals
 from syno.results.majority import warning_of
 from syno.results.measurement import INT8_COMPILER, is_in_int8
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
-from syno.results.values import UNKNOWN, Judged, Score, Target, best_first
+from syno.results.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
 
 # The numbers of the verdict at the top of the page, and how it tells them.
@@ -141,7 +141,7 @@ def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str
 def measured(results: Results) -> str:
     """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
-    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_in_int8(row.key)]  # others again
+    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_in_int8(row.key)]
     if counts:
         least, most = min(counts), max(counts)
         each = plural(least, "seed") if least == most else f"{least} to {most} seeds"
@@ -216,7 +216,8 @@ def _majority(results: Results, original: Score | None) -> str | None:
 
 def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
     """Return the number of operators that meet the goal, in words; nothing if none was judged."""
-    lines = _beside_rivals(results)
+    aim = results.aim
+    lines = [] if aim is None else [Line(*parts) for parts in beside_rivals(aim, results.metric, results.score_list)]
     judged = [one for one in networks if one.role == FOUND and one.state in STATES]
     if not judged:
         return lines
@@ -238,18 +239,6 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
     if all(one.state == "unknown" for one in judged):
         return [*lines, Line("Whether the goal is met is not known, since something was not measured.")]
     return [*lines, Line(f"The goal is not met by any of {plural(len(judged), 'operator')}.")]
-
-
-def _beside_rivals(results: Results) -> list[Line]:
-    """Return which network is the best of all, and what synthesis is worth; nothing without rivals."""
-    if results.aim is None:
-        return []
-    judged = [
-        Judged(one.operator, one.key, one.role, one.verdict, one.reason, one.missing, one.speedup, one.timed, UNKNOWN)
-        for one in results.score_list
-        if one.verdict
-    ]
-    return [Line(*parts) for parts in beside_rivals(results.aim, judged, results.metric, results.score_list)]
 
 
 def _why(doubted: Sequence[Network], results: Results) -> str:

@@ -137,11 +137,10 @@ def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, ne
         metric: of the scores; None if it is not known.
         networks: all that were trained. With rivals, the answer begins with the best of all, and what synthesis is worth.
     """
-    every = judged_in(found)
-    own = [one for one in every if one.role == "found"]
+    own = [one for one in judged_in(found) if one.role == "found"]
     lines = [f"Goal: {described(goal, metric)}."]
     if metric is not None:
-        lines += ["".join(parts) for parts in beside_rivals(goal, every, metric, networks)]
+        lines += ["".join(parts) for parts in beside_rivals(goal, metric, networks)]
     if not own:
         return [*lines, "No operator was trained and measured yet."]
     fastest = max((one for one in own if not isnan(one.speedup.value)), key=lambda one: one.speedup.value, default=None)
@@ -157,19 +156,15 @@ def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, ne
     return lines
 
 
-def beside_rivals(
-    goal: Goal, judged: Sequence[Judged], metric: Metric, networks: Sequence[Score]
-) -> list[tuple[str, str, str]]:
+def beside_rivals(goal: Goal, metric: Metric, networks: Sequence[Score]) -> list[tuple[str, str, str]]:
     """Return which network is the best of all, and what synthesis is worth, in sentences; none without rivals.
 
     The name of the network stands between two texts.
     """
-    by_key = {one.key: one for one in judged}
-    others = [one for one in networks if one.key in by_key]
-    if not any(one.role == "rival" for one in others):
+    if not any(one.role == "rival" for one in networks):
         return []
-    best, found = best_of(others, goal, by_key, metric), compared(networks, goal, by_key, metric)
-    lines = [] if best is None else [best_in_words(best, by_key[best.key], metric)]
+    best, found = best_of(networks, goal, metric), compared(networks, goal, metric)
+    lines = [] if best is None else [best_in_words(best, metric)]
     return [*lines, *([] if found is None else [("", "", worth(found, metric))])]
 
 

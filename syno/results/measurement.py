@@ -43,7 +43,7 @@ SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 
 
 def is_in_int8(key: str) -> bool:
-    """Return whether a key is that of a trained network in 8-bit integers, which is no network of its own."""
+    """Return whether a key is that of a network that was quantized to 8-bit integers after its training."""
     return key == INT8 or key.endswith(IN_INT8)
 
 

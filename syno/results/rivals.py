@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, isfinite, isnan, nan, sqrt
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.results.goal import STATES, times_as_fast
 from syno.results.metric import front
-from syno.results.values import Judged, Score
+from syno.results.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import CONFIDENCE, Metric
 
@@ -37,34 +37,32 @@ class Comparison(NamedTuple):
     gain: Interval
 
 
-def best_of(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged], metric: Metric) -> Score | None:
+def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | None:
     """Return the network that the goal asks for: of those that meet it, else of those that may, else the nearest.
 
     Args:
-        networks: to choose from; those without a finite score are never chosen.
+        networks: to choose from; those without a finite score or a verdict, as the original, are never chosen.
         goal: the goal, which asks for the most accurate, the fastest, or for both.
-        judged: the verdicts on them, by key.
         metric: of the scores.
     """
 
     def place(one: Score) -> tuple[float, ...]:
-        verdict = judged[one.key]
         speed = -inf if isnan(one.speedup.value) else one.speedup.value
-        quality = metric.quality(one.score or 0.0)
+        quality = _quality(one, metric)
         wanted = (quality, speed) if goal.find == "most_accurate" else (speed, quality)
-        state = STATES.index(verdict.verdict)
-        return (-state, -verdict.missing if state >= STATES.index("misses") else 0.0, *wanted)
+        state = STATES.index(one.verdict)
+        return (-state, -one.missing if state >= STATES.index("misses") else 0.0, *wanted)
 
-    return max((one for one in networks if one.is_finite and one.key in judged), key=place, default=None)
+    return max((one for one in networks if one.is_finite and one.verdict), key=place, default=None)
 
 
-def compared(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged], metric: Metric) -> Comparison | None:
+def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Comparison | None:
     """Return the comparison; None if nothing was found, or nothing is known of others.
 
     Rivals are few, and one of another size might be as fast as the network that was found. So the front between two of them
     counts as if all on the line were there, and one whose interval of the speedup reaches that of the network as being as fast.
     """
-    found = best_of([one for one in networks if one.role == FOUND], goal, judged, metric)
+    found = best_of([one for one in networks if one.role == FOUND], goal, metric)
     others = [one for one in networks if one.role in KNOWN and one.is_finite and not isnan(one.speedup.value)]
     original = next((one for one in networks if one.role == ORIGINAL and one.is_finite), None)
     if found is None or original is None or not others or isnan(found.speedup.value):
@@ -85,12 +83,12 @@ def compared(networks: Sequence[Score], goal: Goal, judged: Mapping[str, Judged]
         share = (at - slower.speedup.value) / (faster.speedup.value - slower.speedup.value)
     parts = [(share, faster), (1 - share, slower)]
     return Comparison(
-        found, slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gained(found, parts, metric)
+        found, slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gain_over(found, parts, metric)
     )
 
 
-def gained(one: Score, others: Sequence[tuple[float, Score]], metric: Metric) -> Interval:
-    """Return how much better a network's mean score is than a weighted mean of others', with Welch's interval over seeds."""
+def gain_over(one: Score, others: Sequence[tuple[float, Score]], metric: Metric) -> Interval:
+    """Return the gain in score of a network over a weighted mean of others, with Welch's interval over the seeds."""
     terms = [(1.0, one), *((-weight, other) for weight, other in others if weight)]
     sign = 1 if metric.more_is_better else -1
     value = sign * sum(weight * (each.score or 0.0) for weight, each in terms)
@@ -155,9 +153,9 @@ def described(one: Score, metric: Metric) -> str:
     return f"{one.operator} ({times_as_fast(one.speedup)}, {metric.name} {metric.text(one.score or 0.0)})"
 
 
-def best_in_words(best: Score, judged: Judged, metric: Metric) -> tuple[str, str, str]:
+def best_in_words(best: Score, metric: Metric) -> tuple[str, str, str]:
     """Return in a sentence which network is the best of all; its name stands between two texts."""
     kind = {FOUND: "with a synthesized operator", "rival": "without synthesis", "baseline": "with a known operator"}[best.role]
-    state = {"meets": "meets the goal", "may meet": "may meet the goal"}.get(judged.verdict, "is the nearest to the goal")
+    state = {"meets": "meets the goal", "may meet": "may meet the goal"}.get(best.verdict, "is the nearest to the goal")
     score = f"{metric.name} {metric.text(best.score or 0.0)}"
     return "The best of all networks: ", best.operator, f", {kind}, {state}: {times_as_fast(best.speedup)}, {score}."

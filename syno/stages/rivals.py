@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from syno.base.errors import MissingPackageError, SpecError, SynoError
+from syno.base.errors import SpecError, SynoError
 from syno.base.files import ORIGINAL, checksum, write_whole
 from syno.base.interval import Interval
-from syno.base.record import Amount, Number, PositiveInterval, Record, versions
+from syno.base.record import Amount, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
@@ -40,7 +40,6 @@ from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
-    from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
 STORE = Path("results/rivals")  # of trainings, for all experiments
@@ -91,7 +90,6 @@ class RivalRecord(Record):
         speed: None where it could not be measured, and for "int8", whose speed is in `int8`.
         seeds: of the trainings, whose records are with those of all networks.
         int8: the network in 8-bit integers; None where that was not asked for.
-        flops, parameters, metric: of the networks, as in training records; None where nothing was trained.
         seconds: time that all of it took.
         versions, date: of the packages, and the end.
     """
@@ -107,9 +105,6 @@ class RivalRecord(Record):
     speed: RivalSpeed | None = None
     seeds: tuple[int, ...] = ()
     int8: InIntegers | None = None
-    flops: Amount | None = None
-    parameters: Number | None = None
-    metric: str | None = None
     seconds: Amount
     versions: dict[str, str]
     date: AwareDatetime
@@ -207,44 +202,42 @@ def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
 def _trainings(experiment: Experiment, name: str) -> dict[str, Any]:
     """Train with each seed, and return the fields about that."""
     try:
-        records = [_training(experiment, name, seed) for seed in experiment.train.seeds]
+        for seed in experiment.train.seeds:
+            _train(experiment, name, seed)
     except SynoError as error:
         return {"state": "failed", "reason": " ".join(str(error).split())}
-    first = records[0]
-    costs = {"flops": first.flops, "parameters": first.parameters, "metric": first.metric}
-    return {"seeds": experiment.train.seeds, **costs}
+    return {"seeds": experiment.train.seeds}
 
 
-def _training(experiment: Experiment, name: str, seed: int) -> TrainingRecord:
-    """Return the record of a training: the one that is there, another experiment's, or a new one."""
+def _train(experiment: Experiment, name: str, seed: int) -> None:
+    """Train with a seed, unless the record is there already, or another experiment has one of the same training."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
     file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
+    workload, operator = Workload(settings, experiment.network.data), str(operator_of(experiment, name))
     with suppress(SpecError):
         found = TrainingRecord.read(file)
-        if found.workload == settings:
-            return found
-    workload = Workload(settings, experiment.network.data)
-    shared = STORE / f"{_identity(workload, name, seed)}.json"
+        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, operator):
+            return
+    shared = STORE / f"{_identity(workload, operator, seed)}.json"
     with suppress(SpecError, OSError):
         found = TrainingRecord.read(shared).model_copy(update={"workload": settings})
         if found.weights is not None:
             write_whole(file.with_suffix(WEIGHTS), shared.with_suffix(WEIGHTS).read_bytes())
         found.write(file)
-        return found
+        return
     record = train(experiment, name, seed)
     with suppress(SpecError, OSError):  # a full disk costs others a training, and nothing else
         if record.weights is not None:
             write_whole(shared.with_suffix(WEIGHTS), file.with_suffix(WEIGHTS).read_bytes())
         record.write(shared)
-    return record
 
 
-def _identity(workload: Workload, name: str, seed: int) -> str:
+def _identity(workload: Workload, operator: str, seed: int) -> str:
     """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place."""
     settings = workload.settings.model_dump(mode="json", exclude={"weights"})
-    parts = [settings, workload.hash, name, seed, versions(["torch", "torch-pruning"])]
+    parts = [settings, workload.hash, operator, seed, versions(["torch", "torch-pruning"])]
     return checksum(json.dumps(parts, sort_keys=True).encode())
 
 
@@ -252,7 +245,7 @@ def _identity(workload: Workload, name: str, seed: int) -> str:
 
 
 def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
-    """Return whether a rival is tested in 8-bit integers, too: the original and the pruned networks are."""
+    """Return whether a rival is quantized after its training: the original is, and pruned networks are."""
     is_pruned = isinstance(operator, NetworkBaseline) and operator.kind == "pruned"
     return experiment.quantized != "none" and (operator is None or is_pruned)
 
@@ -299,7 +292,7 @@ def _latency(experiment: Experiment, key: str, compiler: str, device: str) -> In
     subject = network_to_measure(experiment, key, compiler, device)
     record = measured(experiment, subject, compiler, device, f"{key}, {compiler} on {device}")
     if record.status != "ok" or record.latency_ms is None:
-        raise MissingPackageError(record.reason) if "not installed" in record.reason else SpecError(record.reason)
+        raise SpecError(record.reason)
     low, high = (record.latency_ms if end is None else end for end in (record.latency_low_ms, record.latency_high_ms))
     return Interval(record.latency_ms, low, high)
 
@@ -308,7 +301,7 @@ def _latency(experiment: Experiment, key: str, compiler: str, device: str) -> In
 
 
 def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
-    """Return how the rivals were timed, and how many times as fast as the original they are, by their keys."""
+    """Return the speedup of each rival by its key, after the way in which it was timed."""
     found: dict[str, tuple[str, Interval]] = {}
     for record in rivals_of(experiment).values():
         if record.speed is not None:
@@ -340,7 +333,7 @@ def rows_of_rivals(experiment: Experiment, *, in_integers_only: bool = True) -> 
 
 
 def rival_lines(experiment: Experiment) -> list[str]:
-    """Return what is known of each rival, the most accurate first, in words; [] where the folder of results has none."""
+    """Return a line with speedup and score for each rival, the most accurate first; [] where none was trained yet."""
     known = speeds_of_rivals(experiment)
     scores: dict[str, list[float]] = {}
     metric = None

@@ -182,7 +182,7 @@ def count(folder: Path) -> int:
 
 
 def has_come(moment: str | int, folder: Path, before: int) -> bool:
-    """Return whether a moment has come, in a call before which so many trials had begun."""
+    """Return whether a file is there, or so many trials have begun since there were `before`."""
     return any(folder.glob(moment)) if isinstance(moment, str) else count(folder) >= before + moment
 
 

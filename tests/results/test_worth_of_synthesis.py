@@ -1,11 +1,13 @@
 """What synthesis is worth beside networks without it: which rival counts, the interval of the gain, and the sentences."""
 
+from dataclasses import replace
+
 import pytest
 
 from syno.base.interval import Interval
 from syno.results.metric import difference
-from syno.results.rivals import best_of, compared, gained, worth
-from syno.results.values import Judged, Score
+from syno.results.rivals import best_of, compared, gain_over, worth
+from syno.results.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import ACCURACY, LOSS
 
@@ -17,15 +19,6 @@ def network(name, role, score, speedup, spread=0.001, seeds=3, width=0.05):
     return Score(name, role, name, "accuracy", score, spread, seeds, speedup=speed, verdict="meets")
 
 
-def judged(networks, **verdicts):
-    return {
-        one.key: Judged(
-            one.operator, one.key, one.role, verdicts.get(one.key, "meets"), "", 0.0, one.speedup, "", Interval(0.0)
-        )
-        for one in networks
-    }
-
-
 def test_the_gain_is_welchs_interval():
     samples = {"a": [0.91, 0.93, 0.94], "b": [0.90, 0.905, 0.88]}
     scores = {}
@@ -34,14 +27,14 @@ def test_the_gain_is_welchs_interval():
         spread = (sum((one - mean) ** 2 for one in sample) / 2) ** 0.5
         scores[name] = network(name, "found", mean, 2.0, spread)
     alone = [(1.0, scores["b"])]
-    assert gained(scores["a"], alone, ACCURACY) == pytest.approx(difference(samples["a"], samples["b"]))
-    assert gained(scores["a"], alone, LOSS).value == pytest.approx(-gained(scores["a"], alone, ACCURACY).value)
+    assert gain_over(scores["a"], alone, ACCURACY) == pytest.approx(difference(samples["a"], samples["b"]))
+    assert gain_over(scores["a"], alone, LOSS).value == pytest.approx(-gain_over(scores["a"], alone, ACCURACY).value)
     halves = [(0.5, scores["b"]), (0.5, scores["b"])]  # two independent means say more than one
-    assert gained(scores["a"], halves, ACCURACY).low - gained(scores["a"], alone, ACCURACY).low > 0
-    assert not gained(network("a", "found", 0.9, 2.0, seeds=1), alone, ACCURACY).is_certain
+    assert gain_over(scores["a"], halves, ACCURACY).low - gain_over(scores["a"], alone, ACCURACY).low > 0
+    assert not gain_over(network("a", "found", 0.9, 2.0, seeds=1), alone, ACCURACY).is_certain
 
 
-ORIGINAL = network("original", "original", 0.99, float("nan"))
+ORIGINAL = replace(network("original", "original", 0.99, float("nan")), verdict="")
 OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
 
 
@@ -79,7 +72,7 @@ OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
 )
 def test_the_sentence_follows_from_the_gain_at_the_same_speed(rivals, sentence):
     networks = [ORIGINAL, network("own_1", "found", 0.94, 2.1), network("own_2", "found", 0.93, 2.5), *rivals]
-    found = compared(networks, GOAL, judged(networks[1:]), ACCURACY)
+    found = compared(networks, GOAL, ACCURACY)
     assert worth(found, ACCURACY) == sentence
 
 
@@ -88,10 +81,10 @@ def test_the_best_of_all_is_what_the_goal_asks_for():
         network("own_1", "found", 0.94, 2.1), network("pruned", "rival", 0.95, 2.2), network("int8", "rival", 0.97, 1.4),
         network("diverged", "rival", float("inf"), 9.0), network("own_2", "found", 0.90, 4.0),
     ]  # fmt: skip
-    verdicts = judged(networks, int8="misses", own_2="may meet")
-    assert best_of(networks, GOAL, verdicts, ACCURACY).key == "pruned"
-    assert best_of(networks, Goal(lose_at_most=0.1), verdicts | judged([networks[4]]), ACCURACY).key == "own_2"  # the fastest
+    assert best_of(networks, Goal(lose_at_most=0.1), ACCURACY).key == "own_2"  # the fastest
+    networks[2], networks[4] = replace(networks[2], verdict="misses"), replace(networks[4], verdict="may meet")
+    assert best_of(networks, GOAL, ACCURACY).key == "pruned"
     only = [networks[2], networks[4]]
-    assert best_of(only, GOAL, verdicts, ACCURACY).key == "own_2"  # one that may meet it is before one that misses it
-    assert best_of([networks[3]], GOAL, verdicts, ACCURACY) is None
-    assert compared([ORIGINAL, networks[0]], GOAL, verdicts, ACCURACY) is None  # nothing else is known
+    assert best_of(only, GOAL, ACCURACY).key == "own_2"  # one that may meet it is before one that misses it
+    assert best_of([networks[3], ORIGINAL], GOAL, ACCURACY) is None  # it diverged, or is not judged
+    assert compared([ORIGINAL, networks[0]], GOAL, ACCURACY) is None  # nothing else is known

@@ -16,7 +16,7 @@ from syno.search.workers import Interruption
 from syno.train.contract import FunctionEvaluation, FunctionReport, Report
 
 
-def told(number: signal.Signals) -> dict[str, object]:
+def send_to_itself(number: signal.Signals) -> dict[str, object]:
     os.kill(os.getpid(), number)
     return {}
 
@@ -24,30 +24,30 @@ def told(number: signal.Signals) -> dict[str, object]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_raises_where_it_is_allowed(number: signal.Signals) -> None:
     with Interruption() as stop, pytest.raises(KeyboardInterrupt), stop.allowed():
-        told(number)
+        send_to_itself(number)
 
 
 def test_elsewhere_it_is_noted() -> None:
     with Interruption() as stop:
-        told(signal.SIGTERM)
+        send_to_itself(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             stop.check()
 
 
 def test_a_second_ctrl_c_raises_anywhere() -> None:
     with Interruption():
-        told(signal.SIGINT)
+        send_to_itself(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            told(signal.SIGINT)
+            send_to_itself(signal.SIGINT)
 
 
 def test_two_sigterms_as_slurm_sends_them_when_the_time_is_up() -> None:
     given_back = []
     with Interruption() as stop, pytest.raises(KeyboardInterrupt), stop.allowed():
         try:
-            told(signal.SIGTERM)
+            send_to_itself(signal.SIGTERM)
         finally:  # on the way out, as when a trial is given back
-            told(signal.SIGTERM)
+            send_to_itself(signal.SIGTERM)
             given_back.append("trial")
     assert given_back == ["trial"]
 
@@ -57,7 +57,7 @@ def test_a_signal_while_a_step_is_reported_stops_the_evaluation_after_that() -> 
     reported = []
 
     def report(step: int, value: float) -> None:
-        told(signal.SIGTERM)
+        send_to_itself(signal.SIGTERM)
         reported.append(step)
 
     def reporting(operator: PGraph, report: Report) -> Mapping[str, float]:
@@ -75,7 +75,7 @@ def test_a_signal_while_a_trial_begins_gives_it_back() -> None:
     found = study()
     for _ in range(4):
         with Interruption() as stop, pytest.raises(KeyboardInterrupt):
-            found.run(evaluate, 1, display=StoppingDisplay(stop), notes=lambda: told(signal.SIGTERM))
+            found.run(evaluate, 1, display=StoppingDisplay(stop), notes=lambda: send_to_itself(signal.SIGTERM))
     found.run(evaluate, 1)
     trials = found.trials
     assert list(trials.outcome) == ["interrupted"] * 4 + ["complete"] and trials.operator.nunique() == 1
