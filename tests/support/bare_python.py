@@ -9,6 +9,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PACKAGES = ("torch", "triton", "numpy", "pydantic")
 
@@ -39,7 +40,8 @@ def _with_what_they_need(packages: Iterable[str]) -> list[Distribution]:
         wanted = map(Requirement, found[key].requires or ())
         extras = ("", *one.extras)
         waiting += [more for more in wanted if more.marker is None or any(more.marker.evaluate({"extra": e}) for e in extras)]
-    return list(found.values())
+    # An extra of Syno asks for another one of its own: this checkout is not linked, what it asks for is.
+    return [one for one in found.values() if canonicalize_name(one.name) != "syno-operators"]
 
 
 if __name__ == "__main__":
