@@ -49,7 +49,7 @@ from syno.stages.take_home import take_network, trained_network
 from syno.stages.watch import Watch
 from syno.stages.workflow import ERROR, LOCAL, command
 from syno.train.metric import ACCURACY, METRICS, Metric
-from syno.train.own_task import Task, checked
+from syno.train.own_task import Task, checked, divergence
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.workload import try_step
 
@@ -127,6 +127,10 @@ class Classification(Task):
             raise DataError("there is no batch to test on; give test=..., as a torch.utils.data.DataLoader")
         return right / count
 
+    def difference(self, output: Any, taught: Any) -> torch.Tensor:
+        """Return the divergence of the probabilities of the classes."""
+        return divergence(output, taught, 1)
+
     def _pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], torch.Tensor)
         if not is_pair or batch[1].is_floating_point():
@@ -168,7 +172,7 @@ def speed_up(
     the same call goes on where it was.
 
     Args:
-        model: the network, with trained weights. A copy of it is used; what operators replace begins with new weights.
+        model: the network, with trained weights. A copy of it is used. Operators are fitted to the layers that they replace.
         example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Speeds
             are those of one sample. By default the first part of the first batch to train on.
         train, test: batches to train and to test on: lists, or anything that can be gone through again and again, such as a
@@ -192,7 +196,8 @@ def speed_up(
         rivals: whether the network is also pruned, made narrower and tried with known layers, which docs/search.md describes.
         spec: options of the space of operators, in place of those that are chosen here; docs/options.md lists them.
         progress: whether progress is shown, with the time left.
-        training: settings of the training, such as `epochs=4`; docs/training.md describes them.
+        training: settings of the training, such as `epochs=4`; docs/training.md describes them. Without `fit`, trainings also
+            learn from the outputs of the model (`distill`).
 
     Raises:
         SpecError: a setting is wrong, the folder is that of another call, or something cannot be pickled for other processes.
@@ -209,7 +214,8 @@ def speed_up(
     """
     place = Path(folder).resolve()
     task = _task(train, test, loss, score, metric, fit, example_inputs)
-    given = {"train_original": train_original, "device": device, **training}
+    begun = {"initialization": "keep"} if fit is not None else {"initialization": "fit", "distill": {}}
+    given = {"train_original": train_original, "device": device, **begun, **training}
     try:
         settings = TrainingSettings(**given)
     except ValidationError as error:

@@ -321,6 +321,8 @@ def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
             )
         case "paper-everywhere" if loaded:
             yield f"warning: {equal}, and initialization: paper-everywhere draws them anew; initialization: keep keeps them"
+        case "fit" if loaded:
+            yield f"{equal}; every training begins with them, and operators are fitted to the layers that they replace"
         case _ if loaded:
             yield f"{equal}; every training begins with them, and with new weights of operators"
 

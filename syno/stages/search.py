@@ -36,7 +36,7 @@ from syno.space.complete import cost
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
-from syno.stages.places import ORIGINAL_TRAINING, worker_file
+from syno.stages.places import ORIGINAL_TRAINING, WEIGHTS, worker_file
 from syno.stages.speedups import speedups_of
 from syno.stages.study import open_study
 
@@ -182,7 +182,8 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
         TrainingError: the device's memory does not suffice.
     """
     loses = experiment.goal is not None and experiment.goal.lose_at_most is not None
-    if experiment.evaluation != "training" or not (loses or experiment.make_reward().compares_scores):
+    begins = _trains_first(experiment)
+    if experiment.evaluation != "training" or not (loses or begins or experiment.make_reward().compares_scores):
         return {}
     from syno.data.contract import majority_of  # imports torch
     from syno.train.own_task import Task
@@ -194,7 +195,8 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
     workload = Workload(network.settings.model_copy(update={"milestones": {}}), network.data)
     settings, kept = workload.settings.model_dump(mode="json"), study.kept(KEY)
     found = None if kept is None else OriginalScore.model_validate(kept)
-    if found is None or (found.workload, found.data) != (settings, network.hash):
+    is_there = not begins or (experiment.folder / ORIGINAL_TRAINING).with_suffix(WEIGHTS).is_file()
+    if found is None or (found.workload, found.data) != (settings, network.hash) or not is_there:
         record = _record(experiment, workload, display)
         chance = network.chance if isinstance(network.data, Task) else None
         made = OriginalScore(workload=settings, data=network.hash, metric=record.metric, score=record.score, chance=chance)
@@ -217,6 +219,7 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
         if display is not None:
             display.show(Progress(f"{experiment.name}, the original network", number, max(rounds, number), number))
 
+    weights = file.with_suffix(WEIGHTS) if _trains_first(experiment) else None
     lock = file.with_suffix(".lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -224,10 +227,11 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
             stack.enter_context(FileLock(lock))
         with suppress(SpecError):
             found = TrainingRecord.read(file)
-            if found.workload == workload.settings and found.data_hash == workload.hash:
+            is_whole = weights is None or weights.is_file()
+            if found.workload == workload.settings and found.data_hash == workload.hash and is_whole:
                 return found
         with leased(settings.device, "training.device"), display or nullcontext():
-            record = TrainingRecord.make(workload, None, seed, file.with_suffix(".checkpoint"), report=show)
+            record = TrainingRecord.make(workload, None, seed, file.with_suffix(".checkpoint"), weights=weights, report=show)
         record.write(file)
         return record
 
@@ -340,12 +344,31 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
         from syno.train.proxy_training import ProxyTraining  # imports torch
 
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
-        return ProxyTraining(experiment.network, experiment.operator_spec, checkpoints, original or {}, checks)
+        return ProxyTraining(_beginning(experiment), experiment.operator_spec, checkpoints, original or {}, checks)
     spec, given = experiment.operator_spec, experiment.original
     original_cost = None if given is None else given.cost(spec)
     if original_cost is None and experiment.workload is not None and experiment.evaluation in EVALUATIONS:
         original_cost = experiment.network.original
     return find_evaluation(experiment.evaluation, spec, original_cost)
+
+
+def _beginning(experiment: Experiment) -> Workload:
+    """Return the network with which trainings begin: if asked for, with the weights of the original that the search trained."""
+    from syno.train.workload import Workload
+
+    network = experiment.network
+    if not _trains_first(experiment):
+        return network
+    weights = (experiment.folder / ORIGINAL_TRAINING).with_suffix(WEIGHTS)
+    return Workload(network.settings.model_copy(update={"weights": str(weights)}), network.data)
+
+
+def _trains_first(experiment: Experiment) -> bool:
+    """Return whether the trials of a search begin with the original that it trains before."""
+    workload = experiment.workload
+    if workload is None or not workload.training.uses_trained:
+        return False
+    return workload.weights is None or bool(workload.training.train_original)
 
 
 def _work(fields: Mapping[str, Any]) -> None:

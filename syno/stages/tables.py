@@ -33,6 +33,7 @@ from syno.stages.operators import ComparedNetwork, compared_networks
 from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import SELECTED, training_file
 from syno.stages.rivals import rows_of_rivals
+from syno.stages.train import begins_trained
 
 if TYPE_CHECKING:
     import pandas
@@ -161,10 +162,10 @@ def _collected(
         if network is not None:
             check_belongs(record, network, file)
             check_training(file, record.workload, experiment, network.key, record.seed)
-            if network.role != "rival":  # a pruned one begins with other weights
+            if not begins_trained(experiment, network.key):  # with other weights for each seed
                 check_same(record, first or record, experiment)
+                first = first or record
             check_int8(file, record, experiment)
-            first = first or record
         source = file.relative_to(folder).as_posix()
         if curves is not None:
             curves += curve_rows(record, source, None if network is None else network.key, experiment.name)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syno.base.errors import UnknownNameError, suggestion
+from syno.base.errors import SpecError, UnknownNameError, suggestion
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.config import Experiment
@@ -35,6 +35,8 @@ def train(experiment: Experiment, given: str, seed: int, output: Path | None = N
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
     operator_of(experiment.use_code(), given)  # which raises what is wrong with it, before a GPU is taken
+    if experiment.workload is not None:
+        _require_trained(experiment, settings_of_training(experiment, given, seed), seed)
     file = output or training_file(experiment, key_of(experiment, given), seed)
     settings = None if experiment.workload is None else settings_of_training(experiment, given, seed)
     shared = settings is not None and settings.training.processes > 1
@@ -81,9 +83,45 @@ def _share(processes: Processes, fields: Mapping[str, Any], given: str, seed: in
 
 
 def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
-    """Return the file of the weights of the training with this record; None if the experiment keeps none of this network."""
+    """Return the file of the weights of the training with this record; None if the experiment keeps none of this network.
+
+    Those of the original are kept wherever another network begins with them.
+    """
     is_kept = {"all": True, "operators": key not in (ORIGINAL, *experiment.baselines), "none": False}
-    return record.with_suffix(WEIGHTS) if is_kept[experiment.train.weights] else None
+    is_read = key == ORIGINAL and any(begins_trained(experiment, one) for one in (OPERATOR, *experiment.rival_names))
+    return record.with_suffix(WEIGHTS) if is_read or is_kept[experiment.train.weights] else None
+
+
+OPERATOR = "operator"  # in place of the key of any network with an operator
+
+
+def begins_trained(experiment: Experiment, given: str) -> bool:
+    """Return whether the training of a network begins with the weights of the trained original, or learns from it."""
+    workload, narrower = experiment.workload, network_baseline(given)
+    if workload is None or given == ORIGINAL:
+        return False
+    is_pruned = narrower is not None and narrower.kind == "pruned"
+    return is_pruned or (experiment.train.training or workload.training).uses_trained
+
+
+def trained_original(experiment: Experiment, given: str, seed: int) -> Path | None:
+    """Return the record of the training of the original that a network's training begins with; None if it begins with none."""
+    workload = experiment.workload
+    if workload is None or not begins_trained(experiment, given):
+        return None
+    training = experiment.train.training or workload.training
+    is_given = workload.weights is not None and not training.train_original
+    return None if is_given else training_file(experiment, ORIGINAL, seed)
+
+
+def _require_trained(experiment: Experiment, settings: WorkloadSettings, seed: int) -> None:
+    """Raise SpecError if the weights of the original, with which a training begins, are not there."""
+    file = training_file(experiment, ORIGINAL, seed).with_suffix(WEIGHTS)
+    if settings.weights == str(file) and not file.is_file():
+        raise SpecError(
+            f"{file} is not there, and this training begins with the trained original; train that first (`syno baseline "
+            f"{experiment.folder} {ORIGINAL}`), or run the workflow"
+        )
 
 
 def train_baselines(
@@ -121,7 +159,7 @@ def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: in
     """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload.
 
     A pruned network begins with the weights of the original that was trained with this seed, or with which it came, and learns
-    more slowly.
+    more slowly. So do others, at the usual speed, where `training: initialization: fit` or `distill` says it.
     """
     workload, training = experiment.workload, experiment.train.training
     assert workload is not None
@@ -131,6 +169,6 @@ def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: in
     if rival is not None and rival.kind == "pruned":
         factor = RivalSettings().learning_rate if experiment.rivals == "none" else experiment.rivals.learning_rate
         changes["training"] = training.model_copy(update={"learning_rate": factor * training.learning_rate})
-        if workload.weights is None or training.train_original:
-            changes["weights"] = str(training_file(experiment, ORIGINAL, seed).with_suffix(WEIGHTS))
+    if (original := trained_original(experiment, given, seed)) is not None:
+        changes["weights"] = str(original.with_suffix(WEIGHTS))
     return workload.model_copy(update=changes)

@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.files import checksum
@@ -28,11 +29,13 @@ from syno.base.user_code import user_code
 from syno.data.contract import WHOLE, Share, generator_of
 from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.network_function import kind_of
+from syno.model.outputs import tensors_in
 from syno.train.metric import Metric
 
 Report = Callable[[int, float], None]
 LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
 SCORE = Metric("score")
+LEAST_VARIANCE = 1e-12  # of an output that is constant
 
 
 class Task:
@@ -111,6 +114,13 @@ class Task:
             raise SpecError(f"{self} has neither a score nor batches to test on; give score=..., or test=...")
         return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
 
+    def difference(self, output: Any, taught: Any) -> torch.Tensor:
+        """Return how far a network's output is from that of the trained original, which the setting `distill` makes small.
+
+        By default it is the mean of the relative squared errors of their tensors. For logits, `divergence` is the better one.
+        """
+        return relative_error(output, taught)
+
     def fit(self, model: nn.Module, report: Report) -> object:
         """Train the model, in place of the training loop with the loss; call `report(step, score)` as it goes on."""
         return self._part("fit")(model, report)
@@ -169,6 +179,27 @@ class Task:
 
     def __str__(self) -> str:
         return f'the task "{self.name}"' if self.name else f"the task {type(self).__name__}"
+
+
+def relative_error(output: Any, taught: Any) -> torch.Tensor:
+    """Return the mean squared error of an output, divided by the variance of the other: the mean over their tensors."""
+    pairs = zip(tensors_in(output), tensors_in(taught), strict=True)
+    found = [
+        functional.mse_loss(one.float(), other.float()) / other.float().var(correction=0).clamp(min=LEAST_VARIANCE)
+        for one, other in pairs
+        if other.is_floating_point()
+    ]
+    return torch.stack(found).mean() if found else torch.zeros(())
+
+
+def divergence(logits: torch.Tensor, taught: torch.Tensor, axis: int, temperature: float = 2.0) -> torch.Tensor:
+    """Return the mean Kullback-Leibler divergence of the probabilities of two tensors of logits, times the squared temperature.
+
+    Source: Hinton 2015, Distilling the Knowledge in a Neural Network.
+    """
+    own, target = (functional.log_softmax(one.float() / temperature, axis) for one in (logits, taught))
+    places = max(1, target.numel() // target.shape[axis])
+    return functional.kl_div(own, target, reduction="sum", log_target=True) / places * temperature**2
 
 
 def checked(task: Task) -> Task:

@@ -69,6 +69,7 @@ _OF_THE_PAPER: dict[str, Any] = {
     "channels_last": True,
     "threads": 1,
     "train_original": None,
+    "distill": None,
 }
 _recipe(  # CIFAR-100. Weights are drawn as in the published code, and the score is that of the best epoch.
     "paper-cifar",
@@ -141,14 +142,26 @@ for _name, _curve in {
 Positive = Annotated[int, Field(ge=1)]
 Above = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Initialization = Literal["fan-in", "keep", "normal", "paper", "paper-everywhere"]
+Initialization = Literal["fan-in", "keep", "fit", "normal", "paper", "paper-everywhere"]
 
 
 LATER: Mapping[str, Any] = {
     "micro_batch": None,
     "processes": 1,
     "train_original": None,
+    "distill": None,
 }  # options that trainings did not always have, with their defaults
+
+
+class DistillSettings(Settings):
+    """Distillation: networks with operators also learn to answer what the trained original answers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """share of the loss that compares with the original's outputs; the rest is the task's own loss"""
+    temperature: Annotated[float, Field(gt=0)] = 2.0
+    """of the probabilities that are compared, for classification and text"""
 
 
 class TrainingSettings(Settings):
@@ -205,8 +218,9 @@ class TrainingSettings(Settings):
     clip: Above | None = None
     """greatest norm of all gradients together; null: no clipping"""
     initialization: Initialization = "fan-in"
-    """new weights; fan-in or keep: only operators', which keep the variance; normal: operators N(0, 1); paper: truncated normal
-    0.1, in a network of your own for operators only; paper-everywhere: there for all layers, too"""
+    """new weights; fan-in or keep: only operators', which keep the variance; fit: operators begin in the trained original,
+    fitted to the outputs of their layers; normal: operators N(0, 1); paper: truncated normal 0.1, in a network of your own for
+    operators only; paper-everywhere: there for all layers, too"""
     score: Literal["last", "best", "tail"] = "last"
     """score of the training: of its last or best round; tail: mean of the last 20 % of a text's losses"""
     flip_tests: bool = False
@@ -224,6 +238,9 @@ class TrainingSettings(Settings):
     train_original: bool | None = None
     """whether the original network is trained, too; if not, its score is that of the weights that it comes with; null: it is
     not where `workload: weights` gives them"""
+    distill: DistillSettings | None = None
+    """whether networks with operators, and narrower ones, also learn from the outputs of the trained original, as in
+    {weight: 0.7, temperature: 2}, which {} stands for; null: they do not"""
 
     @model_validator(mode="before")
     @classmethod
@@ -255,6 +272,11 @@ class TrainingSettings(Settings):
                 f"processes: each of {self.processes} takes a GPU of its own, and device is {self.device}; give device: cuda"
             )
         return self
+
+    @property
+    def uses_trained(self) -> bool:
+        """Whether the training of a network with an operator needs the trained original."""
+        return self.initialization == "fit" or self.distill is not None
 
     @property
     def share(self) -> int:

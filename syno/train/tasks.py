@@ -36,8 +36,8 @@ from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
 from syno.train.metric import ACCURACY, LOSS, Metric
-from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, part_of
-from syno.train.settings import Initialization, TrainingSettings
+from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, divergence, part_of
+from syno.train.settings import DistillSettings, Initialization, TrainingSettings
 
 # ---- numerics --------------------------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
 
     Args:
         network: on the CPU.
-        how: "fan-in" or "keep" leaves all weights as they are: operators keep the variance of their input. "paper" draws
+        how: "fan-in", "keep" or "fit" leaves all weights as they are: operators keep the variance of their input. "paper" draws
             convolutions and operators from a truncated normal distribution of deviation 0.1, linear layers of 0.02, as the
             published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
             "paper-everywhere" draws all in a user's own network, too. "normal" draws operators with deviation 1, as the
@@ -61,7 +61,7 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
         seed: of the random numbers.
         is_own: whether the network is a user's own.
     """
-    if how in ("fan-in", "keep"):
+    if how in ("fan-in", "keep", "fit"):
         return
     draws_layers = how == "paper-everywhere" or (how == "paper" and not is_own)
     generator = torch.Generator().manual_seed(seed)
@@ -185,11 +185,13 @@ class DeviceTask(ABC):
         name: of the data set, or of a user's own task.
         settings, device: of the training.
         channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
+        teacher: a trained network in evaluation mode, from whose outputs the loss teaches, too; None: there is none.
     """
 
     metric: Metric
     batches: Batches
     channels_last: bool
+    teacher: nn.Module | None = None
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
         self.name, self.settings, self.device, self.channels_last = name, settings, device, settings.channels_last
@@ -221,13 +223,38 @@ class DeviceTask(ABC):
     @abstractmethod
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
+    @abstractmethod
+    def _difference(self, output: Any, taught: Any) -> torch.Tensor:
+        """Return how far an output is from the teacher's: a scalar, 0 or more."""
+
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
         """Return the loss of a batch: a scalar, such as the cross-entropy in nats.
+
+        With a teacher, its share of the loss is the difference of the outputs; see `DistillSettings`.
 
         Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails.
         """
         with user_code(f"the network, run on a batch of {self.name},"), autocast(self.settings, self.device):
-            return self._loss(network, batch, self.settings.label_smoothing)
+            if self.teacher is None:
+                return self._loss(network, batch, self.settings.label_smoothing)
+            return self._loss_beside(self.teacher, network, batch)
+
+    def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
+        """Return the loss of a batch with the teacher's share. The teacher gets each input that the network gets."""
+        differences: list[torch.Tensor] = []
+
+        def compare(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            with torch.no_grad():
+                taught = teacher(*args, **kwargs)
+            differences.append(self._difference(output, taught))
+
+        hook = network.register_forward_hook(compare, with_kwargs=True)
+        try:
+            own = self._loss(network, batch, self.settings.label_smoothing)
+        finally:
+            hook.remove()
+        weight = self._distill.weight
+        return (1 - weight) * own + weight * sum(differences) / max(1, len(differences))
 
     def score(self, network: nn.Module) -> float:
         """Return the score of the network, which is put in evaluation mode; NaN if an output is not finite.
@@ -237,6 +264,10 @@ class DeviceTask(ABC):
         network.eval()
         with user_code(f"testing the network on {self.name}"), torch.no_grad(), autocast(self.settings, self.device):
             return self._score(network, self._tests())
+
+    @property
+    def _distill(self) -> DistillSettings:
+        return self.settings.distill or DistillSettings()
 
     def _tests(self) -> Iterator[Any]:
         """Yield batches to test on until they have `most_tests` pictures or sequences; all batches if there is no limit."""
@@ -306,6 +337,9 @@ class PictureTask(DeviceTask):
         check_logits(logits, (len(labels),), self.data.classes, self.label_shape)
         return _cross_entropy(self.data.name, logits, labels, label_smoothing, self.ignore_index)
 
+    def _difference(self, output: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        return divergence(output, taught, 1, self._distill.temperature)
+
     def _score(self, network: nn.Module, tests: Iterable[Pair]) -> float:
         return measure_accuracy(network, tests, flip=self.settings.flip_tests, ignore_index=self.ignore_index)
 
@@ -352,6 +386,9 @@ class TextTask(DeviceTask):
         logits = network(batch[:, :-1])
         check_logits(logits, (len(batch), self.data.length), self.data.vocabulary)
         return _cross_entropy(self.data.name, logits.flatten(0, 1), batch[:, 1:].flatten(), label_smoothing)
+
+    def _difference(self, output: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        return divergence(output, taught, -1, self._distill.temperature)
 
     def _score(self, network: nn.Module, tests: Iterable[torch.Tensor]) -> float:
         total, count = torch.zeros((), dtype=torch.float64, device=self.device), 0
@@ -405,6 +442,9 @@ class OwnTask(DeviceTask):
 
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
         return check_loss(self.given, self.given.loss(network, batch))
+
+    def _difference(self, output: Any, taught: Any) -> torch.Tensor:
+        return check_loss(self.given, self.given.difference(output, taught))
 
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float:
         return check_score(self.given, self.given.score(network))

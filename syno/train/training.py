@@ -208,6 +208,7 @@ def train(
     recent_loss: Callable[[float, float], object] | None = None,
     looks: Sequence[float] = (),
     processes: Processes = ALONE,
+    teacher: nn.Module | None = None,
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
@@ -227,6 +228,7 @@ def train(
         checkpoint_seconds: time between two checkpoints.
         weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
+        teacher: a trained network on the same device, from whose outputs the model learns, too: see the setting `distill`.
         processes: that call this function with equal arguments, as the setting `processes` says, to train one network. Their
             reports must decide alike, and must not raise Paused.
 
@@ -249,6 +251,10 @@ def train(
         identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
         task = task_of(data, settings, seed, device, processes.share)
+        if teacher is not None:
+            task.teacher = teacher.eval()
+            if task.channels_last:
+                to_channels_last(teacher)
         return _Training(model, task, settings, device, kept, weights, processes).run(Reports(report, recent_loss, looks))
 
 

@@ -33,13 +33,14 @@ from syno.model.geometry import LAYER_RULES, Layer
 from syno.model.inputs import len_of_batch
 from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
-from syno.model.outputs import moved_to
+from syno.model.outputs import moved_to, to_channels_last
 from syno.model.placed import placed_layers, with_placed
 from syno.model.spec import Requirement, replaced_share, requirement, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_workload
+from syno.train.layer_fit import LayerFit, fit_layers
 from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.micro_batches import first_part
 from syno.train.own_task import Task
@@ -373,7 +374,8 @@ class Workload:
                 `looks` and `processes`.
             then: called with the trained network, unless training broke.
 
-        The original network is only scored, and not trained, where `trains_original` says so.
+        The original network is only scored, and not trained, where `trains_original` says so. Other networks begin with it, or
+        learn from it, where the settings `initialization: fit` and `distill` say so.
 
         Raises:
             SpecError: this machine has no such device, or the operator does not fit.
@@ -389,11 +391,51 @@ class Workload:
                 if then is not None:
                     then(network)
                 return result
+            original = None
+            if operator is not None and settings.uses_trained:
+                original = moved_to(self._trained(chosen), device)
+                if settings.initialization == "fit":
+                    self.fit(network, original, operator, chosen)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
-            result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
+            teacher = None if settings.distill is None else original
+            result = train(
+                network, self.data, settings, seed=chosen, report=asked, processes=processes, teacher=teacher, **kept
+            )
             if then is not None and not result.broken:
                 then(network)
             return result
+
+    def _trained(self, seed: int) -> nn.Module:
+        """Return the trained original. SpecError if there are no trained weights, or no batches to compare outputs on."""
+        if self.fits:
+            raise SpecError(
+                f"training: initialization: fit and distill need batches, and {self.data} has a training of its own; leave "
+                "distill out, and give initialization: keep"
+            )
+        if not self.is_own:
+            raise SpecError(
+                f'training: initialization: fit and distill begin with the trained original, and the model "'
+                f'{self.settings.model}" has new weights here; give trained ones (workload: weights)'
+            )
+        return self.model(seed)
+
+    def fit(self, network: nn.Module, original: nn.Module, operator: Replacement, seed: int) -> tuple[LayerFit, ...]:
+        """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
+
+        Args:
+            network, original: on the device of the training.
+            operator: that is in the network.
+            seed: of the order of the data.
+        """
+        if isinstance(operator, NetworkBaseline):
+            return ()
+        settings, device = self.settings.training, next(network.parameters()).device
+        with own_state(seed, settings, device):
+            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
+            if task.channels_last:
+                to_channels_last(network)
+                to_channels_last(original)
+            return fit_layers(network, original, self.layers, task)
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:

@@ -24,6 +24,7 @@ from syno.stages.select import compared_trainings
 from syno.stages.networks import keys
 from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
+from syno.stages.train import trained_original
 from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
 from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way
 
@@ -184,6 +185,13 @@ def trained_before(wildcards):
     experiment, name = EXPERIMENTS[wildcards.folder], wildcards.rival
     key = ORIGINAL if name in experiment.rival_names else name.removesuffix(IN_INT8)
     return [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
+
+
+def original_before(wildcards):
+    """Return the record of the training of the original that a training begins with, if any."""
+    with in_words():
+        found = trained_original(EXPERIMENTS[wildcards.folder], wildcards.key, int(wildcards.seed))
+    return [] if found is None else [str(found)]
 
 
 def ablated(wildcards):

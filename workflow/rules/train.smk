@@ -2,6 +2,7 @@
 rule train:
     input:
         read_by("train"),
+        original_before,
     output:
         written_by("train"),
     log:

@@ -1,0 +1,193 @@
+"""Trainings that begin with the trained original network, or learn from it."""
+
+from __future__ import annotations
+
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sequence_operators import LINEAR
+from small_experiment import FIELDS
+from torch import nn
+from torch.nn import functional
+
+from syno.base.errors import SpecError
+from syno.config import Experiment
+from syno.ir.library import OPERATORS
+from syno.model.baselines import NetworkBaseline
+from syno.notebook.training import OwnWorkload
+from syno.space.sample import sample
+from syno.space.space import Space
+from syno.stages.train import settings_of_training
+from syno.stages.train import train as train_network
+from syno.train import layer_fit
+from syno.train.own_task import Task, relative_error
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.tasks import DeviceTask, task_of
+from syno.train.workload import Workload
+
+MICRO: dict[str, Any] = {"width": 0.25, "data_settings": {"preset": "micro", "train": 128, "test": 64}}
+TRAINING = {"epochs": 1, "batch": 32}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weights of a trained network."""
+    file = tmp_path_factory.mktemp("original") / "original.safetensors"
+    Workload.of(WorkloadSettings(**MICRO, training={**TRAINING, "epochs": 2})).train(seed=0, weights=file)
+    return file
+
+
+def workload(weights: Path | None, **training: Any) -> Workload:
+    file = None if weights is None else str(weights)
+    return Workload.of(WorkloadSettings(**MICRO, weights=file, training={**TRAINING, **training}))
+
+
+# ---- fit -------------------------------------------------------------------------------------------------------------
+
+
+def fits(weights: Path, operator: Any, seed: int = 1) -> tuple[nn.Module, tuple[layer_fit.LayerFit, ...]]:
+    begun = workload(weights, initialization="fit")
+    network = begun.network(operator, seed)
+    return network, begun.fit(network, begun.model(seed), operator, seed)
+
+
+def test_an_operator_that_can_express_its_layer_does(weights: Path) -> None:
+    network, found = fits(weights, OPERATORS["conv2d"]())
+    assert [one.layer for one in found] == [layer.name for layer in workload(weights).layers]
+    assert all(one.after < 1e-5 < 0.1 < one.before for one in found), found
+    values = torch.randn(4, 4, 16, 16)
+    with torch.no_grad():
+        made, expected = network.blocks[0].conv1(values), workload(weights).model(1).blocks[0].conv1(values)
+    assert relative_error(made, expected) < 1e-3
+
+
+def test_no_operator_of_a_space_is_worse_than_it_began(weights: Path) -> None:
+    spec = workload(weights).spec({"depth": 5})
+    operators = sample(Space(spec), 6, seed=3)
+    assert len(operators) == 6
+    found = [one for operator in operators for one in fits(weights, operator)[1]]
+    assert all(one.after <= one.before for one in found)
+    assert sum(one.after < 0.9 * one.before for one in found) > len(found) / 2
+
+
+def test_what_a_fit_leaves_as_it_was(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The original, random numbers and modes. The statistics of normalizations are those of the network's own values."""
+    monkeypatch.setattr(layer_fit, "MOST_NUMBERS", 1)  # one sample has more
+    begun, operator = workload(weights, initialization="fit"), OPERATORS["separable_conv2d"]()
+    network, original = begun.network(operator, 1), begun.model(1)
+    before, random = {name: one.clone() for name, one in original.state_dict().items()}, torch.get_rng_state()
+    begun.fit(network, original, operator, 1)
+    assert all(torch.equal(one, before[name]) for name, one in original.state_dict().items())
+    assert torch.equal(random, torch.get_rng_state())
+    normalizations = [one for one in network.modules() if isinstance(one, nn.BatchNorm2d)]
+    assert network.training and all(one.training and one.momentum == 0.1 for one in normalizations)
+    images = torch.cat([batch[0] for batch in device_task(begun.data).batches.epoch(1)])
+    stem, block = network.eval().norm, network.blocks[0]
+    with torch.no_grad():
+        mean = block.conv1(stem(network.stem(images)).relu()).mean((0, 2, 3))
+    torch.testing.assert_close(block.norm1.running_mean, mean, atol=0.05, rtol=0.05)
+
+
+def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
+    """Linear layers, behind a loss that runs the network itself."""
+    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 1))
+    x = torch.randn(256, 6, generator=torch.Generator().manual_seed(1))
+    task = Task([(x[:128], x[:128].sum(1)), (x[128:], x[128:].sum(1))], loss=lambda model, pair: model(pair[0]).mean())
+    settings = WorkloadSettings(model="network", layers="2, 4", training={"initialization": "fit"})
+    begun, operator = OwnWorkload(settings, task, network), LINEAR
+    changed = begun.network(operator, 1)
+    found = begun.fit(changed, begun.model(1), operator, 1)
+    assert [(one.layer, one.after < 1e-5 < one.before) for one in found] == [("2", True), ("4", True)]
+    torch.testing.assert_close(changed(x), network(x), atol=1e-3, rtol=1e-3)
+
+
+# ---- distillation ----------------------------------------------------------------------------------------------------
+
+
+def device_task(given: Any, **training: Any) -> DeviceTask:
+    return task_of(given, TrainingSettings(**{**TRAINING, **training}), 0, CPU)
+
+
+def test_the_loss_of_a_batch_with_a_teacher(weights: Path) -> None:
+    begun = workload(weights)
+    teacher, network = begun.model(1).eval(), begun.network(None, 2).train()
+    task = device_task(begun.data, distill={"weight": 0.6, "temperature": 3})
+    images, labels = next(iter(task.batches.epoch(1)))
+    own = task.loss(network, (images, labels))
+    task.teacher = teacher
+    with torch.no_grad():
+        logits, taught = network(images) / 3, teacher(images) / 3
+    gap = (taught.softmax(1) * (taught.log_softmax(1) - logits.log_softmax(1))).sum(1).mean() * 9
+    torch.testing.assert_close(task.loss(network, (images, labels)), 0.4 * own + 0.6 * gap)
+    assert not network._forward_hooks
+    assert float(task._difference(taught, taught)) == pytest.approx(0, abs=1e-6)
+
+
+def test_outputs_of_any_kind_are_compared_with_the_teachers() -> None:
+    class Two(nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor = nn.Parameter(torch.tensor(factor))
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"double": 2 * self.factor * x, "count": torch.tensor(len(x))}
+
+    x = torch.randn(32, 3)
+    task = device_task(
+        Task([x], [x], loss=lambda model, batch: model(batch)["double"].square().mean()), distill={"weight": 1.0}
+    )
+    task.teacher = Two(1.0)
+    assert float(task.loss(Two(1.0), x)) == 0
+    expected = (0.5 * 2 * x).square().mean() / (2 * x).var(correction=0)
+    torch.testing.assert_close(task.loss(Two(1.5), x).detach(), expected)
+    assert float(relative_error([torch.tensor(1)], [torch.tensor(2)])) == 0  # nothing that could be learnt
+
+
+@pytest.mark.parametrize("changes", [{}, {"micro_batch": 8}, {"compile": True}], ids=["whole", "micro-batches", "compiled"])
+def test_a_training_learns_from_the_original(weights: Path, changes: dict[str, Any]) -> None:
+    """With nothing but the teacher, in whatever parts: the losses are those of the difference."""
+    begun = workload(weights, initialization="keep", distill={"weight": 1.0, "temperature": 1.0}, learning_rate=1e-9, **changes)
+    result = begun.train(NetworkBaseline("pruned", 0.5), seed=1)
+    network, teacher = begun.network(NetworkBaseline("pruned", 0.5), 1).train(), begun.model(1).eval()
+    images, _ = next(iter(device_task(begun.data).batches.epoch(1)))
+    with torch.no_grad():
+        gap = functional.kl_div(network(images).log_softmax(1), teacher(images).softmax(1), reduction="batchmean")
+    if not changes.get("micro_batch"):  # whose parts are normalized apart
+        assert result.curve[0].loss == pytest.approx(float(gap), rel=0.3)
+    assert 0 < result.curve[0].loss < log(10)
+
+
+def test_what_has_no_trained_original_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"begin with the trained original, and the model \"resnet8\" has new weights"):
+        workload(None, initialization="fit").train(OPERATORS["separable_conv2d"]())
+    own = Task(fit=lambda model, report: None, score=lambda model: 0.0, example_inputs=torch.zeros(1, 1, 16, 16))
+    alone = Workload(WorkloadSettings(model="own:network", training={**TRAINING, "distill": {}}), own)
+    with pytest.raises(SpecError, match="has a training of its own; leave distill out"):
+        alone._trained(0)
+
+
+# ---- in an experiment ------------------------------------------------------------------------------------------------
+
+
+def experiment(**training: Any) -> Experiment:
+    workload = {**FIELDS["workload"], "training": {**TRAINING, **training}}
+    return Experiment.model_validate(
+        {**FIELDS, "name": "small", "workload": workload, "train": {"seeds": [1], "weights": "none"}}
+    )
+
+
+def test_operators_begin_with_the_original_of_their_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = experiment(initialization="fit", distill={})
+    assert settings_of_training(begun, "original", 1).weights is None
+    with pytest.raises(SpecError, match="begins with the trained original; train that first"):
+        train_network(begun, "separable_conv2d", 1)
+    train_network(begun, "original", 1)
+    record = train_network(begun, "separable_conv2d", 1)
+    assert record.workload.weights == "results/small/train/original/seed1.safetensors"
+    assert not Path("results/small/train/separable_conv2d/seed1.safetensors").exists()  # weights: none
+    assert settings_of_training(experiment(), "separable_conv2d", 1).weights is None
