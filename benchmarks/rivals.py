@@ -33,6 +33,7 @@ from syno.stages.tables import read_tables
 from syno.train.metric import ACCURACY
 
 DEMO = Path("config/quickstart.yaml")
+RIVALS = {"rivals": {"shares": [0.5, 0.35]}}  # one more than in the demo, so that the front is nearer to what could be had
 SEED_STEP = 100  # between the seeds of trainings of two runs
 
 
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(name: str, seed: int, records: Path) -> Path:
     """Run the workflow of a setting with a seed, or what is missing of it; return its folder."""
     folder = (records / name / str(seed)).resolve()
-    experiment = merged(yaml.safe_load(DEMO.read_text()), SETTINGS[name].changes)
+    experiment = merged(merged(yaml.safe_load(DEMO.read_text()), RIVALS), SETTINGS[name].changes)
     seeds = [SEED_STEP * seed + one for one in experiment["train"]["seeds"]]
     changes = {"name": name, "study": {"seed": seed}, "train": {"seeds": seeds}, "workload": {"seed": seed}}
     write_whole(folder / f"{name}.yaml", yaml.safe_dump(merged(experiment, changes)))
