@@ -67,12 +67,22 @@ def baseline(
 
 
 @app.command(rich_help_panel=STAGES)
+def choose(config: Config, output: OutputFile = None) -> None:
+    """Choose an operator for each layer: the mixture with the least error that is as fast as the goal asks for."""
+    from syno.stages.choice import choose_mixtures
+
+    print_lines(choose_mixtures(experiment_of(config), output).lines(), has_failed=False)
+
+
+@app.command(rich_help_panel=STAGES)
 def rival(
     config: Config,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="pruned_SHARE, narrow_SHARE, a known operator, or int8.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="pruned_SHARE, narrow_SHARE, known operator, int8, or mixture_NUMBER.")
+    ],
     output: OutputFile = None,
 ) -> None:
-    """Measure and train what a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers."""
+    """Measure and train a mixture, or what a user would do without synthesis: pruning, known layers, 8-bit integers."""
     from syno.stages.rivals import evaluate_rival
 
     print_lines(evaluate_rival(experiment_of(config), name, output).lines(), has_failed=False)

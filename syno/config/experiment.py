@@ -33,6 +33,7 @@ from syno.config.own_code import own_paths
 from syno.config.specs import Part, check_names, make_spec, parts
 from syno.config.stages import (
     JoinSettings,
+    MixtureSettings,
     RivalSettings,
     SelectSettings,
     StudySettings,
@@ -248,6 +249,8 @@ class Experiment(Section):
     train: TrainSettings = TrainSettings()
     rivals: RivalSettings | Literal["none"] = RivalSettings()
     """beside a goal, what a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers; or none"""
+    mixtures: MixtureSettings | Literal["none"] = "none"
+    """beside a goal of speed, an operator of its own for each layer: {count: 1}; needs `training: {initialization: fit}`"""
     tune: TuneSettings = TuneSettings()
     ablations: Ablations = Ablations()
     output: Path | None = None
@@ -320,6 +323,8 @@ class Experiment(Section):
         check_stopping(self.study, rounds_of(self.workload, self.evaluation), runs=runs)
         check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
+        if self.mixtures != "none":
+            self._check_mixtures()
         if self.workload is not None:
             if isinstance(self.spec, str) or "preset" in self.spec:
                 raise SpecError(
@@ -343,6 +348,20 @@ class Experiment(Section):
         self.operator_spec  # noqa: B018
         if self.evaluation == "cost" and self.original is None and reward is not None:
             check_compares_with_nothing(reward)
+
+    def _check_mixtures(self) -> None:
+        """Raise SpecError if there is nothing that mixtures begin with or aim at."""
+        training = None if self.workload is None else self.train.training or self.workload.training
+        if training is None or training.initialization != "fit":
+            raise SpecError(
+                "mixtures: operators of several kinds begin in the trained original; give workload: {training: "
+                "{initialization: fit}}, or mixtures: none"
+            )
+        if not self.mixture_names:
+            raise SpecError(
+                "mixtures: they are chosen for a speed, from what a search found; give a goal with speedup, a search, and "
+                "train: seeds, or mixtures: none"
+            )
 
     def _check_alone(self, allowed: Collection[str]) -> None:
         """Raise SpecError if an experiment that only holds the results of others has options of a search or a training.
@@ -469,6 +488,13 @@ class Experiment(Section):
         assert goal is not None and workload is not None
         is_tested = self.train.int8  # as a baseline, whose name is the same
         return rivals.names(goal, self.baselines, int8=self.takes_int8 and not is_tested)
+
+    @property
+    def mixture_names(self) -> tuple[str, ...]:
+        """The names of the mixtures that are chosen, timed and trained; () without any."""
+        goal = self.goal
+        is_asked = goal is not None and goal.measures and self.searches and bool(self.train.seeds)
+        return self.mixtures.names if self.mixtures != "none" and is_asked else ()
 
     @property
     def quantized(self) -> Literal["none", "rivals", "all"]:

@@ -16,8 +16,8 @@ from syno.space.spec import OperatorSpec
 # The parts of an experiment's settings that the files of stages depend on.
 
 
-Part = Literal["data", "search", "select", "train", "tune", "speed", "rivals", "ablations", "join"]  # of the settings
-NOT_OF_A_SEARCH = ("select", "train", "rivals", "tune", "output", "study", "artifact", "join", "ablations", "code")
+Part = Literal["data", "search", "select", "train", "tune", "speed", "rivals", "choice", "ablations", "join"]  # of the settings
+NOT_OF_A_SEARCH = ("select", "train", "rivals", "mixtures", "tune", "output", "study", "artifact", "join", "ablations", "code")
 NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
 
 
@@ -42,6 +42,7 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": others["speed"]},
         "rivals": {key: whole.get(key) for key in ("workload", "goal", "rivals", "latency")}
         | {"training": whole["train"]["training"]},
+        "choice": {key: whole.get(key) for key in ("workload", "goal", "rivals", "mixtures", "latency", "train")},
         "join": whole["join"],
         "tune": {
             "workload": whole["workload"],

@@ -158,6 +158,27 @@ class RivalSettings(Section):
         return tuple(share for factor in AUTO_SHARES if (share := round(factor * around, 2)) <= MOST_AUTO_SHARE)
 
 
+class MixtureSettings(Section):
+    """Mixtures: an operator of its own for each layer, chosen from what each saves and costs there, by integer programming.
+
+    They begin in the trained original or in a pruned network, and are trained and timed like the operators.
+    """
+
+    count: Annotated[int, Field(ge=1)] = 1
+    """mixtures that are trained and timed"""
+    operators: Annotated[int, Field(ge=1)] = 3
+    """operators of the selection that are tried in each layer, the best first, beside the known layers of `rivals`"""
+    pruned: bool = True
+    """whether operators are also tried in the pruned networks of `rivals`"""
+    margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
+    """speeds that mixtures are chosen for, as factors of the goal's speedup"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the mixtures."""
+        return tuple(f"mixture_{number}" for number in range(1, self.count + 1))
+
+
 # Fields of `tune` that say what is measured, or what it is compared with, and not how: records do not depend on them, but for
 # `speed`, on which its own do.
 WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "stands_for", "speed")

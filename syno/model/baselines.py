@@ -1,8 +1,8 @@
-"""Baselines that no pGraph expresses: PyTorch modules that others put in place of a convolution, and narrower networks.
+"""What takes the place of a network's layers and is no single pGraph: PyTorch modules of others, narrower networks, mixtures.
 
-Such a baseline is named where a known operator can be a baseline: in `train: baselines`, in `syno tune`, in `substitute`. Its
-text, `module NAME` or `network KIND SHARE`, stands in records where an operator's text stands. Reading names and texts does not
-load torch.
+It is named where a known operator can be a baseline: in `train: baselines`, in `syno tune`, in `substitute`. Its text, such as
+`module NAME` or `network KIND SHARE`, stands in records where an operator's text stands. Reading names and texts does not load
+torch.
 
 >>> layer = MODULE_BASELINES["nas_pte_1"].build({"C_in": 16, "C_out": 16, "H": 7})
 >>> sum(weight.numel() for weight in layer.parameters()) / (16 * 16 * 9)
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from syno.base.errors import ParseError, SpecError, UnknownNameError
@@ -139,7 +139,82 @@ def network_baseline(given: str) -> NetworkBaseline | None:
 
 
 LayerReplacement: TypeAlias = PGraph | ModuleBaseline  # what stands in place of a layer
-Replacement: TypeAlias = LayerReplacement | NetworkBaseline  # or in place of the network
+MIXTURE, ON, LAYERS = "mixture ", "on ", "layers "  # beginnings of lines in the text of a mixture
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several operators in a network, each in some of its layers. The other layers stay.
+
+    >>> from syno.ir.library import OPERATORS
+    >>> operator = OPERATORS["conv1x1"]()
+    >>> mixture = Mixture("mixture_1", ((operator, ("blocks.0.conv1", "blocks.0.conv2")),), NetworkBaseline("pruned", 0.5))
+    >>> print("\\n".join(str(mixture).splitlines()[:4]))
+    mixture mixture_1
+    on network pruned 0.5
+    layers blocks.0.conv1, blocks.0.conv2
+    operator conv1x1
+    >>> read_replacement(str(mixture)) == mixture
+    True
+
+    Attributes:
+        name: its name in records and tables.
+        parts: each operator with the names of its layers.
+        base: the network that they are in, if it is a narrower one; None: the original.
+    """
+
+    name: str
+    parts: tuple[tuple[LayerReplacement, tuple[str, ...]], ...]
+    base: NetworkBaseline | None = None
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits. It does not depend on names."""
+        parts = sorted(f"{one.id} {' '.join(names)}" for one, names in self.parts)
+        return content_id("mixture", "\n".join([*parts, *([] if self.base is None else [self.base.id])]))
+
+    @property
+    def structure(self) -> Mixture:
+        """The one that stands for all with the same shapes, so that its speed is that of the others."""
+        return self if self.base is None else replace(self, base=self.base.structure)
+
+    @property
+    def layers(self) -> dict[str, LayerReplacement]:
+        """The operator of each layer that has one."""
+        return {name: one for one, names in self.parts for name in names}
+
+    def __str__(self) -> str:
+        base = [] if self.base is None else [f"{ON}{self.base}"]
+        parts = [f"{LAYERS}{', '.join(names)}\n{one}" for one, names in self.parts]
+        return "".join([f"{MIXTURE}{self.name}\n", *base, *(part if part.endswith("\n") else f"{part}\n" for part in parts)])
+
+
+def _read_mixture(text: str) -> Mixture:
+    """Return the mixture of a text. Raises ParseError if it holds none."""
+    head, *rest = text.strip().splitlines()
+    base, parts = None, list[tuple[str, list[str]]]()
+    for line in rest:
+        if line.startswith(ON) and not parts:
+            found = read_replacement(line.removeprefix(ON))
+            if not isinstance(found, NetworkBaseline):
+                raise ParseError(f'"{line}" names no narrower network; it is as in "on network pruned 0.5"')
+            base = found
+        elif line.startswith(LAYERS):
+            parts.append((line.removeprefix(LAYERS), []))
+        elif parts:
+            parts[-1][1].append(line)
+        else:
+            raise ParseError(f'"{line}" in a mixture stands before the first line "layers ..."')
+    read: list[tuple[LayerReplacement, tuple[str, ...]]] = []
+    for names, lines in parts:
+        one = read_replacement("\n".join(lines))
+        if isinstance(one, NetworkBaseline | Mixture):
+            raise ParseError("a mixture holds operators, and no whole networks")
+        read.append((one, tuple(names.split(", "))))
+    return Mixture(head.removeprefix(MIXTURE).strip(), tuple(read), base)
+
+
+Replacement: TypeAlias = LayerReplacement | NetworkBaseline | Mixture  # of layers, or of the network
 MODULE_BASELINES: Registry[ModuleBaseline] = Registry("module baseline")
 
 TURNER = "Turner 2021, Neural Architecture Search as Program Transformation Exploration, section 7.3"
@@ -168,10 +243,12 @@ def key_of_path(given: str) -> str:
 
 
 def read_replacement(text: str) -> Replacement:
-    """Return the operator or the baseline of a text, as `str` writes it.
+    """Return the operator, the baseline or the mixture of a text, as `str` writes it.
 
     Raises ParseError if it is neither, UnknownNameError if there is no such baseline.
     """
+    if text.startswith(MIXTURE):
+        return _read_mixture(text)
     if text.startswith(WHOLE):
         found = network_baseline("_".join(text.split()[1:]))
         if found is None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from syno.model.inputs import Inputs
 
 OPTIONAL = ("model_settings", "placed")
-SEEDS_APART = 2**32  # an operator's weights differ from those of one that is searched for, which begin with the same seed
 
 
 class PlacedOperator(Settings):
@@ -62,7 +61,7 @@ def with_placed(
 
     Raises the errors of `syno.substitute`.
     """
-    from syno.model.substitution import substitute
+    from syno.model.substitution import SEEDS_APART, substitute
 
     for number, one in enumerate(placed, 1):
         own_seed = seed + number * SEEDS_APART

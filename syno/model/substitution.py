@@ -23,7 +23,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.baselines import ModuleBaseline, NetworkBaseline, Replacement
+from syno.model.baselines import Mixture, ModuleBaseline, NetworkBaseline, Replacement
 from syno.model.computation import padded
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, Where, ends_of_ceil
@@ -200,6 +200,7 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
 # ---- substitution ----------------------------------------------------------------------------------------------------
 
 SIDES = {"H", "W"}  # of pictures
+SEEDS_APART = 2**32  # weights of two operators in one network differ, which begin with seeds that follow each other
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
 
@@ -238,8 +239,8 @@ def substitute(
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or
             [N, seq_len, H_out]. Its other variables have defaults. On pictures that are not square, one of squares gets a
-            variable W for the width, where it does not mix both axes. Or a baseline that is a module, or a whole network with
-            fewer channels, whatever the layers are.
+            variable W for the width, where it does not mix both axes. Or a baseline that is a module; or a whole network with
+            fewer channels or a mixture, whatever the layers are.
         example: the model's inputs, of any batch size: a tensor, a tuple of arguments, or a dict of named arguments.
         where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
             your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
@@ -261,6 +262,8 @@ def substitute(
     """
     if isinstance(operator, NetworkBaseline):
         return narrowed(model, example, operator.share)
+    if isinstance(operator, Mixture):
+        return _mixed(model, operator, example, seed, mode, causal, batch, layers)
     layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -276,6 +279,28 @@ def substitute(
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
         to_channels_last(copied)  # else torch copies the weight at each call, to match its data
     return copied
+
+
+def _mixed(
+    model: nn.Module,
+    mixture: Mixture,
+    example: Inputs,
+    seed: int,
+    mode: str,
+    causal: bool | None,
+    batch: int | None,
+    layers: Sequence[Layer] | None,
+) -> nn.Module:
+    """Return the network with the operators of a mixture; `layers` are those of the network, also others than its own."""
+    changed = model if mixture.base is None else narrowed(model, example, mixture.base.share)
+    if layers is None or mixture.base is not None:  # all are looked for at once
+        layers = replaceable(changed, example, list(mixture.layers))
+    for number, (one, names) in enumerate(mixture.parts, 1):
+        own, chosen = seed + number * SEEDS_APART, [layer for layer in layers if layer.name in names]
+        if lost := set(names) - {layer.name for layer in chosen}:
+            raise MisfitError(f"{mixture.name} has an operator for the layer {sorted(lost)[0]}, which cannot be replaced here")
+        changed = substitute(changed, one, example, seed=own, mode=mode, causal=causal, batch=batch, layers=chosen)
+    return copy_of(model) if changed is model else changed
 
 
 def _operators(

@@ -25,6 +25,7 @@ from syno.results.metric import front
 from syno.results.table import SCORE_COLUMNS
 from syno.results.values import Trial, scores_in, trials_in
 from syno.search.goal import Goal
+from syno.stages.mixtures import mixture_lines
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.rivals import failures_of_rivals, speeds_of_rivals
 from syno.stages.selection import read_selected, why_none
@@ -160,4 +161,4 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
     networks = [] if scores.empty else scores_in(with_verdicts(scores, found))
     lines = answer(goal, found, metric, networks)
     missing = [f"{name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
-    return (*(lines if nothing is None else [*lines[:-1], nothing]), *missing)
+    return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(experiment), *missing)

@@ -17,6 +17,7 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import (
+    Mixture,
     ModuleBaseline,
     NetworkBaseline,
     Replacement,
@@ -25,6 +26,7 @@ from syno.model.baselines import (
     network_baseline,
 )
 from syno.results.values import trials_in
+from syno.stages.mixtures import choice_of, mixture_of
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
@@ -55,7 +57,17 @@ def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
         *(ComparedNetwork(name, "baseline") for name in experiment.baselines),
         *(ComparedNetwork(name, "rival") for name in experiment.rival_names),
         *(ComparedNetwork(one.key, "found") for one in selected),
+        *_mixtures(experiment, {one.key for one in selected}),
     ]
+
+
+def _mixtures(experiment: Experiment, selected: Collection[str]) -> Iterator[ComparedNetwork]:
+    """Yield the mixtures that were chosen. One of known layers only is a rival: nothing in it was synthesized."""
+    found = choice_of(experiment)
+    for one in () if found is None else found.mixtures:
+        mixture = one.replacement
+        is_found = any(part.id[:ID_DIGITS] in selected for part in mixture.layers.values())
+        yield ComparedNetwork(mixture.name, "found" if is_found else "rival")
 
 
 def operator_of(experiment: Experiment, given: str) -> Replacement | None:
@@ -69,6 +81,8 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
         return experiment.baselines[given].replacement()
     if given in experiment.rival_operators:
         return experiment.rival_operators[given].replacement()
+    if given in experiment.mixture_names:
+        return mixture_of(experiment, given)
     if is_module_baseline(given):
         return module_baseline(given)
     if (narrower := network_baseline(given)) is not None:
@@ -84,11 +98,11 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
 
 def key_of(experiment: Experiment, given: str) -> str:
     """Return the key of a network, given by key, id, name or file. A found operator is added to the store."""
-    if given in (ORIGINAL, *experiment.baselines, *experiment.rival_names):
+    if given in (ORIGINAL, *experiment.baselines, *experiment.rival_names, *experiment.mixture_names):
         return given
     operator = operator_of(experiment, given)
     assert operator is not None  # it is not the original
-    if isinstance(operator, ModuleBaseline | NetworkBaseline):
+    if isinstance(operator, ModuleBaseline | NetworkBaseline | Mixture):
         return operator.name
     return OperatorStore(experiment.folder).add(operator)
 

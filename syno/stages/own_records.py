@@ -36,8 +36,8 @@ def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedN
             belongs = record.operator_id is None
         case "baseline" | "rival":
             belongs = record.operator_id is not None
-        case _:
-            belongs = record.operator_id is not None and record.operator_id.startswith(network.key)
+        case _:  # by the key of an operator, or the name of a mixture
+            belongs = record.operator_id is not None and network.key in (record.operator_id[: len(network.key)], record.name)
     if not belongs:
         raise SpecError(
             f"{file} is the record of {record.name} ({record.operator_id or 'the network as it is'}), not of {network.key}; "

@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from syno.base.errors import SpecError, SynoError
+from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, checksum, write_whole
 from syno.base.interval import Interval
 from syno.base.record import Amount, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
-from syno.model.baselines import NetworkBaseline, Replacement
+from syno.model.baselines import Mixture, NetworkBaseline, Replacement
 from syno.results.goal import times_as_fast
 from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, Measurement, is_in_int8
 from syno.results.rows import QUANTIZED, rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
+from syno.stages.mixtures import mixture_of
 from syno.stages.operators import operator_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
 from syno.stages.selection import read_selected
@@ -131,7 +132,7 @@ def rival_file(experiment: Experiment, name: str) -> Path:
 
 def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
     """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged."""
-    names = (*experiment.rival_names, *(f"{key}{IN_INT8}" for key in _quantized(experiment)))
+    names = (*experiment.rival_names, *experiment.mixture_names, *(f"{key}{IN_INT8}" for key in _quantized(experiment)))
     files = {name: rival_file(experiment, name) for name in names}
     return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
 
@@ -147,7 +148,8 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 
     Args:
         experiment: has trained its original network, with all seeds.
-        name: one of `experiment.rival_names`, or the key of a selected operator and "_int8": its trained network is quantized.
+        name: one of `experiment.rival_names` or of `experiment.mixture_names`, or the key of a selected operator and "_int8":
+            its trained network is quantized.
         output: file of the record; by default in the folder of results.
 
     Raises:
@@ -155,12 +157,14 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
         DeviceError: the original itself cannot be measured, or a remote device does not answer.
     """
     experiment.use_code()
-    trained = name.removesuffix(IN_INT8)
-    is_found = name not in experiment.rival_names and name != trained and trained in _quantized(experiment)
-    if name not in experiment.rival_names and not is_found:
-        known = ", ".join(experiment.rival_names) or "none (rivals belong to searches with a goal whose operators are trained)"
+    trained, known_names = name.removesuffix(IN_INT8), (*experiment.rival_names, *experiment.mixture_names)
+    is_found = name not in known_names and name != trained and trained in _quantized(experiment)
+    if name not in known_names and not is_found:
+        known = ", ".join(known_names) or "none (rivals belong to searches with a goal whose operators are trained)"
         raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
     began = datetime.now(UTC)
+    if name in experiment.mixture_names and (reason := _why_missing(experiment, name)):
+        return _written(experiment, name, None, began, {"state": "failed", "reason": reason}, output)
     operator = None if name == INT8 else operator_of(experiment, trained if is_found else name)
     found: dict[str, Any] = {"state": "ok"}
     if operator is not None and not is_found:
@@ -169,6 +173,27 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
             found |= _trainings(experiment, name)
     if found["state"] == "ok" and (is_found or _is_quantized(experiment, operator)):
         found["int8"] = _in_integers(experiment, trained if is_found else name, operator, found.get("speed"))
+    return _written(experiment, name, operator, began, found, output)
+
+
+def _why_missing(experiment: Experiment, name: str) -> str:
+    """Return why a mixture was not chosen; "" if it was."""
+    try:
+        mixture_of(experiment, name)
+    except UnknownNameError as error:
+        return str(error)
+    return ""
+
+
+def _written(
+    experiment: Experiment,
+    name: str,
+    operator: Replacement | None,
+    began: datetime,
+    found: dict[str, Any],
+    output: Path | None,
+) -> RivalRecord:
+    """Return the record with these fields, which is written."""
     record = RivalRecord(
         name=name,
         operator=None if operator is None else str(operator),
@@ -184,7 +209,7 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
     """Return the fields about the speed in turns with the original."""
     assert experiment.goal_pair is not None
-    structure = operator.structure if isinstance(operator, NetworkBaseline) else operator
+    structure = operator.structure if isinstance(operator, NetworkBaseline | Mixture) else operator
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
         record: SpeedupRecord = speedups.of(structure)
     if record.status != "ok" or record.ratio is None or record.latency_ms is None or record.original_ms is None:

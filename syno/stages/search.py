@@ -344,7 +344,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
         from syno.train.proxy_training import ProxyTraining  # imports torch
 
         checkpoints, checks = experiment.folder / "checkpoints", experiment.study.check_gradients
-        return ProxyTraining(_beginning(experiment), experiment.operator_spec, checkpoints, original or {}, checks)
+        return ProxyTraining(beginning(experiment), experiment.operator_spec, checkpoints, original or {}, checks)
     spec, given = experiment.operator_spec, experiment.original
     original_cost = None if given is None else given.cost(spec)
     if original_cost is None and experiment.workload is not None and experiment.evaluation in EVALUATIONS:
@@ -352,7 +352,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
     return find_evaluation(experiment.evaluation, spec, original_cost)
 
 
-def _beginning(experiment: Experiment) -> Workload:
+def beginning(experiment: Experiment) -> Workload:
     """Return the network with which trainings begin: if asked for, with the weights of the original that the search trained."""
     from syno.train.workload import Workload
 

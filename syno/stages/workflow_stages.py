@@ -117,6 +117,7 @@ _ALWAYS = one_job_if(lambda experiment: True)
 _IF_NETWORK = one_job_if(lambda experiment: experiment.workload is not None)
 _IF_SEARCH = one_job_if(lambda experiment: experiment.searches)
 _IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.compares_latencies)
+_IF_MIXES = one_job_if(lambda experiment: bool(experiment.mixture_names))
 _IF_SELECTS = one_job_if(lambda experiment: experiment.only_holds is None)
 
 
@@ -138,7 +139,7 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     known = (ORIGINAL, *experiment.baselines)
     found = [f"{key}{IN_INT8}" for key in networks if key not in known] if experiment.quantized == "all" else []
-    return [{"rival": name} for name in (*experiment.rival_names, *found)]
+    return [{"rival": name} for name in (*experiment.rival_names, *experiment.mixture_names, *found)]
 
 
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
@@ -197,6 +198,9 @@ _LIST = (
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=TRAINING_MIB, minutes=A_DAY),
+    WorkflowStage(
+        "choice", ("choose",), _IF_MIXES, files=(places.CHOICE,), after=("data", "select"), settings="choice", is_timed=True,
+        readers={places.CHOICE: "syno.stages.mixtures:ChoiceRecord.read"}, memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
         "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
         is_per_network=True,
@@ -206,7 +210,7 @@ _LIST = (
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"),
-        after=("select", "speedup", "train", "rival", *KINDS)),
+        after=("select", "speedup", "choice", "train", "rival", *KINDS)),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
         also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from syno.model.extraction import evaluation_mode
-from syno.model.geometry import Layer
+from syno.train.settings import DistillSettings
 from syno.train.tasks import DeviceTask
 
 SAMPLES = 96  # that operators are fitted on: they have few weights, and each sample has many positions
@@ -47,19 +47,19 @@ class LayerFit(NamedTuple):
     after: float
 
 
-def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[Layer], task: DeviceTask) -> tuple[LayerFit, ...]:
+def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], task: DeviceTask) -> tuple[LayerFit, ...]:
     """Fit the modules in place of layers, in place, and return how well that went; none is worse than before.
 
     Args:
         network: with other modules in place of the layers.
         original: the trained network.
-        layers: those that were replaced, in the order in which they run.
+        layers: names of those that were replaced, in the order in which they run.
         task: whose batches both networks take.
     """
     batches = list(_samples(task, SAMPLES))
     with evaluation_mode(network), evaluation_mode(original):
         found = tuple(_fit(network, original, layer, task, batches) for layer in layers)
-    _measure_statistics(network, task)
+    measure_statistics(network, task)
     return found
 
 
@@ -73,9 +73,9 @@ def _samples(task: DeviceTask, count: int) -> Iterator[Any]:
             return
 
 
-def _fit(network: nn.Module, original: nn.Module, layer: Layer, task: DeviceTask, batches: Sequence[Any]) -> LayerFit:
+def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, batches: Sequence[Any]) -> LayerFit:
     """Fit the module in place of one layer."""
-    name, module = layer.name, network.get_submodule(layer.name)
+    module = network.get_submodule(name)
     inputs, _ = _calls(network, name, task, batches)
     _, outputs = _calls(original, name, task, batches)
     if not any(weight.requires_grad for weight in module.parameters()):
@@ -175,6 +175,18 @@ def _calls(network: nn.Module, name: str, task: DeviceTask, batches: Sequence[An
     return torch.cat(inputs), torch.cat(outputs)
 
 
+def output_difference(network: nn.Module, original: nn.Module, task: DeviceTask) -> float:
+    """Return how far the outputs of a network are from those of another one, by the loss of distillation alone."""
+    task.settings = task.settings.model_copy(update={"distill": DistillSettings(weight=1.0)})
+    task.teacher = original
+    total = count = 0.0
+    with evaluation_mode(network), evaluation_mode(original), torch.no_grad():
+        for batch in _samples(task, STATISTICS):
+            samples = task.samples(batch)
+            total, count = total + samples * float(task.loss(network, batch)), count + samples
+    return total / max(1.0, count)
+
+
 @contextmanager
 def _measuring(normalizations: Sequence[_BatchNorm]) -> Iterator[None]:
     """Let batch normalization take the mean over all batches in the block as its statistics."""
@@ -189,7 +201,7 @@ def _measuring(normalizations: Sequence[_BatchNorm]) -> Iterator[None]:
             one.momentum, one.training = momentum, training
 
 
-def _measure_statistics(network: nn.Module, task: DeviceTask) -> None:
+def measure_statistics(network: nn.Module, task: DeviceTask) -> None:
     """Measure the statistics of batch normalization again. All else, such as dropout, is as in evaluation."""
     found = [one for one in network.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
     if not found:

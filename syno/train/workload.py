@@ -26,9 +26,9 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import NetworkBaseline, Replacement
+from syno.model.baselines import Mixture, NetworkBaseline, Replacement
 from syno.model.counting import count
-from syno.model.extraction import layers_of, replaceable
+from syno.model.extraction import layers_of, replaceable, size_of
 from syno.model.geometry import LAYER_RULES, Layer
 from syno.model.inputs import len_of_batch
 from syno.model.module import OperatorModule
@@ -40,7 +40,7 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_workload
-from syno.train.layer_fit import LayerFit, fit_layers
+from syno.train.layer_fit import LayerFit, fit_layers, measure_statistics, output_difference
 from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.micro_batches import first_part
 from syno.train.own_task import Task
@@ -337,7 +337,7 @@ class Workload:
             model = substitute(model, operator, self.example)
             if operator.kind == "narrow":
                 untrained(model, seed)
-        elif operator is not None:
+        elif isinstance(operator, Mixture) or operator is not None:
             model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
         initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model
@@ -393,7 +393,7 @@ class Workload:
                 return result
             original = None
             if operator is not None and settings.uses_trained:
-                original = moved_to(self._trained(chosen), device)
+                original = moved_to(self.trained(chosen), device)
                 if settings.initialization == "fit":
                     self.fit(network, original, operator, chosen)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
@@ -405,7 +405,7 @@ class Workload:
                 then(network)
             return result
 
-    def _trained(self, seed: int) -> nn.Module:
+    def trained(self, seed: int) -> nn.Module:
         """Return the trained original. SpecError if there are no trained weights, or no batches to compare outputs on."""
         if self.fits:
             raise SpecError(
@@ -419,8 +419,15 @@ class Workload:
             )
         return self.model(seed)
 
+    def score_of_trained(self, seed: int) -> float:
+        """Return the score of the trained original. Raises TrainingError if it is no number."""
+        with on_device(self.settings.training.device) as device:
+            return score_only(moved_to(self.trained(seed), device), self.data, self.settings.training, seed=seed).score
+
     def fit(self, network: nn.Module, original: nn.Module, operator: Replacement, seed: int) -> tuple[LayerFit, ...]:
         """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
+
+        The operators of a mixture in a narrower network are fitted to the layers of that.
 
         Args:
             network, original: on the device of the training.
@@ -429,13 +436,48 @@ class Workload:
         """
         if isinstance(operator, NetworkBaseline):
             return ()
+        names = operator.layers if isinstance(operator, Mixture) else {layer.name: operator for layer in self.layers}
         settings, device = self.settings.training, next(network.parameters()).device
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
             if task.channels_last:
                 to_channels_last(network)
                 to_channels_last(original)
-            return fit_layers(network, original, self.layers, task)
+            if isinstance(operator, Mixture):
+                original = self._base_of(operator, original, task)
+            return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
+
+    def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
+        """Return the network that the operators of a mixture are in, without them: a pruned one has statistics of its own."""
+        settings = self.settings.training
+        with own_state(seed, settings, torch.device(settings.device)):
+            return self._base_of(mixture, original, task_of(self.data, settings, seed, torch.device(settings.device)))
+
+    def _base_of(self, mixture: Mixture, original: nn.Module, task: DeviceTask) -> nn.Module:
+        if mixture.base is None:
+            return original
+        base = substitute(original, mixture.base, self.example)
+        measure_statistics(base, task)
+        return base
+
+    def difference(self, network: nn.Module, original: nn.Module, seed: int) -> float:
+        """Return how far a network's outputs are from those of another one, as distillation compares them, on some batches."""
+        settings, device = self.settings.training, next(network.parameters()).device
+        with own_state(seed, settings, device):
+            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
+            return output_difference(network, original, task)
+
+    def equal_layers(self, base: NetworkBaseline | None = None) -> list[tuple[str, ...]]:
+        """Return the names of the layers to replace, those of one size together, in the original or in a narrower network."""
+        layers = self.layers
+        if base is not None:
+            model = self.model()
+            names = [layer.name for layer in layers]
+            layers = replaceable(substitute(model, base, self.example), self.example, names)
+        found: dict[object, list[str]] = {}
+        for layer in layers:
+            found.setdefault(size_of(layer), []).append(layer.name)
+        return [tuple(names) for names in found.values()]
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:

@@ -37,7 +37,7 @@ WITH_NETWORK = [name for name, experiment in EXPERIMENTS.items() if experiment.w
 SEARCHES = [name for name, experiment in EXPERIMENTS.items() if experiment.searches]
 OF_NETWORK = ("name", "input", "output", "layers", "bound_axes", "causal", "budget")  # of a spec: test_paper_config.py
 # Nothing that is found, trained or timed depends on these; rivals need a goal, which the paper has not.
-OF_NONE = ("name", "output", "ablations", "artifact", "join", "code", "rivals")
+OF_NONE = ("name", "output", "ablations", "artifact", "join", "code", "rivals", "mixtures")
 OF_SEARCHES = ("policy", "spec", "relative_budget", "evaluate", "reward", "study", "goal", "warm_start", "original")
 
 

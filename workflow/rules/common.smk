@@ -181,10 +181,15 @@ def selected_from(wildcards):
 
 
 def trained_before(wildcards):
-    """Return the records of the trainings that a rival begins with: of the original, or of the network that it quantizes."""
+    """Return the records of the trainings that a rival begins with: of the original, or of the network that it quantizes.
+
+    A mixture also begins with the choice of operators.
+    """
     experiment, name = EXPERIMENTS[wildcards.folder], wildcards.rival
-    key = ORIGINAL if name in experiment.rival_names else name.removesuffix(IN_INT8)
-    return [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
+    is_mixture = name in experiment.mixture_names
+    key = ORIGINAL if is_mixture or name in experiment.rival_names else name.removesuffix(IN_INT8)
+    found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
+    return [*found, *(files_of(wildcards.folder, ["choice"]) if is_mixture else [])]
 
 
 def original_before(wildcards):

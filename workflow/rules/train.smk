@@ -23,7 +23,30 @@ rule train:
         " 2>&1 | tee -i {log:q}"
 
 
-# What a user would do without synthesis: pruning, fewer channels, known layers, 8-bit integers, also of networks with operators. It
+# An operator for each layer: it measures what the selected operators save in each, and fits them.
+rule choice:
+    input:
+        read_by("choice"),
+    output:
+        written_by("choice"),
+    log:
+        log_of("choice"),
+    benchmark:
+        times_of("choice")
+    retries: RETRIES
+    conda:
+        ENVIRONMENTS["train"]
+    threads: training_threads("choice")
+    resources:
+        **training_needs("choice"),
+    params:
+        config=CONFIG,
+        settings=settings_of("choice"),
+    shell:
+        "OMP_NUM_THREADS={threads} syno choose {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
+
+
+# What a user would do without synthesis, and mixtures: pruning, fewer channels, known layers, 8-bit integers, also of networks with operators. It
 # measures and trains, and begins with trained networks.
 rule rival:
     input:

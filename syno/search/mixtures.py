@@ -1,0 +1,54 @@
+"""The choice of an operator for each layer: the least loss within a limit of time, by integer programming.
+
+>>> options = {"a": {"fast": Option(0.3, 0.2), "faster": Option(0.4, 0.5)}, "b": {"fast": Option(0.2, 0.1)}}
+>>> cheapest(options, 0.45)
+{'a': 'fast', 'b': 'fast'}
+>>> cheapest(options, 0.55)
+{'a': 'faster', 'b': 'fast'}
+>>> cheapest(options, 0.7) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """An operator in a layer.
+
+    Attributes:
+        saving: the time that it saves, as a share of the original network's; below 0 if it is slower than the layer.
+        loss: by how much it is expected to make the network's score worse.
+    """
+
+    saving: float
+    loss: float
+
+
+def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float) -> dict[str, str] | None:
+    """Return an operator for some of the layers, which together save enough time at the least sum of losses.
+
+    Args:
+        options: of each layer, by the operator's name. A layer may also stay as it is, which saves nothing and loses nothing.
+        saving: that is needed.
+
+    Returns a name for each layer that changes; None if no choice saves as much.
+    """
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    places = [(layer, name) for layer, given in options.items() for name in given]
+    if saving <= 0 or not places:
+        return {} if saving <= 0 else None
+    found = [options[layer][name] for layer, name in places]
+    one_each = np.array([[float(layer == other) for other, _ in places] for layer in options])
+    limits = [
+        LinearConstraint(one_each, ub=1),
+        LinearConstraint(np.array([[one.saving for one in found]]), lb=saving),
+    ]
+    made = milp(np.array([one.loss for one in found]), constraints=limits, bounds=Bounds(0, 1), integrality=1)
+    if made.x is None:
+        return None
+    return {layer: name for (layer, name), chosen in zip(places, made.x, strict=True) if chosen > 0.5}

@@ -1,0 +1,269 @@
+"""The choice of an operator for each layer of the network, from the trained original, by what it saves and costs there.
+
+Each operator is put into the layers of each size alone, and the network is timed in turns with the original: that is what it
+saves. Then it is put into all layers, and the network is trained as in the search: what its score loses is shared among the
+layers by their errors, which are how far the outputs of the network are from those of the original with the operator in that
+layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and learn
+less than others. Integer programming finds the mixtures that lose the least at some speeds. Savings do not add up exactly, so
+mixtures are timed, and chosen again where they are too slow. They are trained as in the search, and the best are trained with
+all seeds (`syno.stages.rivals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno.base.errors import MisfitError, SpecError
+from syno.base.files import ORIGINAL
+from syno.base.gpu_leases import leased
+from syno.base.interval import Interval
+from syno.base.progress import Display, Progress, display
+from syno.base.record import versions
+from syno.config import Experiment
+from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
+from syno.model.baselines import LayerReplacement, Mixture, NetworkBaseline, network_baseline
+from syno.search.mixtures import Option, cheapest
+from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_words
+from syno.stages.operators import operator_of
+from syno.stages.places import CHOICE, SELECTED
+from syno.stages.search import beginning
+from syno.stages.selection import read_selected
+from syno.stages.speedups import speedups_of
+
+if TYPE_CHECKING:
+    from syno.measure.speedup_record import SpeedupRecord
+    from syno.measure.speedups import Speedups
+    from syno.train.workload import Workload
+
+ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
+LEAST_LOSS = 1e-3  # of the score, in its unit, that an operator counts as losing: without any loss, its errors decide
+
+
+def choose_mixtures(experiment: Experiment, output: Path | None = None) -> ChoiceRecord:
+    """Choose mixtures, and write a record. What was timed before is not timed again.
+
+    Args:
+        experiment: asks for mixtures, and has selected operators.
+        output: file of the record; by default in the folder of results.
+
+    Raises SpecError if it asks for none, or nothing is selected yet; DeviceError if the original cannot be measured.
+    """
+    experiment.use_code()
+    settings = experiment.mixtures
+    if settings == "none" or not experiment.mixture_names or experiment.goal_pair is None:
+        raise SpecError(f'experiment "{experiment.name}" asks for no mixtures (mixtures: {{count: 1}})')
+    began, workload = datetime.now(UTC), beginning(experiment)
+    operators = dict(_operators(experiment, settings))
+    with (
+        speedups_of(experiment, *experiment.goal_pair) as speedups,
+        leased(workload.settings.training.device, "training.device"),
+        display() as shown,
+    ):
+        choice = _Choice(experiment, settings, workload, operators, speedups, shown)
+        found = choice.best_first()
+    count = settings.count
+    reason = "" if len(found) >= count else f"{choice.why_few()}: {len(found)} of {count} mixtures were chosen"
+    named = [
+        one.model_copy(update={"mixture": str(replace(one.replacement, name=name))})
+        for one, name in zip(found, experiment.mixture_names, strict=False)
+    ]
+    record = ChoiceRecord(
+        alternatives=tuple(choice.alternatives),
+        mixtures=tuple(named),
+        others=tuple(found[count:]),
+        reason=reason,
+        metric=workload.metric.key,
+        seconds=(datetime.now(UTC) - began).total_seconds(),
+        versions=versions(["torch", "scipy"]),
+        date=datetime.now(UTC),
+    )
+    record.write(output or experiment.folder / CHOICE)
+    return record
+
+
+def _operators(experiment: Experiment, settings: MixtureSettings) -> Iterator[tuple[str, LayerReplacement]]:
+    """Yield what may take the place of a layer: the best of the selection, and the known layers of the rivals."""
+    selected = [one.key for one in read_selected(experiment.folder / SELECTED)[: settings.operators]]
+    for given in (*selected, *experiment.rival_operators):
+        found = operator_of(experiment, given)
+        assert found is not None and not isinstance(found, NetworkBaseline | Mixture)
+        yield found.name, found
+
+
+@dataclass(frozen=True)
+class Step(Progress):
+    """A step of a choice, whose number is not known beforehand."""
+
+    def __str__(self) -> str:
+        return self.title
+
+
+@dataclass
+class _Choice:
+    """A choice, step by step."""
+
+    experiment: Experiment
+    settings: MixtureSettings
+    workload: Workload
+    operators: Mapping[str, LayerReplacement]
+    speedups: Speedups
+    shown: Display
+
+    def __post_init__(self) -> None:
+        self.alternatives: list[Alternative] = []
+        self._scores: dict[str, float] = {}
+        self._done = 0
+
+    @cached_property
+    def goal(self) -> float:
+        """The speedup that is asked for."""
+        assert self.experiment.goal is not None
+        return self.experiment.goal.speedup or AUTO_SPEEDUP
+
+    @cached_property
+    def seed(self) -> int:
+        """Of the trainings: that of the search, not one of those that decide in the end."""
+        return self.workload.settings.seed
+
+    def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
+        """Yield the networks that operators are put into, with the time of each as a share of the original's."""
+        yield None, 1.0
+        narrower = (network_baseline(name) for name in self.experiment.rival_names if self.settings.pruned)
+        for base in narrower:
+            if base is not None and base.kind == "pruned" and (speed := self._speed(base.structure)) is not None:
+                yield base, 1 / speed.value
+
+    def best_first(self) -> list[ChosenMixture]:
+        """Return the mixtures that were tried, the best first."""
+        found: dict[str, ChosenMixture] = {}
+        for base, time in self.bases():
+            options = self._priced(self._options(base, time), base)
+            for margin in self.settings.margins:
+                for one in self._chosen(options, base, time, margin * self.goal):
+                    found.setdefault(one.replacement.id, one)
+        good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
+        return sorted((self._trained(one) for one in good), key=self._place)
+
+    def why_few(self) -> str:
+        """Return why there are few mixtures."""
+        if not self.alternatives:
+            return "no operator saves time in any layer"
+        return f"no other choice of operators would make the network {self.goal:g} times as fast"
+
+    def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
+        """Return the place among others: those as fast as asked for first; then by what the goal looks for."""
+        metric, goal = self.workload.metric, self.experiment.goal
+        assert goal is not None
+        quality, speed = -metric.quality(one.score), -one.speedup.value
+        return (one.speedup.value < self.goal, *((speed, quality) if goal.find == "fastest" else (quality, speed)))
+
+    # ---- what each operator saves and costs ----
+
+    def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
+        """Return what each operator saves and costs in each layer of a network."""
+        found: dict[str, dict[str, Option]] = {}
+        for names in self.workload.equal_layers(base):
+            for title, operator in self.operators.items():
+                self._show(f"{title} in {', '.join(names)}{'' if base is None else f' of {base.name}'}")
+                mixture = Mixture(title, ((operator, names),), base)
+                saving = self._saving(mixture, time)
+                if saving is None or saving <= 0:
+                    continue
+                for name in names:
+                    error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
+                    option = Option(saving / len(names), error)
+                    found.setdefault(name, {})[title] = option
+                    place = ORIGINAL if base is None else base.name
+                    self.alternatives.append(
+                        Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
+                    )
+        return found
+
+    def _saving(self, mixture: Mixture, time: float) -> float | None:
+        """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
+        try:
+            self.workload.network(mixture, self.seed)
+        except MisfitError:
+            return None
+        speed = self._speed(mixture.structure)
+        return None if speed is None else time - 1 / speed.value
+
+    def _error(self, mixture: Mixture) -> tuple[float, float]:
+        """Return the error of the network's outputs with one operator, after its fit, and that of the fit."""
+        network, original = self.workload.network(mixture, self.seed), self.workload.trained(self.seed)
+        (fit,) = self.workload.fit(network, original, mixture, self.seed)
+        return self.workload.difference(network, self.workload.base_of(mixture, original, self.seed), self.seed), fit.after
+
+    def _priced(
+        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None
+    ) -> dict[str, dict[str, Option]]:
+        """Return the options with a share of what the operator loses in all of its layers together, in place of the error."""
+        losses: dict[str, float] = {}
+        for title, operator in self.operators.items():
+            names = tuple(layer for layer, given in options.items() if title in given)
+            if names:
+                score = self._score(Mixture(title, ((operator, names),), base))
+                losses[title] = max(LEAST_LOSS, self._best - self.workload.metric.quality(score))
+        sums = {title: sum(given[title].loss for given in options.values() if title in given) or 1.0 for title in losses}
+        return {
+            layer: {title: one._replace(loss=losses[title] * one.loss / sums[title]) for title, one in given.items()}
+            for layer, given in options.items()
+        }
+
+    @cached_property
+    def _best(self) -> float:
+        """The quality of the trained original's score."""
+        return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
+
+    # ---- mixtures ----
+
+    def _chosen(
+        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None, time: float, speedup: float
+    ) -> Iterator[ChosenMixture]:
+        """Yield mixtures in a network that are to be so many times as fast, until one is as fast as the goal asks for."""
+        wanted = speedup
+        for _ in range(ROUNDS):
+            choice = cheapest(options, time - 1 / wanted)
+            if not choice:
+                return
+            mixture = self._mixture(choice, base)
+            expected = 1 / (time - sum(options[layer][name].saving for layer, name in choice.items()))
+            self._show(f"a mixture that is to be {expected:.2f} times as fast")
+            speed = self._speed(mixture.structure)
+            if speed is None:
+                return
+            loss = sum(options[layer][name].loss for layer, name in choice.items())
+            yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
+            if speed.value >= self.goal:
+                return
+            wanted *= max(1.02, speedup / speed.value)
+
+    def _mixture(self, choice: Mapping[str, str], base: NetworkBaseline | None) -> Mixture:
+        parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.operators}
+        return Mixture("mixture", tuple((self.operators[title], names) for title, names in parts.items() if names), base)
+
+    def _trained(self, one: ChosenMixture) -> ChosenMixture:
+        """Return a mixture with its score after a training as in the search."""
+        return one.model_copy(update={"score": self._score(one.replacement)})
+
+    def _score(self, mixture: Mixture) -> float:
+        """Return the score of a mixture after a training as in the search."""
+        if mixture.id not in self._scores:
+            self._show(f"a training of {in_words(mixture)}")
+            self._scores[mixture.id] = self.workload.train(mixture, seed=self.seed).score
+        return self._scores[mixture.id]
+
+    def _speed(self, replacement: NetworkBaseline | Mixture) -> Interval | None:
+        """Return how many times as fast a network is; None if it cannot be timed."""
+        record: SpeedupRecord = self.speedups.of(replacement)
+        return record.ratio if record.status == "ok" else None
+
+    def _show(self, what: str) -> None:
+        self._done += 1
+        self.shown.show(Step(f"{self.experiment.name}, choice of operators for layers: {what}", self._done, self._done, 0))

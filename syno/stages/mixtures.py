@@ -1,0 +1,145 @@
+"""The record of the choice of an operator for each layer, and the mixtures in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from syno.base.errors import UnknownNameError
+from syno.base.files import ORIGINAL
+from syno.base.record import Amount, PositiveInterval, Record
+from syno.measure.tuning_record import Line
+from syno.model.baselines import Mixture, read_replacement
+from syno.results.goal import times_as_fast
+from syno.stages.places import CHOICE
+from syno.train.metric import METRICS, MetricKey
+
+if TYPE_CHECKING:
+    from syno.config import Experiment
+
+
+class Alternative(BaseModel):
+    """An operator in place of one layer.
+
+    Attributes:
+        base: the network around it: "original", or the name of a pruned one.
+        layer: its name.
+        operator: the operator's name.
+        saving: the time that it saves, as a share of the original network's.
+        error: how far the outputs are from those of the base with this operator alone, after the fit: `Workload.difference`.
+        fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    base: str
+    layer: str
+    operator: str
+    saving: float
+    error: float
+    fit: float
+
+
+class ChosenMixture(BaseModel):
+    """A mixture that was chosen.
+
+    Attributes:
+        mixture: its text.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        speedup: how many times as fast it is, timed in turns with the original.
+        loss: what its operators together are expected to lose of the score.
+        score: after a training as in the search.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    mixture: str
+    expected: float
+    speedup: PositiveInterval
+    loss: float
+    score: float
+
+    @property
+    def replacement(self) -> Mixture:
+        """The mixture."""
+        found = read_replacement(self.mixture)
+        assert isinstance(found, Mixture)
+        return found
+
+
+class ChoiceRecord(Record):
+    """The choice of an operator for each layer.
+
+    Attributes:
+        alternatives: what there was to choose from.
+        mixtures: that were chosen, the best first; `mixture_1` is the first one.
+        others: mixtures that were tried, and are no better.
+        reason: why there are fewer mixtures than were asked for; "" if there are as many.
+        metric: of the scores.
+        seconds: that the choice took.
+        versions, date: of the packages, and the end.
+    """
+
+    kind_of_record = "record of the choice of operators for layers"
+    again = "run `syno choose`"
+    passing = frozenset({"seconds", "date"})
+
+    alternatives: tuple[Alternative, ...]
+    mixtures: tuple[ChosenMixture, ...]
+    others: tuple[ChosenMixture, ...] = ()
+    reason: str = ""
+    metric: MetricKey
+    seconds: Amount
+    versions: dict[str, str]
+    date: AwareDatetime
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the mixtures in words."""
+        metric = METRICS[self.metric]
+        for one in self.mixtures:
+            found = one.replacement
+            score = f"{metric.name} {metric.text(one.score)} in a training as in the search"
+            yield Line(f"{found.name}: {times_as_fast(one.speedup, ' times as fast')}, {score}: {in_words(found)}")
+        if self.reason:
+            yield Line(self.reason, is_problem=not self.mixtures)
+
+
+def in_words(mixture: Mixture) -> str:
+    """Return which operator is in which layers."""
+    parts = [f"{one.name} in {', '.join(names)}" for one, names in mixture.parts]
+    return "; ".join([*([] if mixture.base is None else [f"the network {mixture.base.name}"]), *parts])
+
+
+def mixture_lines(experiment: Experiment) -> Iterator[str]:
+    """Yield a sentence for each mixture: which operator is where, and how much of the network's time it saves there."""
+    record = choice_of(experiment)
+    if record is None:
+        return
+    savings = {(found.base, found.layer, found.operator): found.saving for found in record.alternatives}
+    for one in record.mixtures:
+        mixture = one.replacement
+        base = ORIGINAL if mixture.base is None else mixture.base.name
+        parts = [
+            f"{part.name} in {', '.join(names)} (saves {sum(savings[base, name, part.name] for name in names):.0%})"
+            for part, names in mixture.parts
+        ]
+        others = "the other layers stay" if mixture.base is None else f"the network around them is {base}"
+        yield f"{mixture.name}: {'; '.join(parts)}; {others}. Shares are of the original network's time, each measured alone."
+
+
+def choice_of(experiment: Experiment) -> ChoiceRecord | None:
+    """Return the record of the choice; None if there is none yet. SpecError if it is damaged."""
+    file: Path = experiment.folder / CHOICE
+    return ChoiceRecord.read(file) if experiment.mixture_names and file.is_file() else None
+
+
+def mixture_of(experiment: Experiment, name: str) -> Mixture:
+    """Return a mixture by its name. Raises UnknownNameError if it was not chosen."""
+    found = choice_of(experiment)
+    if found is None:
+        raise UnknownNameError(f"there is no choice of operators for layers yet, so there is no {name}; `syno choose` makes it")
+    by_name = {one.replacement.name: one.replacement for one in found.mixtures}
+    if name not in by_name:
+        raise UnknownNameError(f"there is no {name}: {found.reason or 'no such mixture was asked for'}")
+    return by_name[name]

@@ -1,0 +1,158 @@
+"""Mixtures: an operator of its own for each layer, from the choice to the network that is taken home."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_experiment import FIELDS
+
+from syno.base.errors import MisfitError, ParseError, SpecError, UnknownNameError
+from syno.config import Experiment
+from syno.ir.library import OPERATORS
+from syno.measure import measuring_process
+from syno.model.backbones import BACKBONES
+from syno.model.baselines import Mixture, NetworkBaseline, read_replacement
+from syno.model.module import OperatorModule
+from syno.model.substitution import substitute
+from syno.stages.choice import choose_mixtures
+from syno.stages.mixtures import ChoiceRecord
+from syno.stages.operators import compared_networks, operator_of
+from syno.stages.places import SELECTED
+from syno.stages.rivals import evaluate_rival
+from syno.stages.search import search
+from syno.stages.selection import Selected, write_selected
+from syno.stages.store import OperatorStore
+from syno.stages.study import freeze
+from syno.stages.tables import make_tables, read_tables
+from syno.stages.take_home import take_network, trained_network
+from syno.stages.train import train
+
+SEPARABLE, GROUPED = OPERATORS["separable_conv2d"](), OPERATORS["grouped_conv2d"]()
+EXAMPLE = torch.zeros(2, 3, 16, 16)
+STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
+
+
+def network() -> torch.nn.Module:
+    return BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=0)
+
+
+def kinds(changed: torch.nn.Module) -> dict[str, str]:
+    return {
+        name.removesuffix(".0").removesuffix(".1"): part.graph.name
+        for name, part in changed.named_modules()
+        if isinstance(part, OperatorModule)
+    }
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [None, NetworkBaseline("pruned", 0.5)])
+def test_operators_are_in_their_layers(base: NetworkBaseline | None) -> None:
+    mixture = Mixture("m", ((SEPARABLE, ("blocks.0.conv1", "blocks.2.conv2")), (GROUPED, ("blocks.1.conv2",))), base)
+    changed = substitute(network(), mixture, EXAMPLE)
+    found = kinds(changed)
+    expected = {"blocks.0.conv1": "separable_conv2d", "blocks.2.conv2": "separable_conv2d", "blocks.1.conv2": "grouped_conv2d"}
+    assert found == expected
+    assert changed(EXAMPLE).shape == network()(EXAMPLE).shape
+    narrower = network() if base is None else substitute(network(), base, EXAMPLE)
+    assert changed.blocks[0].conv2.weight.shape == narrower.blocks[0].conv2.weight.shape
+    assert read_replacement(str(mixture)) == mixture and mixture.structure.layers == mixture.layers
+
+
+def test_what_is_no_mixture_of_a_network() -> None:
+    with pytest.raises((SpecError, MisfitError), match=r"blocks\.9\.conv1"):
+        substitute(network(), Mixture("m", ((SEPARABLE, ("blocks.9.conv1",)),)), EXAMPLE)
+    with pytest.raises(ParseError, match="stands before the first line"):
+        read_replacement("mixture m\noperator x\n")
+    with pytest.raises(ParseError, match="holds operators, and no whole networks"):
+        read_replacement("mixture m\nlayers a\nnetwork pruned 0.5\n")
+    with pytest.raises(ParseError, match="names no narrower network"):
+        read_replacement("mixture m\non module nas_pte_1\n")
+
+
+def test_the_id_is_that_of_what_is_where() -> None:
+    one = Mixture("one", ((SEPARABLE, ("a",)), (GROUPED, ("b",))))
+    assert one.id == Mixture("two", ((GROUPED, ("b",)), (SEPARABLE, ("a",)))).id
+    exchanged = Mixture("one", ((SEPARABLE, ("b",)), (GROUPED, ("a",))))
+    assert len({one.id, exchanged.id, Mixture("one", one.parts, NetworkBaseline("pruned", 0.5)).id}) == 3
+
+
+# ---- stages ----------------------------------------------------------------------------------------------------------
+
+
+def experiment(**changes: Any) -> Experiment:
+    rest = {key: value for key, value in FIELDS.items() if key not in ("reward", "policy", "name")}
+    workload = {**FIELDS["workload"], "training": {"epochs": 1, "batch": 32, "initialization": "fit", "distill": {}}}
+    given = {
+        "goal": {"speedup": 1.5, "lose_at_most": 0.5, "compiler": "eager"},
+        "rivals": {"shares": [0.5], "narrowing": False, "operators": ["grouped_conv2d"], "int8": False},
+        "mixtures": {"count": 2, "margins": [1.05]},
+        "train": {"seeds": [1]},
+        **changes,
+    }
+    return Experiment(**{**rest, "name": "small", "workload": workload, **given})
+
+
+@pytest.fixture
+def twice_as_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure with a stand-in, after which everything is twice as fast."""
+    monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
+    monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("SYNO_MEASURED", str(tmp_path / "log"))
+    monkeypatch.chdir(tmp_path)
+
+
+def selected(found: Experiment) -> Experiment:
+    """Return an experiment whose search trained the original, and found separable convolutions."""
+    search(found)
+    freeze(found)
+    key = OperatorStore(found.folder).add(SEPARABLE.renamed("small_7"))
+    write_selected([Selected(key=key, name="small_7", metrics={})], found.folder / SELECTED)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("twice_as_fast")
+def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
+    found = selected(experiment(study={"n_trials": 1}))
+    record = choose_mixtures(found)
+    assert record == ChoiceRecord.read(found.folder / "choice.json") and record.mixtures
+    assert {(one.base, one.operator) for one in record.alternatives} == {
+        ("original", "small_7"),
+        ("original", "grouped_conv2d"),
+    }
+    first = record.mixtures[0].replacement
+    assert first.name == "mixture_1" and 0 < len(first.layers) < 6  # each saves half of the time, whatever it is in
+    train(found, "original", 1)
+    evaluated = evaluate_rival(found, "mixture_1")
+    assert evaluated.state == "ok" and evaluated.seeds == (1,) and evaluated.operator == str(first)
+    missing = evaluate_rival(found, "mixture_2")
+    assert missing.state == ("ok" if len(record.mixtures) > 1 else "failed")
+    is_found = any(part.name == "small_7" for part in first.layers.values())
+    assert ("mixture_1", "found" if is_found else "rival") in compared_networks(found)
+    make_tables(found)
+    scores = read_tables(found).scores.set_index("key")
+    assert scores.loc["mixture_1", "verdict"] in ("meets", "may meet", "misses") and scores.loc["mixture_1", "seeds"] == 1
+    taken = trained_network(found, "mixture_1")
+    assert sorted(kinds(taken)) == sorted(first.layers)
+    (line,) = take_network(found, "mixture_1", Path("home"))
+    assert "as recorded" in line
+
+
+@pytest.mark.usefixtures("twice_as_fast")
+def test_what_has_no_mixtures_says_so() -> None:
+    with pytest.raises(SpecError, match=r"initialization: fit"):
+        experiment(workload=FIELDS["workload"])
+    with pytest.raises(SpecError, match="give a goal with speedup"):
+        experiment(train={"seeds": []})
+    with pytest.raises(SpecError, match="asks for no mixtures"):
+        choose_mixtures(experiment(mixtures="none"))
+    with pytest.raises(UnknownNameError, match="`syno choose` makes it"):
+        operator_of(experiment(), "mixture_1")
+    with pytest.raises(SpecError, match="selected.json"):
+        choose_mixtures(experiment())
