@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.base.errors import MisfitError, SpecError
+from syno.base.errors import SpecError, SynoError, TrainingError
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.base.interval import Interval
@@ -148,7 +148,8 @@ class _Choice:
                 for one in self._chosen(options, base, time, margin * self.goal):
                     found.setdefault(one.replacement.id, one)
         good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
-        return sorted((self._trained(one) for one in good), key=self._place)
+        scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
+        return sorted((one for one in scored if isfinite(one.score)), key=self._place)
 
     def why_few(self) -> str:
         """Return why there are few mixtures."""
@@ -168,7 +169,11 @@ class _Choice:
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
         """Return what each operator saves and costs in each layer of a network."""
         found: dict[str, dict[str, Option]] = {}
-        for names in self.workload.equal_layers(base):
+        try:
+            sizes = self.workload.equal_layers(base)
+        except SynoError:  # a pruned network may have no such layers
+            return found
+        for names in sizes:
             for title, operator in self.operators.items():
                 self._show(f"{title} in {', '.join(names)}{'' if base is None else f' of {base.name}'}")
                 mixture = Mixture(title, ((operator, names),), base)
@@ -189,7 +194,7 @@ class _Choice:
         """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
         try:
             self.workload.network(mixture, self.seed)
-        except MisfitError:
+        except SynoError:
             return None
         speed = self._speed(mixture.structure)
         return None if speed is None else time - 1 / speed.value
@@ -203,16 +208,23 @@ class _Choice:
     def _priced(
         self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None
     ) -> dict[str, dict[str, Option]]:
-        """Return the options with a share of what the operator loses in all of its layers together, in place of the error."""
+        """Return the options with a share of what the operator loses in all of its layers together, in place of the error.
+
+        An operator whose training breaks is no option.
+        """
         losses: dict[str, float] = {}
         for title, operator in self.operators.items():
             names = tuple(layer for layer, given in options.items() if title in given)
-            if names:
-                score = self._score(Mixture(title, ((operator, names),), base))
+            score = self._score(Mixture(title, ((operator, names),), base)) if names else nan
+            if isfinite(score):
                 losses[title] = max(LEAST_LOSS, self._best - self.workload.metric.quality(score))
         sums = {title: sum(given[title].loss for given in options.values() if title in given) or 1.0 for title in losses}
         return {
-            layer: {title: one._replace(loss=losses[title] * one.loss / sums[title]) for title, one in given.items()}
+            layer: {
+                title: one._replace(loss=losses[title] * one.loss / sums[title])
+                for title, one in given.items()
+                if title in losses
+            }
             for layer, given in options.items()
         }
 
@@ -248,15 +260,15 @@ class _Choice:
         parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.operators}
         return Mixture("mixture", tuple((self.operators[title], names) for title, names in parts.items() if names), base)
 
-    def _trained(self, one: ChosenMixture) -> ChosenMixture:
-        """Return a mixture with its score after a training as in the search."""
-        return one.model_copy(update={"score": self._score(one.replacement)})
-
     def _score(self, mixture: Mixture) -> float:
-        """Return the score of a mixture after a training as in the search."""
+        """Return the score of a mixture after a training as in the search; NaN if that breaks."""
         if mixture.id not in self._scores:
             self._show(f"a training of {in_words(mixture)}")
-            self._scores[mixture.id] = self.workload.train(mixture, seed=self.seed).score
+            try:
+                result = self.workload.train(mixture, seed=self.seed)
+                self._scores[mixture.id] = nan if result.broken else result.score
+            except TrainingError:
+                self._scores[mixture.id] = nan
         return self._scores[mixture.id]
 
     def _speed(self, replacement: NetworkBaseline | Mixture) -> Interval | None:
