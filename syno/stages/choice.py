@@ -96,6 +96,11 @@ def _operators(experiment: Experiment, settings: MixtureSettings) -> Iterator[tu
         yield found.name, found
 
 
+def _with_loss(one: Alternative, options: Mapping[str, Mapping[str, Option]]) -> Alternative:
+    found = options[one.layer].get(one.operator)
+    return one if found is None else one.model_copy(update={"loss": found.loss})
+
+
 @dataclass(frozen=True)
 class Step(Progress):
     """A step of a choice, whose number is not known beforehand."""
@@ -143,7 +148,9 @@ class _Choice:
         """Return the mixtures that were tried, the best first."""
         found: dict[str, ChosenMixture] = {}
         for base, time in self.bases():
+            tried = len(self.alternatives)
             options = self._priced(self._options(base, time), base)
+            self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for margin in self.settings.margins:
                 for one in self._chosen(options, base, time, margin * self.goal):
                     found.setdefault(one.replacement.id, one)

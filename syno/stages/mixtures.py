@@ -31,6 +31,7 @@ class Alternative(BaseModel):
         saving: the time that it saves, as a share of the original network's.
         error: how far the outputs are from those of the base with this operator alone, after the fit: `Workload.difference`.
         fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`.
+        loss: by how much it is expected to make the score worse; None if the training of the operator broke.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class Alternative(BaseModel):
     saving: float
     error: float
     fit: float
+    loss: float | None = None
 
 
 class ChosenMixture(BaseModel):
