@@ -47,7 +47,7 @@ from syno.stages.workflow_stages import STAGES, Wildcards
 
 CONNECT_SECONDS = 5  # in which a machine or a database answers
 AT_ONCE = 16  # things that are tried; most of the time, they wait for other machines
-READS_DATA = ("data", "worker", "choice", "train", "rival", "speed")  # stages
+READS_DATA = ("data", "worker", "choose", "train", "rival", "speed")  # stages
 PLAIN = "eager"  # the compiler that needs nothing but PyTorch
 POSTGRESQL_PORT = 5432
 TVM = pip_install("tvm")

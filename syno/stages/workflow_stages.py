@@ -199,7 +199,7 @@ _LIST = (
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
         log="train/{key}/seed{seed}", memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(
-        "choice", ("choose",), _IF_MIXES, files=(places.CHOICE,), after=("data", "select"), settings="choice", is_timed=True,
+        "choose", ("choose",), _IF_MIXES, files=(places.CHOICE,), after=("data", "select"), settings="choice", is_timed=True,
         readers={places.CHOICE: "syno.stages.mixtures:ChoiceRecord.read"}, memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
         "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
@@ -210,7 +210,7 @@ _LIST = (
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
         also=places.table_files(places.TABLES, "csv"),
-        after=("select", "speedup", "choice", "train", "rival", *KINDS)),
+        after=("select", "speedup", "choose", "train", "rival", *KINDS)),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
         also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),

@@ -168,7 +168,7 @@ def test_what_has_no_trained_original_is_refused() -> None:
     own = Task(fit=lambda model, report: None, score=lambda model: 0.0, example_inputs=torch.zeros(1, 1, 16, 16))
     alone = Workload(WorkloadSettings(model="own:network", training={**TRAINING, "distill": {}}), own)
     with pytest.raises(SpecError, match="has a training of its own; leave distill out"):
-        alone._trained(0)
+        alone.trained(0)
 
 
 # ---- in an experiment ------------------------------------------------------------------------------------------------

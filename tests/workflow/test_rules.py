@@ -55,12 +55,14 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             jobs.update(breakdown=(chosen + beside) * parts)
             to_convert |= set(files_to_convert(experiment))
             jobs.update(speedup=experiment.goal_pair is not None)
-            # A narrower network by pruning and one from new weights for each share.
+            # A narrower network by pruning and one from new weights for each share. Mixtures are evaluated like rivals.
             rivals = experiment.rivals
             if experiment.goal_pair is not None and experiment.searches and experiment.train.seeds and rivals != "none":
                 shares = 2 if rivals.shares == "auto" else len(rivals.shares)
                 in_integers = (1 + chosen * (rivals.int8 == "all")) if rivals.int8 and experiment.goal.device == "cpu" else 0
-                jobs.update(rival=2 * shares + len(rivals.operators) + in_integers)
+                narrower = shares * (rivals.pruning + rivals.narrowing)
+                mixtures = 0 if experiment.mixtures == "none" else experiment.mixtures.count
+                jobs.update(rival=narrower + len(rivals.operators) + in_integers + mixtures, choose=int(mixtures > 0))
             jobs.update(["data", "tables"], train=(1 + chosen + baselines) * len(experiment.train.seeds))
             layers = experiment.tune.layers
             of_original = len(experiment.tune.original_pairs)

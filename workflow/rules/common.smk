@@ -189,7 +189,7 @@ def trained_before(wildcards):
     is_mixture = name in experiment.mixture_names
     key = ORIGINAL if is_mixture or name in experiment.rival_names else name.removesuffix(IN_INT8)
     found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
-    return [*found, *(files_of(wildcards.folder, ["choice"]) if is_mixture else [])]
+    return [*found, *(files_of(wildcards.folder, ["choose"]) if is_mixture else [])]
 
 
 def original_before(wildcards):

@@ -24,24 +24,24 @@ rule train:
 
 
 # An operator for each layer: it measures what the selected operators save in each, and fits them.
-rule choice:
+rule choose:
     input:
-        read_by("choice"),
+        read_by("choose"),
     output:
-        written_by("choice"),
+        written_by("choose"),
     log:
-        log_of("choice"),
+        log_of("choose"),
     benchmark:
-        times_of("choice")
+        times_of("choose")
     retries: RETRIES
     conda:
         ENVIRONMENTS["train"]
-    threads: training_threads("choice")
+    threads: training_threads("choose")
     resources:
-        **training_needs("choice"),
+        **training_needs("choose"),
     params:
         config=CONFIG,
-        settings=settings_of("choice"),
+        settings=settings_of("choose"),
     shell:
         "OMP_NUM_THREADS={threads} syno choose {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
