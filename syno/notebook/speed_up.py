@@ -195,7 +195,8 @@ def speed_up(
         cores: of the processor, for all; by default those that this process may use.
         train_original: whether the network as it is is trained, too. If not, its score is that of the weights that it has.
         rivals: whether the network is also pruned, made narrower and tried with known layers, which docs/search.md describes.
-        mixtures: whether an operator is also chosen for each layer, in the network and in pruned ones; not with `fit`.
+        mixtures: whether an operator is also chosen for each layer, in the network and in pruned ones, if several are replaced;
+            not with `fit`.
         spec: options of the space of operators, in place of those that are chosen here; docs/options.md lists them.
         progress: whether progress is shown, with the time left.
         training: settings of the training, such as `epochs=4`; docs/training.md describes them. Without `fit`, trainings also
@@ -238,7 +239,7 @@ def speed_up(
         "select": {"count": 2},
         "train": {"seeds": list(range(1, seeds + 1))},
         **({} if rivals else {"rivals": "none"}),
-        **({"mixtures": {"count": 1}} if mixtures and settings.initialization == "fit" else {}),
+        **({"mixtures": {"count": 1}} if mixtures and settings.initialization == "fit" and len(workload.layers) > 1 else {}),
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }
     written = settings.model_dump(mode="json", include=set(given))
