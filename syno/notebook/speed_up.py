@@ -458,13 +458,14 @@ class _Run:
         return after, None
 
     def _show(self, shown: Display, began: float, before: int) -> None:
-        experiment = self.call.experiment
+        (experiment,) = load_experiments(self.call.experiment).values()
         done, found = self._finished()
-        seeds, seconds = len(experiment["train"]["seeds"]), time.monotonic() - began
-        trials = experiment["study"]["n_trials"] if found is None else found.planned
-        total = trials + seeds * (min(experiment["select"]["count"], trials) + 1)
+        trials, seconds = experiment.study.n_trials if found is None else found.planned, time.monotonic() - began
+        # Rivals that are no faster are not trained, and there may be fewer mixtures: then the last ones take no time.
+        networks = 1 + min(experiment.select.count, trials) + len((*experiment.rival_names, *experiment.mixture_names))
+        total = max(done, trials + len(experiment.train.seeds) * networks)
         shown.show(Progress(
-            experiment["name"], min(done, total), total, done, running=0 if found is None else found.running, seconds=seconds,
+            experiment.name, done, total, done, running=0 if found is None else found.running, seconds=seconds,
             rate=(done - before) / max(seconds, 1e-9), screened={} if found is None else dict(found.screened),
         ))  # fmt: skip
 
