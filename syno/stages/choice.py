@@ -133,7 +133,7 @@ class _Choice:
 
     @cached_property
     def seed(self) -> int:
-        """Of the trainings: that of the search, not one of those that decide in the end."""
+        """The seed of the trainings: the search's, and none of those that decide in the end."""
         return self.workload.settings.seed
 
     def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
@@ -174,7 +174,7 @@ class _Choice:
     # ---- what each operator saves and costs ----
 
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
-        """Return what each operator saves and costs in each layer of a network."""
+        """Return the options of each layer of a network: the saving of each operator there, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
         try:
             sizes = self.workload.equal_layers(base)
@@ -279,7 +279,7 @@ class _Choice:
         return self._scores[mixture.id]
 
     def _speed(self, replacement: NetworkBaseline | Mixture) -> Interval | None:
-        """Return how many times as fast a network is; None if it cannot be timed."""
+        """Return the speedup of a network over the original; None if it cannot be timed."""
         record: SpeedupRecord = self.speedups.of(replacement)
         return record.ratio if record.status == "ok" else None
 

@@ -364,7 +364,7 @@ def beginning(experiment: Experiment) -> Workload:
 
 
 def _trains_first(experiment: Experiment) -> bool:
-    """Return whether the trials of a search begin with the original that it trains before."""
+    """Return whether a search first trains the original, with whose weights its trials begin."""
     workload = experiment.workload
     if workload is None or not workload.training.uses_trained:
         return False

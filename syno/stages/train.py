@@ -96,7 +96,7 @@ OPERATOR = "operator"  # in place of the key of any network with an operator
 
 
 def begins_trained(experiment: Experiment, given: str) -> bool:
-    """Return whether the training of a network begins with the weights of the trained original, or learns from it."""
+    """Return whether a network's training needs the trained original: to begin with its weights, or to learn from its outputs."""
     workload, narrower = experiment.workload, network_baseline(given)
     if workload is None or given == ORIGINAL:
         return False

@@ -26,7 +26,7 @@ CHECKED = 3  # one of so many samples is held out, and says whether the fit help
 STATISTICS = 512  # samples that the statistics of batch normalization are measured on
 MOST_NUMBERS = 2**24  # in the inputs and outputs of a layer that are kept at once: 64 MiB
 # Of L-BFGS, which goes on in rounds while a round takes away a fifth of the error. Where an operator cannot express its layer,
-# that is some 60 steps; where it can, 400 steps leave hardly any error. Adam, with the same time, left three times the error.
+# that is some 60 steps; where it can, 400 steps leave hardly any error. Adam, with the same time, left twice the error.
 STEPS, HISTORY = 20, 10
 ROUNDS, IMPROVEMENT = 20, 0.8
 LEAST = 1e-7  # an error that is as good as none
@@ -176,7 +176,7 @@ def _calls(network: nn.Module, name: str, task: DeviceTask, batches: Sequence[An
 
 
 def output_difference(network: nn.Module, original: nn.Module, task: DeviceTask) -> float:
-    """Return how far the outputs of a network are from those of another one, by the loss of distillation alone."""
+    """Return the mean difference of the outputs of two networks: the loss of distillation alone."""
     task.settings = task.settings.model_copy(update={"distill": DistillSettings(weight=1.0)})
     task.teacher = original
     total = count = 0.0

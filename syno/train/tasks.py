@@ -225,7 +225,7 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return how far an output is from the teacher's: a scalar, 0 or more."""
+        """Return the difference of an output from the teacher's: a scalar, 0 or more."""
 
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
         """Return the loss of a batch: a scalar, such as the cross-entropy in nats.

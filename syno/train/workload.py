@@ -449,9 +449,9 @@ class Workload:
 
     def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
         """Return the network that the operators of a mixture are in, without them: a pruned one has statistics of its own."""
-        settings = self.settings.training
-        with own_state(seed, settings, torch.device(settings.device)):
-            return self._base_of(mixture, original, task_of(self.data, settings, seed, torch.device(settings.device)))
+        settings, device = self.settings.training, next(original.parameters()).device
+        with own_state(seed, settings, device):
+            return self._base_of(mixture, original, task_of(self.data, settings, seed, device))
 
     def _base_of(self, mixture: Mixture, original: nn.Module, task: DeviceTask) -> nn.Module:
         if mixture.base is None:
@@ -461,7 +461,7 @@ class Workload:
         return base
 
     def difference(self, network: nn.Module, original: nn.Module, seed: int) -> float:
-        """Return how far a network's outputs are from those of another one, as distillation compares them, on some batches."""
+        """Return the difference of the outputs of two networks on some batches, as distillation compares them."""
         settings, device = self.settings.training, next(network.parameters()).device
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
