@@ -174,7 +174,7 @@ class _Choice:
     # ---- what each operator saves and costs ----
 
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
-        """Return the options of each layer of a network: the saving of each operator there, and its error in place of a loss."""
+        """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
         try:
             sizes = self.workload.equal_layers(base)

@@ -96,7 +96,7 @@ OPERATOR = "operator"  # in place of the key of any network with an operator
 
 
 def begins_trained(experiment: Experiment, given: str) -> bool:
-    """Return whether a network's training needs the trained original: to begin with its weights, or to learn from its outputs."""
+    """Return whether a network's training needs the trained original: for its weights, or to learn from its outputs."""
     workload, narrower = experiment.workload, network_baseline(given)
     if workload is None or given == ORIGINAL:
         return False

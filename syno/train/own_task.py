@@ -115,7 +115,7 @@ class Task:
         return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
 
     def difference(self, output: Any, taught: Any) -> torch.Tensor:
-        """Return the difference of an output from that of the trained original, a scalar that the setting `distill` makes small.
+        """Return the difference of an output from the trained original's: a scalar that `distill` makes small.
 
         By default it is the mean of the relative squared errors of their tensors. For logits, `divergence` is the better one.
         """
