@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from syno.config import Experiment
     from syno.ir.graph import PGraph
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-    from syno.model.baselines import LayerReplacement
+    from syno.model.baselines import ModuleBaseline
     from syno.space.spec import OperatorSpec
 
 CONFIG_HELP = "File of an experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several."
@@ -70,7 +70,7 @@ def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
     return with_variables(find_stored(given), pairs(rename, "--rename"))
 
 
-def replacement_of(given: str) -> LayerReplacement:
+def replacement_of(given: str) -> PGraph | ModuleBaseline:
     """Return an operator by what a user gives, or a baseline that is a PyTorch module."""
     from syno.model.baselines import is_module_baseline, module_baseline
 

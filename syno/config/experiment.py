@@ -506,14 +506,15 @@ class Experiment(Section):
     @property
     def rival_operators(self) -> dict[str, OperatorChoice]:
         """The known operators that are rivals, by name."""
-        given = () if self.rivals == "none" else self.rivals.operators
+        if self.rivals == "none" or self.goal is None:
+            return {}
+        given = self.rivals.chosen_operators(self.goal)
         return {choice.key: choice for choice in given if choice.key in self.rival_names}
 
     @property
     def takes_int8(self) -> bool:
-        """Whether networks can be quantized to 8-bit integers, as far as the settings say it: for built-in tasks on a CPU."""
-        is_built_in = self.workload is not None and not is_path(self.workload.data)
-        return is_built_in and self.goal is not None and self.goal.device == "cpu"
+        """Whether networks can be quantized to 8-bit integers, as far as the settings say it: on a CPU."""
+        return self.goal is not None and self.goal.device == "cpu"
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""

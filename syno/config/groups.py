@@ -14,7 +14,7 @@ from syno.base.validation import Settings
 from syno.ir.graph import PGraph
 from syno.ir.library import find_operator
 from syno.ir.rewriting import with_variables
-from syno.model.baselines import Replacement, is_module_baseline, key_of_path, module_baseline
+from syno.model.baselines import Replacement, is_module_baseline, key_of_path, known_layer, module_baseline
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
@@ -34,7 +34,8 @@ class OperatorChoice(Section):
     """An operator. A text in place of the mapping is its name."""
 
     operator: str
-    """a known operator's name, a text file, or the folder of a published operator"""
+    """a known operator's name, a text file, or the folder of a published operator; among baselines and rivals also separable,
+    grouped_4 or low_rank_4, which read what each layer reads"""
     rename: Mapping[str, str] = {}
     """new names of its variables, which are those of the spec, as in {k: k_1}"""
 
@@ -48,12 +49,13 @@ class OperatorChoice(Section):
         return with_variables(find_operator(self.operator), self.rename)
 
     def replacement(self) -> Replacement:
-        """Return the operator, or the baseline that is a PyTorch module. Raises a SynoError if there is neither."""
-        if not is_module_baseline(self.operator):
+        """Return the operator, or the baseline that is no operator. Raises a SynoError if there is neither."""
+        found = module_baseline(self.operator) if is_module_baseline(self.operator) else known_layer(self.operator)
+        if found is None:
             return self.find()
         if self.rename:
-            raise SpecError(f"{self.operator} is a PyTorch module and has no variables; leave out rename")
-        return module_baseline(self.operator)
+            raise SpecError(f"{self.operator} is no operator by itself and has no variables; leave out rename")
+        return found
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from math import ceil, log2
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -110,7 +111,7 @@ class TrainSettings(Section):
         return given
 
 
-KNOWN_LAYERS = ("separable_conv2d", "grouped_conv2d", "low_rank_conv2d", "shift_conv1x1")
+DIVIDED = ("grouped", "low_rank")  # known layers whose costs are divided by a number
 AUTO_SHARES = (1.0, 0.75)  # times the share of channels that would give the goal's speedup if time followed FLOPs
 MOST_AUTO_SHARE = 0.9  # more is hardly faster
 AUTO_SPEEDUP = 2.0  # in place of a goal's speedup
@@ -128,8 +129,9 @@ class RivalSettings(Section):
     """whether channels are removed from the trained original (structured pruning), which is then trained again"""
     narrowing: bool = True
     """whether networks with as few channels are trained from new weights"""
-    operators: Annotated[tuple[OperatorChoice, ...], Field(validate_default=True)] = KNOWN_LAYERS  # type: ignore[assignment]
-    """known efficient layers in place of the network's; one that does not fit is a row with the reason"""
+    operators: tuple[OperatorChoice, ...] | Literal["auto"] = "auto"
+    """known efficient layers in place of the network's, as in [separable, grouped_4]; auto: separable ones, as many groups of
+    channels as would give the goal's speedup, as low a rank, and shifts. One that does not fit is a row with the reason"""
     int8: bool | Literal["all"] = True
     """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor; all: those
     with selected operators, too, which takes minutes to compile"""
@@ -146,7 +148,7 @@ class RivalSettings(Section):
         """
         kinds = [kind for kind, is_asked in (("pruned", self.pruning), ("narrow", self.narrowing)) if is_asked]
         narrower = [f"{kind}_{share:g}" for share in self.chosen_shares(goal) for kind in kinds]
-        known = [choice.key for choice in self.operators]
+        known = [choice.key for choice in self.chosen_operators(goal)]
         found = [*narrower, *known, *([INT8] if self.int8 and int8 else [])]
         return tuple(name for name in dict.fromkeys(found) if name not in others)
 
@@ -156,6 +158,14 @@ class RivalSettings(Section):
             return self.shares
         around = (goal.speedup or AUTO_SPEEDUP) ** -0.5
         return tuple(share for factor in AUTO_SHARES if (share := round(factor * around, 2)) <= MOST_AUTO_SHARE)
+
+    def chosen_operators(self, goal: Goal) -> tuple[OperatorChoice, ...]:
+        """Return the known layers. A number of groups is a power of two, which divides the channels of most networks."""
+        if self.operators != "auto":
+            return self.operators
+        divisor = 2 ** max(1, ceil(log2(goal.speedup or AUTO_SPEEDUP)))
+        names = ("separable", *(f"{kind}_{divisor}" for kind in DIVIDED), "shift_conv1x1")
+        return tuple(OperatorChoice(operator=name) for name in names)
 
 
 class MixtureSettings(Section):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from syno.base.errors import SpecError, ValuationError
 from syno.base.registry import imported
 from syno.ir.graph import PGraph
-from syno.model.baselines import LayerReplacement, Mixture, ModuleBaseline, NetworkBaseline, Replacement, read_replacement
+from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NetworkBaseline, Replacement, read_replacement
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +130,7 @@ class OperatorSubject(Subject):
     mode: Literal["fused", "literal"] = "fused"
 
     @classmethod
-    def of(cls, operator: LayerReplacement, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
+    def of(cls, operator: PGraph | ModuleBaseline, sizes: dict[str, int] | None = None, **rest: Any) -> OperatorSubject:
         """Return the subject of an operator, or of a baseline that is a module.
 
         Raises ValuationError, SizeError: a value is missing, or a size does not divide.
@@ -140,11 +140,11 @@ class OperatorSubject(Subject):
         return subject
 
     @property
-    def replacement(self) -> LayerReplacement:
-        """The operator, or the baseline that is a module. SpecError for a whole network."""
+    def replacement(self) -> PGraph | ModuleBaseline:
+        """The operator, or the baseline that is a module. SpecError for what only a whole network has."""
         found = read_replacement(self.operator)
-        if isinstance(found, NetworkBaseline | Mixture):
-            raise SpecError(f"{found.name} is a whole network, and no operator by itself; measure it in an experiment")
+        if isinstance(found, NetworkBaseline | KnownLayer | Mixture):
+            raise SpecError(f"{found.name} is of a whole network, and no operator by itself; measure it in an experiment")
         return found
 
     @property

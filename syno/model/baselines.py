@@ -1,4 +1,4 @@
-"""What takes the place of a network's layers and is no single pGraph: PyTorch modules of others, narrower networks, mixtures.
+"""What takes the place of a network's layers and is no single pGraph: modules of PyTorch, known layers, networks, mixtures.
 
 It is named where a known operator can be a baseline: in `train: baselines`, in `syno tune`, in `substitute`. Its text, such as
 `module NAME` or `network KIND SHARE`, stands in records where an operator's text stands. Reading names and texts does not load
@@ -14,15 +14,17 @@ NetworkBaseline(kind='pruned', share=0.5)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.registry import Registry, imported, is_path
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
+from syno.ir.library.efficient import grouped, low_rank, separable
 from syno.ir.text import parse
 
 if TYPE_CHECKING:
@@ -138,7 +140,73 @@ def network_baseline(given: str) -> NetworkBaseline | None:
     return None
 
 
-LayerReplacement: TypeAlias = PGraph | ModuleBaseline  # what stands in place of a layer
+BY_LAYER = "known layer "  # beginning of the text of a known layer
+KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank"]
+
+
+@dataclass(frozen=True)
+class KnownLayer:
+    """An efficient layer in common use, in place of each of a network's layers: it reads what that layer reads.
+
+    >>> operator = KnownLayer("grouped", 4).operator(kernel=(25,), inputs=16, outputs=32)
+    >>> operator.name, operator.weight_sizes(1)
+    ('grouped_4', (Size(g), Size(g^-1*C_out), Size(g^-1*C_in), Size(k)))
+
+    Attributes:
+        kind: a convolution of each channel and one of 1x1 ("separable"), one of groups of channels ("grouped"), or one to few
+            channels and then to all ("low_rank").
+        divisor: the number of groups, or by how much fewer the few channels are; 1 for "separable".
+    """
+
+    kind: KnownKind
+    divisor: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(KnownKind) or (self.divisor < 2) != (self.kind == "separable"):
+            raise UnknownNameError(
+                f'"{self.name}" is no known layer: give separable, grouped_NUMBER or low_rank_NUMBER, with 2 or more '
+                "groups, or the number that divides the channels, as in grouped_4"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name in records and tables: "grouped_4"."""
+        return self.kind if self.divisor == 1 else f"{self.kind}_{self.divisor}"
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits."""
+        return content_id("layers", self.name)
+
+    def __str__(self) -> str:
+        return f"{BY_LAYER}{self.name}\n"
+
+    def operator(self, kernel: Sequence[int], inputs: int, outputs: int) -> PGraph | None:
+        """Return the operator in place of a layer; None where it would be no cheaper, so that the layer stays.
+
+        Args:
+            kernel: of the layer, a size for each axis; () for a linear layer.
+            inputs, outputs: the layer's channels or features.
+        """
+        if self.kind == "separable":
+            return separable(kernel) if prod(kernel) > 1 else None
+        if self.kind == "grouped":
+            groups = gcd(self.divisor, inputs, outputs)
+            return grouped(kernel, groups).renamed(self.name) if groups > 1 else None
+        rank, taps = max(2, round(outputs / self.divisor)), prod(kernel)
+        return low_rank(kernel, rank).renamed(self.name) if rank * (inputs * taps + outputs) < inputs * outputs * taps else None
+
+
+def known_layer(given: str) -> KnownLayer | None:
+    """Return the known layer of this name, as `separable` or `grouped_4`; None if the name is not of this form.
+
+    Raises UnknownNameError if there is no such layer.
+    """
+    found = re.fullmatch(rf"({'|'.join(get_args(KnownKind))})(?:_([0-9]+))?", given)
+    return None if found is None else KnownLayer(cast(KnownKind, found[1]), int(found[2] or 1))
+
+
+LayerReplacement: TypeAlias = PGraph | ModuleBaseline | KnownLayer  # what stands in place of a layer
 MIXTURE, ON, LAYERS = "mixture ", "on ", "layers "  # beginnings of lines in the text of a mixture
 
 
@@ -254,6 +322,11 @@ def read_replacement(text: str) -> Replacement:
         if found is None:
             raise ParseError(f'"{text.strip()}" is no narrower network; it is as in "network pruned 0.5"')
         return found
+    if text.startswith(BY_LAYER):
+        layer = known_layer(text.removeprefix(BY_LAYER).strip())
+        if layer is None:
+            raise ParseError(f'"{text.strip()}" is no known layer; it is as in "known layer grouped_4"')
+        return layer
     if not text.startswith(BEGINNING):
         return parse(text)
     given = text.removeprefix(BEGINNING).strip()

@@ -282,6 +282,13 @@ class Layer:
         return isinstance(self.module, TRANSPOSED)
 
     @property
+    def channels(self) -> tuple[int, int]:
+        """The channels or features of its input and its output."""
+        module = self.module
+        ends = (module.in_features, module.out_features) if self.is_projection else (module.in_channels, module.out_channels)
+        return int(ends[0]), int(ends[1])
+
+    @property
     def is_square(self) -> bool:
         """Whether it is a convolution of pictures, with as many positions along both axes."""
         return len(self.windows) == 2 and "W" not in self.values

@@ -46,11 +46,12 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     """Return the requirement of a network for the operators in these layers.
 
     A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
-    positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. That is so
-    if the replaced layers have more than two thirds of the network's FLOPs, and there are less than half as many other layers
-    that mix positions along both axes. Those are convolutions with windows larger than 1 along both, recurrent layers and
-    attention; poolings do not count, and neither does the first convolution, which sees edges only. In other networks a line
-    is enough: two positions along one axis.
+    positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. Along each
+    axis this has 3 positions, or as many as the smallest window of the replaced layers. That is so if the replaced layers have
+    more than two thirds of the network's FLOPs, and there are less than half as many other layers that mix positions along both
+    axes. Those are convolutions with windows larger than 1 along both, recurrent layers and attention; poolings do not count,
+    and neither does the first convolution, which sees edges only. In other networks a line is enough: two positions along one
+    axis.
 
     Along an axis with one position there is nothing to mix. So what is said of both axes is said of those along which a
     replaced layer has a window larger than 1 and more than one position, and the number of positions that is asked for does not
@@ -92,7 +93,8 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     if not is_square:
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
     lengths = [length for layer in layers for axis in mixed if (length := layer.input[2 + axis]) > 1]
-    count = min([SQUARE if is_square else LINE, *lengths])
+    window = max(SQUARE, _odd(min((int(layer.module.kernel_size[axis]) for layer in layers for axis in mixed), default=1)))
+    count = min([window if is_square else LINE, *lengths])
     positions = {names[axis]: count for axis in mixed}
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
     mixers = _mixing_channels(model, example, {layer.name for layer in layers}) if grouped else 0
@@ -105,11 +107,16 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
         facts += "; the replaced layers have one position along each axis of their windows"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
     # In a smaller picture all positions along an axis are read, anyway.
-    centred = is_square and count == SQUARE
+    centred = is_square and count == window
     # Of two axes of one size, of which only one is mixed, an operator need not read along the other.
     is_each = is_square and all(axis in mixed for axis, name in enumerate(names) if name in positions)
     options = {"channels": "none" if grouped else "all", "along": "every" if is_each else "any"}
     return Requirement(Reads.model_validate({**positions, "applied": 2, "centred": centred, **options}), facts)
+
+
+def _odd(size: int) -> int:
+    """Return the largest odd number that is not above a size: windows of such have a middle."""
+    return (size - 1) // 2 * 2 + 1
 
 
 def _is_mixed(layer: Layer, axis: int) -> bool:
@@ -152,6 +159,7 @@ def in_words(reads: Reads) -> str:
 # ---- spec of a network -----------------------------------------------------------------------------------------------
 
 # Defaults of a spec for small networks on small pictures. Windows of 3 must fit where H is 4.
+SMALL = 3  # positions of a window
 DEFAULTS: Mapping[str, Any] = {
     "input": "N, C_in: unordered, H, H",
     "output": "N, C_out: unordered, H, H",
@@ -188,16 +196,30 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def convolution_defaults(lengths: Sequence[str]) -> dict[str, Any]:
-    """Return DEFAULTS for tensors whose axes after that of the channels have these variables, such as L, or H and W."""
+def convolution_defaults(lengths: Sequence[str], window: int = SMALL) -> dict[str, Any]:
+    """Return DEFAULTS for tensors whose axes after that of the channels have these variables, such as L, or H and W.
+
+    Args:
+        lengths: the variables.
+        window: of operators that read as far as a layer with a large kernel does, an odd number; beside that of `DEFAULTS`.
+    """
+    larger = f", k_2={window}:2" if window > SMALL else ""
     free = "".join(f", {name}" for name in lengths)
     table = "".join(f", {name}:0" for name in dict.fromkeys(lengths))
     return {
         **DEFAULTS,
         "input": f"N, C_in: unordered{free}",
         "output": f"N, C_out: unordered{free}",
-        "variables": f"N:0, C_in:2, C_out:4{table}; k_1=3:2, s=2:2, g=4:3",
+        "variables": f"N:0, C_in:2, C_out:4{table}; k_1={SMALL}:2{larger}, s=2:2, g=4:3",
     }
+
+
+def _widest(layers: Sequence[Layer]) -> int:
+    """Return the size of the largest kernel along any axis, but at most the positions that there are; an odd number."""
+    axes = [pair for layer in layers for pair in zip(layer.windows, layer.input[2 : 2 + len(layer.windows)], strict=True)]
+    kernel = max((axis.kernel for axis, _ in axes), default=1)
+    fitting = min((length for axis, length in axes if axis.kernel == kernel), default=1)
+    return _odd(min(kernel, fitting))
 
 
 def spec_for(
@@ -249,7 +271,7 @@ def spec_for(
     has_stride = STRIDE in re.split(r"\W+", str(given.get("variables", "")))
     found = [layer.values_with_stride if has_stride else layer.values for layer in layers]
     values = [{**{new: one[old] for new, old in width.items()}, **one} for one in found]
-    defaults = DEFAULTS if names == ("H", "H") else convolution_defaults(names)
+    defaults: Mapping[str, Any] = convolution_defaults(names, _widest(layers))
     if layers[0].is_projection:
         are_projections = {layer.output[-1] == 3 * layer.input[-1] for layer in layers} == {True}
         defaults = SEQUENCE_DEFAULTS if are_projections else LINEAR_DEFAULTS

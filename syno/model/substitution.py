@@ -23,7 +23,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.baselines import Mixture, ModuleBaseline, NetworkBaseline, Replacement
+from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NetworkBaseline, Replacement
 from syno.model.computation import padded
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, Where, ends_of_ceil
@@ -266,11 +266,14 @@ def substitute(
         return _mixed(model, operator, example, seed, mode, causal, batch, layers)
     layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
+    operators: Sequence[PGraph] = [operator] * len(layers) if isinstance(operator, PGraph) else []
+    if isinstance(operator, KnownLayer):
+        layers, operators = _known(operator, layers)
     seeds = torch.randint(2**62, (len(layers),), generator=torch.Generator().manual_seed(seed)).tolist()
     if isinstance(operator, ModuleBaseline):
         modules = [_baseline(operator, layer, number, is_causal) for layer, number in zip(layers, seeds, strict=True)]
     else:
-        modules = _operators(operator, layers, seeds, mode, is_causal, batch)
+        modules = _operators(operators, layers, seeds, mode, is_causal, batch)
     if layers[0].module is model:
         return modules[0]
     copied = copy_of(model)
@@ -303,14 +306,26 @@ def _mixed(
     return copy_of(model) if changed is model else changed
 
 
+def _known(known: KnownLayer, layers: Sequence[Layer]) -> tuple[list[Layer], list[PGraph]]:
+    """Return the layers that a known layer takes the place of, each with its operator. MisfitError if it takes none."""
+    found: list[tuple[Layer, PGraph]] = []
+    for layer in layers:
+        kernel, (inputs, outputs) = [axis.kernel for axis in layer.windows], layer.channels
+        if (operator := known.operator(kernel, inputs, outputs)) is not None:
+            found.append((layer, operator))
+    if not found:
+        raise MisfitError(f"{known.name} would be cheaper than none of the {len(layers)} layers; take another layer")
+    return [layer for layer, _ in found], [operator for _, operator in found]
+
+
 def _operators(
-    operator: PGraph, layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool, batch: int | None
+    operators: Sequence[PGraph], layers: Sequence[Layer], seeds: Sequence[int], mode: str, is_causal: bool, batch: int | None
 ) -> list[nn.Module]:
-    """Return the operator as a module for each of the layers. MisfitError if it does not fit one of them."""
-    fitting = [_for_width(operator, layer) for layer in layers]
+    """Return each layer's operator as a module. MisfitError if one does not fit its layer."""
+    fitting = [_for_width(operator, layer) for operator, layer in zip(operators, layers, strict=True)]
     valuations = [_fitting_values(one, layer) for one, layer in zip(fitting, layers, strict=True)]
     if is_causal:
-        for layer, values in zip(layers, valuations, strict=True):
+        for operator, layer, values in zip(operators, layers, valuations, strict=True):
             _check_causality(operator, layer, values)
     return [
         _module(one, layer, values, number, mode, batch)

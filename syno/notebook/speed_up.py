@@ -238,7 +238,7 @@ def speed_up(
         "study": {"n_trials": trials, "workers": workers},
         "select": {"count": 2},
         "train": {"seeds": list(range(1, seeds + 1))},
-        **({} if rivals else {"rivals": "none"}),
+        "rivals": {"int8": False} if rivals else "none",  # a task's own network may return anything
         **({"mixtures": {"count": 1}} if mixtures and settings.initialization == "fit" and len(workload.layers) > 1 else {}),
         "tune": {"compilers": ["eager"], "devices": [device], "baselines": False},
     }

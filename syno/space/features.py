@@ -39,7 +39,8 @@ class OperatorFeatures:
 
     reading     how many positions of each axis of the input an output element depends on; the least and the most over the
                 axes that are no channels; whether its own position and the neighbours on both sides are among them; the overlap
-                with the positions that a convolution with a window of 3 reads, as intersection over union; all of this
+                with the positions that a convolution reads, as intersection over union, whose window is the number of positions
+                that the spec requires, or 3; all of this
                 for the operator applied once and twice (0 where the output has another shape than the input)
     costs       FLOPs, parameters and memory of the spec's network with the operator, and of the stages of one layer
     primitives  how many of each, and of weights
@@ -62,6 +63,7 @@ class OperatorFeatures:
             for axis, name in enumerate(names)
             if axis not in bound
         }
+        self._window = max([3, *(spec.reads.positions.values() if spec.reads is not None else ())])
         self._places = [axis for axis in self._axes if axis not in spec.unordered_input]
 
     @cached_property
@@ -122,7 +124,7 @@ class OperatorFeatures:
         together = np.asarray(read.any(axis=tuple(axis for axis in range(read.ndim) if axis not in self._places)))
         yield float(bool(together[tuple(own)]))
         yield float(all(_around(together, own, axis) for axis in range(together.ndim)))
-        yield _overlap(together, own, applied)
+        yield _overlap(together, own, applied * (self._window // 2))
 
     def _costs(self, operator: PGraph, layer: Valuation) -> Iterator[float]:
         whole = cost(operator, self.spec)
@@ -160,10 +162,10 @@ def _around(read: np.ndarray, own: Sequence[int], axis: int) -> bool:
     return all(0 <= side[axis] < read.shape[axis] and bool(read[tuple(side)]) for side in sides)
 
 
-def _overlap(read: np.ndarray, own: Sequence[int], applied: int) -> float:
-    """Return the intersection over union of the positions read and those of a convolution of window 3, applied as often."""
+def _overlap(read: np.ndarray, own: Sequence[int], reach: int) -> float:
+    """Return the intersection over union of the positions read and those up to `reach` positions from the own one."""
     around = np.zeros_like(read)
-    around[tuple(slice(max(place - applied, 0), place + applied + 1) for place in own)] = True
+    around[tuple(slice(max(place - reach, 0), place + reach + 1) for place in own)] = True
     return float((read & around).sum() / max((read | around).sum(), 1))
 
 

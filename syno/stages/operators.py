@@ -17,11 +17,13 @@ from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import (
+    KnownLayer,
     Mixture,
     ModuleBaseline,
     NetworkBaseline,
     Replacement,
     is_module_baseline,
+    known_layer,
     module_baseline,
     network_baseline,
 )
@@ -85,8 +87,8 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
         return mixture_of(experiment, given)
     if is_module_baseline(given):
         return module_baseline(given)
-    if (narrower := network_baseline(given)) is not None:
-        return narrower
+    if (known := known_layer(given) or network_baseline(given)) is not None:
+        return known
     try:
         return find_stored(given, experiment.folder)
     except UnknownNameError as error:
@@ -102,7 +104,7 @@ def key_of(experiment: Experiment, given: str) -> str:
         return given
     operator = operator_of(experiment, given)
     assert operator is not None  # it is not the original
-    if isinstance(operator, ModuleBaseline | NetworkBaseline | Mixture):
+    if isinstance(operator, KnownLayer | ModuleBaseline | NetworkBaseline | Mixture):
         return operator.name
     return OperatorStore(experiment.folder).add(operator)
 

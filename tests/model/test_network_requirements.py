@@ -89,7 +89,9 @@ class TestRule:
         unmet = Requirements(spec).unmet
         assert unmet(operator) is None and "reads 1 positions along L" in str(unmet(pointwise))
 
-    @pytest.mark.parametrize(("height", "width", "expected"), [(64, 1, {"H": 3}), (64, 8, {"H": 3}), (1, 1, {})])
+    @pytest.mark.parametrize(
+        ("height", "width", "expected"), [(64, 1, {"H": 9}), (64, 8, {"H": 9}), (5, 1, {"H": 5}), (1, 1, {})]
+    )
     def test_tall_windows_ask_for_neighbours_along_their_own_axis(
         self, height: int, width: int, expected: dict[str, int]
     ) -> None:
@@ -100,6 +102,10 @@ class TestRule:
         found = requirement(model, example, layers_to_replace, 0.9)
         assert found.reads is not None and found.reads.positions == expected
         assert ("no other layer mixes positions along H" in found.reason) == bool(expected)
+        window = {64: "k_1=3:2, k_2=63:2", 5: "k_1=3:2, k_2=5:2", 1: "k_1=3:2"}[
+            height
+        ]  # of the layer with 64, as far as it fits
+        assert f"; {window}, s=2:2" in spec_for(model, example).variables
 
     def test_nothing_is_asked_of_projections(self) -> None:
         tokens = torch.zeros(1, 16, dtype=torch.long)

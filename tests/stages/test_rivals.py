@@ -57,8 +57,8 @@ def test_which_rivals_an_experiment_has() -> None:
     assert experiment().rival_names == ("pruned_0.5", "narrow_0.5", "grouped_conv2d", "gpt2_projection")
     usual = experiment(rivals={})
     assert usual.rival_names == (
-        "pruned_0.82", "narrow_0.82", "pruned_0.61", "narrow_0.61", "separable_conv2d", "grouped_conv2d", "low_rank_conv2d",
-        "shift_conv1x1", "int8",
+        "pruned_0.82", "narrow_0.82", "pruned_0.61", "narrow_0.61", "separable", "grouped_2", "low_rank_2", "shift_conv1x1",
+        "int8",
     )  # fmt: skip
     for found, more in ((usual, []), (experiment(rivals={"int8": "all"}), ["0123456789ab_int8"])):
         assert [file.stem for file in jobs(found, selected=["0123456789ab"])["rival"]] == [*usual.rival_names, *more]

@@ -367,7 +367,7 @@ class SurrogateSettings(PolicySettings):
     """how many operators are evaluated before the model is asked; those of `learn_from` count"""
     beginner_walks: Annotated[int, Field(ge=1)] = 32
     """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly what a convolution
-    with a window of 3 reads; of these the one that reads most, with the most FLOPs"""
+    reads whose window is what the spec requires, or 3; of these the one that reads most, with the most FLOPs"""
     walks: Annotated[int, Field(ge=1)] = 16
     """random operators among which the model chooses; fewer where many trials run at once"""
     mutations: Annotated[int, Field(ge=0)] = 16
