@@ -2,7 +2,7 @@
 
     python benchmarks/rivals.py --records FOLDER --seeds 0 1 2 --output docs/measured/rivals.md
 
-A setting is the demo's experiment (config/quickstart.yaml) with changes. For each seed, it is a whole run of the workflow, with
+A setting is the demo's experiment (config/quickstart.yaml) or an example, with changes. For each seed, it is a whole run of the workflow, with
 its own seeds of search and trainings. The runs are in the folder; one that was stopped goes on where it was. The last table
 pools the gains of a setting's seeds. Exit status: 0; 1 if a run failed; 2 for wrong arguments.
 """
@@ -39,10 +39,11 @@ SEED_STEP = 100  # between the seeds of trainings of two runs
 
 @dataclass(frozen=True)
 class Setting:
-    """Changes of the demo's experiment, and what they are about."""
+    """An experiment's file, changes of it, and what they are about."""
 
     about: str
     changes: Mapping[str, Any]
+    file: Path = DEMO
 
 
 SETTINGS = {
@@ -62,6 +63,10 @@ SETTINGS = {
         "goal": {"speedup": 5, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.08, "most_flops": 0.15},
         "rivals": {"shares": [0.4, 0.25]},
     }),
+    "sounds": Setting("another task: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
+        Path("examples/keyword_spotting/experiment.yaml")),
+    "pixels": Setting("another task: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {},
+        Path("examples/segmentation/experiment.yaml")),
 }  # fmt: skip
 
 
@@ -94,8 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(name: str, seed: int, records: Path) -> Path:
     """Run the workflow of a setting with a seed, or what is missing of it; return its folder."""
-    folder = (records / name / str(seed)).resolve()
-    experiment = merged(merged(yaml.safe_load(DEMO.read_text()), RIVALS), SETTINGS[name].changes)
+    folder, setting = (records / name / str(seed)).resolve(), SETTINGS[name]
+    experiment = merged(yaml.safe_load(setting.file.read_text()), RIVALS if setting.file == DEMO else {})
+    experiment = merged(experiment | {"code": str(setting.file.parent.resolve())}, setting.changes)
     seeds = [SEED_STEP * seed + one for one in experiment["train"]["seeds"]]
     changes = {"name": name, "study": {"seed": seed}, "train": {"seeds": seeds}, "workload": {"seed": seed}}
     write_whole(folder / f"{name}.yaml", yaml.safe_dump(merged(experiment, changes)))

@@ -3,10 +3,12 @@
 import torch
 from torch import nn
 
+TAPS = 17  # networks for long signals have large kernels: Ribeiro 2020 has 17 taps for electrocardiograms
 
-def convolution(before: int, after: int, side: int, stride: int = 1) -> nn.Sequential:
+
+def convolution(before: int, after: int, stride: int = 1) -> nn.Sequential:
     """Return a convolution with normalization, which makes sounds shorter by its stride."""
-    made = nn.Conv1d(before, after, side, stride=stride, padding=side // 2, bias=False)
+    made = nn.Conv1d(before, after, TAPS, stride, padding=TAPS // 2, bias=False)
     return nn.Sequential(made, nn.BatchNorm1d(after), nn.ReLU())
 
 
@@ -15,9 +17,9 @@ def make(*, classes: int, channels: int = 1, width: float = 1.0, seed: int = 0) 
     torch.manual_seed(seed)
     one, two, three = (int(features * width) for features in (16, 32, 64))
     return nn.Sequential(
-        convolution(channels, one, 17, stride=8),  # looks at 4 milliseconds at 4 kHz
-        *(convolution(one, two, 5, stride=2), convolution(two, two, 5)),
-        *(convolution(two, three, 5, stride=2), convolution(three, three, 5)),
-        convolution(three, three, 5, stride=2),
+        convolution(channels, one, stride=8),  # looks at 4 milliseconds at 4 kHz
+        *(convolution(one, two, stride=2), convolution(two, two)),
+        *(convolution(two, three, stride=2), convolution(three, three)),
+        convolution(three, three, stride=2),
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(three, classes)),
     )
