@@ -2,9 +2,9 @@
 
     python benchmarks/rivals.py --records FOLDER --seeds 0 1 2 --output docs/measured/rivals.md
 
-A setting is the demo's experiment (config/quickstart.yaml) or an example, with changes. For each seed, it is a whole run of the workflow, with
-its own seeds of search and trainings. The runs are in the folder; one that was stopped goes on where it was. The last table
-pools the gains of a setting's seeds. Exit status: 0; 1 if a run failed; 2 for wrong arguments.
+A setting is the demo's experiment (config/quickstart.yaml) or an example, with changes. For each seed, it is a whole run of the
+workflow, with its own seeds of search and trainings. The runs are in the folder; one that was stopped goes on where it was. The
+last table pools the gains of a setting's seeds. Exit status: 0; 1 if a run failed; 2 for wrong arguments.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.registry import Registry, imported, is_path
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
-from syno.ir.library.efficient import grouped, low_rank, separable
+from syno.ir.library.efficient import dropped, grouped, low_rank, separable
 from syno.ir.text import parse
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ def network_baseline(given: str) -> NetworkBaseline | None:
 
 
 BY_LAYER = "known layer "  # beginning of the text of a known layer
-KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank"]
+KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank", "dropped"]
+UNDIVIDED = ("separable", "dropped")  # those without a number
 
 
 @dataclass(frozen=True)
@@ -153,19 +154,19 @@ class KnownLayer:
     ('grouped_4', (Size(g), Size(g^-1*C_out), Size(g^-1*C_in), Size(k)))
 
     Attributes:
-        kind: a convolution of each channel and one of 1x1 ("separable"), one of groups of channels ("grouped"), or one to few
-            channels and then to all ("low_rank").
-        divisor: the number of groups, or by how much fewer the few channels are; 1 for "separable".
+        kind: a convolution of each channel and one of 1x1 ("separable"), one of groups of channels ("grouped"), one to few
+            channels and then to all ("low_rank"), or none: its output is its input ("dropped").
+        divisor: the number of groups, or by how much fewer the few channels are; 1 for the others.
     """
 
     kind: KnownKind
     divisor: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(KnownKind) or (self.divisor < 2) != (self.kind == "separable"):
+        if self.kind not in get_args(KnownKind) or (self.divisor < 2) != (self.kind in UNDIVIDED):
             raise UnknownNameError(
-                f'"{self.name}" is no known layer: give separable, grouped_NUMBER or low_rank_NUMBER, with 2 or more '
-                "groups, or the number that divides the channels, as in grouped_4"
+                f'"{self.name}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 '
+                "or more groups, or the number that divides the channels, as in grouped_4"
             )
 
     @property
@@ -182,12 +183,14 @@ class KnownLayer:
         return f"{BY_LAYER}{self.name}\n"
 
     def operator(self, kernel: Sequence[int], inputs: int, outputs: int) -> PGraph | None:
-        """Return the operator in place of a layer; None where it would be no cheaper, so that the layer stays.
+        """Return the operator in place of a layer; None where it would be no cheaper or does not fit, so that the layer stays.
 
         Args:
             kernel: of the layer, a size for each axis; () for a linear layer.
             inputs, outputs: the layer's channels or features.
         """
+        if self.kind == "dropped":
+            return dropped(kernel) if inputs == outputs else None
         if self.kind == "separable":
             return separable(kernel) if prod(kernel) > 1 else None
         if self.kind == "grouped":

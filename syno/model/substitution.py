@@ -314,7 +314,7 @@ def _known(known: KnownLayer, layers: Sequence[Layer]) -> tuple[list[Layer], lis
         if (operator := known.operator(kernel, inputs, outputs)) is not None:
             found.append((layer, operator))
     if not found:
-        raise MisfitError(f"{known.name} would be cheaper than none of the {len(layers)} layers; take another layer")
+        raise MisfitError(f"{known.name} is no cheaper than each of the {len(layers)} layers, or fits none; take another layer")
     return [layer for layer, _ in found], [operator for _, operator in found]
 
 

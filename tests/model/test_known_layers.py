@@ -63,6 +63,9 @@ def test_each_layer_has_its_own_kernel_and_those_that_would_not_be_cheaper_stay(
     assert [tuple(weight.shape) for weight in separable[0].parameters()][:2] == [(8, 6), (6, 7, 7)]
     assert [tuple(weight.shape) for weight in separable[1].parameters()][:2] == [(9, 8), (8, 3, 3)]
     assert isinstance(separable[3], nn.Conv2d)
+    dropped = substitute(network, KnownLayer("dropped"), x, where=where)  # the last alone has as many outputs as inputs
+    y = torch.randn(2, 8, 9, 9)
+    assert isinstance(dropped[0], nn.Conv2d) and torch.equal(dropped[3](y), y + network[3].bias.view(-1, 1, 1))
     grouped = substitute(
         network, KnownLayer("grouped", 4), x, where=where
     )  # 4 divides 6 not, and 2 does; nothing divides 9 and 8
@@ -79,19 +82,21 @@ def test_linear_layers() -> None:
     (weight,) = [one for one in grouped[2].parameters() if one.dim() > 1]
     halves = torch.einsum("nlgc,goc->nlgo", torch.ones(2, 5, 4, 16), weight).flatten(2)
     assert torch.allclose(grouped[2](torch.ones(2, 5, 64)), halves + network[2].bias, atol=1e-5)
-    with pytest.raises(MisfitError, match="separable would be cheaper than none of the 2 layers"):
+    with pytest.raises(MisfitError, match=r"dropped .* fits none"):
+        substitute(network, KnownLayer("dropped"), x, where="linear")
+    with pytest.raises(MisfitError, match="separable is no cheaper than each of the 2 layers"):
         substitute(network, KnownLayer("separable"), x, where="linear")
 
 
 def test_names_and_texts() -> None:
-    for name in ("separable", "grouped_4", "low_rank_2"):
+    for name in ("separable", "dropped", "grouped_4", "low_rank_2"):
         known = known_layer(name)
         assert known is not None and known.name == name and read_replacement(str(known)) == known
         mixture = Mixture("mixture_1", ((known, ("a", "b")),))
         assert read_replacement(str(mixture)) == mixture
     assert known_layer("separable_conv2d") is None and known_layer("conv1x1") is None
     for wrong in ("separable_2", "grouped", "low_rank_1"):
-        with pytest.raises(UnknownNameError, match="is no known layer: give separable, grouped_NUMBER"):
+        with pytest.raises(UnknownNameError, match="is no known layer: give separable, dropped, grouped_NUMBER"):
             known_layer(wrong)
     with pytest.raises(ParseError, match="is no known layer"):
         read_replacement("known layer pillows\n")

@@ -55,6 +55,12 @@ def low_rank(kernel: Sequence[int], rank: int) -> PGraph:
     return _finished(build, kernel, n, c, _reading(build, kernel, positions, window))
 
 
+def dropped(kernel: Sequence[int]) -> PGraph:
+    """Return what is left of a layer that is left out: its output is its input. () is the kernel of a linear layer."""
+    build, (before, _) = _builder("dropped", kernel), _channels(kernel)
+    return build.finish(build.output(_shape(before, kernel)))
+
+
 def _builder(name: str, kernel: Sequence[int], **values: int) -> Builder:
     """Return the builder of a layer: its primaries, and the sizes of its windows and `values` as defaults."""
     primaries = dict.fromkeys(("N", *_channels(kernel), *LENGTHS[len(kernel)]))
