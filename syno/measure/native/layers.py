@@ -177,8 +177,8 @@ def _make_functional(network: fx.GraphModule) -> bool:
 
 # Operations whose results share no memory with other tensors.
 NEW_TENSORS = {
-    aten.conv2d.default, aten.batch_norm.default, aten.linear.default, aten.add.Tensor, aten.mul.Tensor, aten.relu.default,
-    aten.avg_pool2d.default,
+    aten.conv1d.default, aten.conv2d.default, aten.batch_norm.default, aten.linear.default, aten.add.Tensor, aten.mul.Tensor,
+    aten.relu.default, aten.avg_pool2d.default,
 }  # fmt: skip
 
 
@@ -226,17 +226,19 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     arguments: Any = (*node.args, *(None, 1, 0, 1, 1)[len(node.args) - 2 :])
     x, weight, bias, stride, padding, dilation, groups = arguments
     factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
-    if factors is None or (bias is not None and offsets is None) or not _is_float(x) or x.meta["val"].dim() != 4:
+    if factors is None or (bias is not None and offsets is None) or not _is_float(x) or x.meta["val"].dim() - 2 not in SIDES:
         return None
-    kernel = factors.shape[2:]
-    if _pair(dilation) != (1, 1) or any(length % 2 == 0 for length in kernel):
+    kernel = tuple(factors.shape[2:])
+    axes = len(kernel)
+    steps = _each(stride, axes)
+    if set(_each(dilation, axes)) != {1} or any(length % 2 == 0 for length in kernel):
         return None
-    if _pair(padding) != tuple(length // 2 for length in kernel):
+    if _each(padding, axes) != tuple(length // 2 for length in kernel):
         return None
-    batch, _, height, width = (int(length) for length in x.meta["val"].shape)
-    sizes = {"C": factors.shape[1], "O": len(factors) // groups, "k_0": kernel[0], "k_1": kernel[1]}
-    values = {"N": batch, "G": groups, "H": height, "W": width, **sizes}
-    graph = convolution(tuple(kernel) == (1, 1))
+    batch, _, *lengths = (int(length) for length in x.meta["val"].shape)
+    values = {"N": batch, "G": groups, "C": factors.shape[1], "O": len(factors) // groups}
+    values |= dict(zip(SIDES[axes], lengths, strict=True)) | dict(zip(TAPS[:axes], kernel, strict=True))
+    graph = convolution(set(kernel) == {1}, axes)
     values = {name: values[name] for name in graph.variables}
     _, (expected,), _ = shapes(graph, graph.valuation(values))
     own = factors.numpy().reshape(expected)
@@ -248,30 +250,38 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         None if offsets is None else offsets.double().numpy(),
         1,
         "convolution",
-        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, _pair(stride)),
+        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps),
         products=math.prod(node.meta["val"].shape) * factors[0].numel(),
-        steps=(1, 1, *_pair(stride)) if max(_pair(stride)) > 1 else (),
+        steps=(1, 1, *steps) if max(steps) > 1 else (),
     )
 
 
+SIDES = {1: ("L",), 2: ("H", "W")}  # variables of the positions of a convolution, by its axes
+TAPS = ("k_0", "k_1")
+
+
 @cache
-def convolution(is_pointwise: bool) -> PGraph:
-    """Return a convolution as an operator from [N, G*C, H, W] to [N, G*O, H, W]; G are groups.
+def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
+    """Return a convolution as an operator from [N, G*C, H, W] to [N, G*O, H, W], or with one axis L; G are groups.
 
     The elements of its weight are those of PyTorch's weight, in the same order.
     """
-    build = Builder(f"N, G, C, O, H, W{'' if is_pointwise else '; k_0=3, k_1=3'}", name="convolution")
-    n, channel, y, x = build.output("N, G*O, H, W")
+    sides, taps = ", ".join(SIDES[axes]), () if is_pointwise else TAPS[:axes]
+    build = Builder(f"N, G, C, O, {sides}{'; ' if taps else ''}{', '.join(f'{tap}=3' for tap in taps)}", name="convolution")
+    n, channel, *read = build.output(f"N, G*O, {sides}")
     group, o = build.merge(channel, "O")
-    group, c, *window = build.contract([group, o, *build.reduce("C" if is_pointwise else "C, k_0, k_1")], outer=[o])
-    read = [y, x] if is_pointwise else [build.unfold(side, tap) for side, tap in zip((y, x), window, strict=True)]
+    group, c, *window = build.contract([group, o, *build.reduce(", ".join(("C", *taps)))], outer=[o])
+    if window:
+        read = [build.unfold(side, tap) for side, tap in zip(read, window, strict=True)]
     return build.finish([n, build.split(group, c), *read])
 
 
 def _convolution_of_pytorch(
     shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...]
 ) -> Callable[[], object]:
-    """Return a convolution as Inductor calls it: with a weight that is laid out for it, and data in channels-last format."""
+    """Return a convolution as Inductor calls it: of pictures with a weight that is laid out for it, and channels-last data."""
+    if len(stride) == 1:
+        return partial(functional.conv1d, torch.randn(shape), weight, None, stride, weight.shape[2] // 2, 1, groups)
     x = torch.randn(shape).contiguous(memory_format=torch.channels_last)
     padding = [length // 2 for length in weight.shape[2:]]
     if not torch.backends.mkldnn.is_available():
@@ -326,9 +336,9 @@ def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     if node.target is aten.avg_pool2d.default:
         arguments: Any = (*node.args[1:], *([], 0, False, True, None)[len(node.args) - 2 :])
         window, stride, padding, is_ceiled, _, divisor = arguments
-        kernel = _pair(window)
-        regular = stride in ([], None) or _pair(stride) == kernel
-        if not regular or any(_pair(padding)) or is_ceiled or divisor is not None or any(map(operator.mod, sides, kernel)):
+        kernel = _each(window, 2)
+        regular = stride in ([], None) or _each(stride, 2) == kernel
+        if not regular or any(_each(padding, 2)) or is_ceiled or divisor is not None or any(map(operator.mod, sides, kernel)):
             return None
     elif node.target is aten.mean.dim:
         if sorted(axis % 4 for axis in node.args[1] or ()) != [2, 3] or node.kwargs:
@@ -370,12 +380,14 @@ def _is_float(node: fx.Node) -> bool:
     return bool(node.meta["val"].dtype == torch.float32)
 
 
-def _pair(value: Any) -> tuple[int, ...]:
+def _each(value: Any, axes: int) -> tuple[int, ...]:
+    """Return a value for each axis; one stands for all."""
     values = value if isinstance(value, list | tuple) else [value]
-    return tuple(values) * (2 // len(values))
+    return tuple(values) * (axes // len(values))
 
 
 KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
+    aten.conv1d.default: _of_convolution,
     aten.conv2d.default: _of_convolution,
     aten.linear.default: _of_linear,
     aten.avg_pool2d.default: _of_average,

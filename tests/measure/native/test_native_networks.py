@@ -147,6 +147,21 @@ def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None
     assert operations(found) == ["syno.native.default"] * 5 + ["conv2d.default", "flatten.using_ints", "syno.native.default"]
 
 
+def test_so_are_layers_in_one_dimension(store: Path) -> None:
+    layers = nn.Sequential(
+        nn.Conv1d(1, 4, 9, stride=4, padding=4, bias=False),
+        nn.BatchNorm1d(4),
+        nn.ReLU(),
+        nn.Conv1d(4, 6, 5, padding=2, groups=2),
+        nn.ReLU(),
+        nn.Conv1d(6, 4, 1, stride=2),
+        nn.Conv1d(4, 4, 4, padding=2),
+    )
+    found = prepared(layers, (3, 1, 37), store)
+    assert [layer.name for layer in found.layers] == ["0", "3", "5"]
+    assert operations(found) == ["syno.native.default"] * 3 + ["conv1d.default"]
+
+
 class Residuals(nn.Module):
     """Convolutions with strides, an operator, sums of two branches, averages; something else uses one tensor, too."""
 
