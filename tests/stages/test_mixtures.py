@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from html_document import Document
+from result_tables import results
 from small_experiment import FIELDS
 
 from syno.base.errors import MisfitError, ParseError, SpecError, UnknownNameError
@@ -22,12 +24,16 @@ from syno.model.backbones import BACKBONES
 from syno.model.baselines import Mixture, NetworkBaseline, read_replacement
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
+from syno.report.layer_tables import mixture_table
+from syno.report.page import page
+from syno.report.results import Picture
 from syno.stages import choice
 from syno.stages.choice import choose_mixtures
 from syno.stages.data import prepare
-from syno.stages.mixtures import ChoiceRecord
+from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture
 from syno.stages.operators import compared_networks, operator_of, operators_by_hand
 from syno.stages.places import SELECTED
+from syno.stages.results import layer_choice, read
 from syno.stages.rivals import evaluate_rival
 from syno.stages.search import search
 from syno.stages.selection import Selected, write_selected
@@ -202,6 +208,46 @@ def test_records_without_layers_by_hand_do_not_depend_on_them() -> None:
     assert experiment(mixtures={"keep": ["a"]}).part("choice") != experiment(mixtures={}).part("choice")
 
 
+def test_the_page_says_what_is_in_each_layer() -> None:
+    def alternative(base: str, layer: str, operator: str, saving: float) -> Alternative:
+        return Alternative(base=base, layer=layer, operator=operator, saving=saving, error=0.1, fit=0.25, loss=0.004)
+
+    first = Mixture("mixture_1", ((SEPARABLE, ("a", "b")),))
+    second = Mixture("mixture_2", ((GROUPED, ("b",)),), NetworkBaseline("pruned", 0.5))
+    speed = Interval(1.5, 1.4, 1.6)
+    record = ChoiceRecord(
+        alternatives=(
+            alternative("original", "a", "separable_conv2d", 0.125),
+            alternative("original", "a", "grouped_conv2d", 0.0625),
+            alternative("original", "b", "separable_conv2d", -0.03),
+            alternative("pruned_0.5", "b", "grouped_conv2d", 0.02),
+        ),
+        mixtures=tuple(
+            ChosenMixture(mixture=str(one), expected=2, speedup=speed, loss=0.1, score=0.9) for one in (first, second)
+        ),
+        by_hand={"b": "separable_conv2d", "c": ""},
+        metric="accuracy",
+        seconds=1,
+        versions={},
+        date="2026-01-01T00:00:00Z",
+    )
+    shown = results(choice=layer_choice(record, {"a": 0.3, "b": 0.1, "c": None, "d": 0.2}))
+    table = mixture_table(shown)
+    assert table.columns[:6] == ("layer", "time", "mixture_1", "saves, mixture_1", "loses, mixture_1", "fit error, mixture_1")
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["a", "30 %", "separable_conv2d", "12.5 %", "0.4 points", "0.25", "as in pruned_0.5", "–", "–", "–"],
+        ["b", "10 %", "separable_conv2d (by hand)", "-3 %", "0.4 points", "0.25",
+         "grouped_conv2d (by hand)", "2 %", "0.4 points", "0.25"],
+        ["c", "–", "stays (by hand)", "–", "–", "–", "as in pruned_0.5 (by hand)", "–", "–", "–"],
+        ["d", "20 %", "stays", "–", "–", "–", "as in pruned_0.5", "–", "–", "–"],
+    ]  # fmt: skip
+    assert table.rows[0][2].note == "not taken: grouped_conv2d (saves 6.25 %, loses 0.4 points)"
+    assert table.rows[3][2].note == "no operator saves time here"
+    text = Document(page(shown, [Picture("Accuracy against speedup", "<svg/>")])).text
+    assert "mixture_2 is in the network pruned_0.5, and would be 2.00 times as fast" in text
+    assert "Accuracy against speedup has the mixtures beside single operators and rivals" in text
+
+
 # ---- stages ----------------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +304,10 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     make_tables(found)
     scores = read_tables(found).scores.set_index("key")
     assert scores.loc["mixture_1", "verdict"] in ("meets", "may meet", "misses") and scores.loc["mixture_1", "seeds"] == 1
+    shown = read(found)
+    assert shown.choice is not None and [one.name for one in shown.choice.mixtures][:1] == ["mixture_1"]
+    assert len(shown.choice.layers) == 6
+    assert "mixture_1" in {row.operator for row in shown.speedup_list}  # in the figure of scores and speedups
     taken = trained_network(found, "mixture_1")
     assert sorted(kinds(taken)) == sorted(first.layers)
     (line,) = take_network(found, "mixture_1", Path("home"))
