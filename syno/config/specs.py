@@ -18,6 +18,7 @@ from syno.space.spec import OperatorSpec
 
 Part = Literal["data", "search", "select", "train", "tune", "speed", "rivals", "choice", "ablations", "join"]  # of the settings
 NOT_OF_A_SEARCH = ("select", "train", "rivals", "mixtures", "tune", "output", "study", "artifact", "join", "ablations", "code")
+BY_HAND = ("keep", "fix")  # of mixtures
 NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
 
 
@@ -32,6 +33,8 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
     if whole["select"]["by"] not in ("latency", "front"):
         del whole["select"]["shortlist"]  # nothing depends on it
+    if isinstance(mixtures := whole.get("mixtures"), dict):  # records without layers by hand do not depend on these options
+        whole["mixtures"] = {key: value for key, value in mixtures.items() if key not in BY_HAND or value}
     others = {name: whole["tune"].pop(name) for name in WHICH_MEASUREMENTS}
     return {
         "data": {"workload": whole["workload"]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from fnmatch import fnmatchcase
 from math import ceil, log2
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -115,6 +116,7 @@ DIVIDED = ("grouped", "low_rank")  # known layers whose costs are divided by a n
 AUTO_SHARES = (1.0, 0.75)  # times the share of channels that would give the goal's speedup if time followed FLOPs
 MOST_AUTO_SHARE = 0.9  # more is hardly faster
 AUTO_SPEEDUP = 2.0  # in place of a goal's speedup
+MOST_NAMES = 20  # of layers in a message
 
 
 class RivalSettings(Section):
@@ -168,6 +170,12 @@ class RivalSettings(Section):
         return tuple(OperatorChoice(operator=name) for name in names)
 
 
+def listed(layers: Collection[str]) -> str:
+    """Return names of layers in a text, as far as they are not too many."""
+    more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
+    return f"{', '.join([*layers][:MOST_NAMES])}{more}"
+
+
 class MixtureSettings(Section):
     """Mixtures: an operator of its own for each layer, chosen from what each saves and costs there, by integer programming.
 
@@ -182,6 +190,37 @@ class MixtureSettings(Section):
     """whether operators are also tried in the pruned networks of `rivals`"""
     margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
     """speeds that mixtures are chosen for, as factors of the goal's speedup"""
+    keep: tuple[str, ...] = ()
+    """layers without an operator in all mixtures, by names or patterns, as in [blocks.0.*]"""
+    fix: Mapping[str, str] = {}
+    """layers with one operator in all mixtures, by names or patterns, as in {blocks.2.conv2: separable_conv2d}; it is a known
+    layer, or one of the selection by its name"""
+
+    def by_hand(self, layers: Mapping[str, Collection[str]]) -> dict[str, str | None]:
+        """Return what `keep` and `fix` say of layers: the operator as it is given, or None for a layer that has none.
+
+        Args:
+            layers: that can be replaced, each with all of its names.
+
+        Raises SpecError if a name or pattern is of none of them, one has two different answers, or none is left.
+        """
+        found: dict[str, tuple[str, str | None]] = {}
+        kept = ((f'keep: "{pattern}"', pattern, None) for pattern in self.keep)
+        fixed = ((f'fix: "{pattern}": {operator}', pattern, operator) for pattern, operator in self.fix.items())
+        for option, pattern, operator in (*kept, *fixed):
+            matching = [layer for layer, names in layers.items() if any(fnmatchcase(name, pattern) for name in names)]
+            if not matching:
+                raise SpecError(
+                    f"mixtures: {option}: no layer that can be replaced has this name; there are: {listed(layers)}, and "
+                    f"patterns such as blocks.*.conv1.{suggestion(pattern, layers)}"
+                )
+            for layer in matching:
+                other, before = found.setdefault(layer, (option, operator))
+                if before != operator:
+                    raise SpecError(f"mixtures: the layer {layer} is in {other} and in {option}; leave it out of one of them")
+        if len(found) == len(layers) and all(operator is None for _, operator in found.values()):
+            raise SpecError(f"mixtures: keep has all layers that can be replaced: {listed(layers)}; leave some of them out")
+        return {layer: found[layer][1] for layer in layers if layer in found}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Latencies of single layers, as a figure and as a table of the page."""
+"""Single layers: their latencies, as a figure and as a table of the page, and what is in them in mixtures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
-from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, word
-from syno.report.results import Results
+from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
+from syno.report.results import LayerOption, MixtureLayers, Results
+from syno.results.goal import speed_text
 from syno.results.speedups import LAYERS
 from syno.results.table import LATENCY_COLUMNS
 from syno.results.values import Latency, last_of_each, latencies_in
@@ -170,3 +171,67 @@ def network_table(results: Results) -> Table:
         for row in results.network
     )
     return Table(tuple(results.network[0]), rows)
+
+
+def mixture_table(results: Results) -> Table:
+    """Return a row for each layer that can be replaced: its share of the time, and for each mixture what is in it and why.
+
+    That is what the operator saves there, the loss that it is charged with, and the error of its fit. The tooltip has what else
+    there was. Without mixtures, the table is empty.
+    """
+    choice = results.choice
+    if choice is None or not choice.mixtures:
+        return Table((), ())
+    of = [f", {one.name}" if len(choice.mixtures) > 1 else "" for one in choice.mixtures]
+    headings = (
+        heading
+        for one, which in zip(choice.mixtures, of, strict=True)
+        for heading in (one.name, f"saves{which}", f"loses{which}", f"fit error{which}")
+    )
+    is_timed = any(time is not None for time in choice.layers.values())
+    rows = tuple(
+        (
+            word(layer),
+            *((share(time),) if is_timed else ()),
+            *(cell for one in choice.mixtures for cell in _in_layer(results, one, layer, layer in choice.by_hand)),
+        )
+        for layer, time in choice.layers.items()
+    )
+    return Table(("layer", *(("time",) if is_timed else ()), *headings), rows)
+
+
+def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: bool) -> tuple[Cell, ...]:
+    """Return the cells about a layer in a mixture: what is in it, what that saves and loses, and the error of its fit."""
+    name, hand = mixture.operators.get(layer, ""), " (by hand)" if is_by_hand else ""
+    found = next((one for one in mixture.options.get(layer, ()) if one.operator == name), None)
+    others = [
+        f"{one.operator} (saves {share(one.saving).text}, loses {_loss(results, one).text})"
+        for one in mixture.options.get(layer, ())
+        if one.operator != name
+    ]
+    note = f"not taken: {', '.join(others)}" if others else "" if name or is_by_hand else "no operator saves time here"
+    if found is None:
+        stays = "stays" if mixture.base == ORIGINAL else f"as in {mixture.base}"
+        return (word(f"{name or stays}{hand}", note=note), Cell(NOTHING), Cell(NOTHING), Cell(NOTHING))
+    card = name if name in results.operators else ""
+    return (
+        word(f"{name}{hand}", card=card, note=note),
+        share(found.saving),
+        _loss(results, found),
+        Cell(f"{found.fit:.2g}", found.fit),
+    )
+
+
+def _loss(results: Results, one: LayerOption) -> Cell:
+    """Return a cell with the loss that an operator is charged with."""
+    metric = results.metric
+    return Cell(NOTHING) if one.loss is None else Cell(metric.with_unit(f"{one.loss / metric.step:.2g}"), one.loss)
+
+
+def mixture_notes(results: Results) -> list[str]:
+    """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it is."""
+    return [
+        f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would be {one.expected:.2f} times "
+        f"as fast by the sum of what its operators save; measured, it is {speed_text(one.speedup)}."
+        for one in (() if results.choice is None else results.choice.mixtures)
+    ]

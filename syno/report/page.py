@@ -25,7 +25,7 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import plural
 from syno.report.commands import best_to_take, usages
 from syno.report.figures import GREY, INK
-from syno.report.layer_tables import layer_table, network_table
+from syno.report.layer_tables import layer_table, mixture_notes, mixture_table, network_table
 from syno.report.operators.gallery import cards, is_scored, order_name
 from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.points import NO_POINTS, Point, label
@@ -275,6 +275,8 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         pictures=pictures,
         network=network_table(results),
         layers=layer_table(results),
+        mixtures=mixture_table(results),
+        mixture_notes=mixture_notes(results),
         tree=search_tree(results.trials, trial_points(results)),
         cards=cards(results),
         orders=orders(results),

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
+from syno.base.interval import Interval
 from syno.base.text_tables import Row, plural
 from syno.ir.graph import PGraph
 from syno.results.breakdown import BREAKDOWN_COLUMNS
@@ -82,6 +83,59 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class LayerOption:
+    """An operator in place of one layer, as it was measured for the choice of mixtures.
+
+    Attributes:
+        operator: its name.
+        saving: the time that it saves there, as a share of the original network's; below 0 if it takes longer.
+        loss: what it is charged with, in the unit of the score; None if it could not be trained.
+        fit: the error of its fit to the layer.
+    """
+
+    operator: str
+    saving: float
+    loss: float | None
+    fit: float
+
+
+@dataclass(frozen=True)
+class MixtureLayers:
+    """A mixture, layer by layer.
+
+    Attributes:
+        name: of the mixture.
+        base: the network around the operators: "original", or the name of a pruned one.
+        operators: by their layers. The other layers stay.
+        options: what there was to choose from in each layer of the base.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        speedup: how many times as fast it is.
+    """
+
+    name: str
+    base: str
+    operators: Mapping[str, str]
+    options: Mapping[str, tuple[LayerOption, ...]]
+    expected: float
+    speedup: Interval
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """The choice of an operator for each layer.
+
+    Attributes:
+        layers: those that can be replaced, each with its share of the original network's time; None where that is not known.
+        by_hand: layers of which the experiment's settings say what is in them.
+        mixtures: that were chosen, the best first.
+    """
+
+    layers: Mapping[str, float | None]
+    by_hand: frozenset[str]
+    mixtures: tuple[MixtureLayers, ...]
+
+
+@dataclass(frozen=True)
 class Results:
     """The results of one experiment. Each table may be empty.
 
@@ -102,6 +156,7 @@ class Results:
             (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
         network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: What can be taken home, and the experiment's file.
+        choice: What is in each layer of the mixtures, and why; None without any.
         majority: The most frequent label of the test data, and its share of the labels; None where that is not known.
         learning: A row for each network, seed and round of its training (`LEARNING_COLUMNS`).
         none_because: Why no operator was selected, as a sentence; None if one was.
@@ -126,6 +181,7 @@ class Results:
     learning: pandas.DataFrame = field(default_factory=no_learning)
     none_because: str | None = None
     majority: tuple[int, float] | None = None
+    choice: LayerChoice | None = None
 
     def __post_init__(self) -> None:
         complete(self.trials, TRIAL_COLUMNS, "trials")

@@ -7,11 +7,13 @@
 {'a': 'faster', 'b': 'fast'}
 >>> cheapest(options, 0.7) is None
 True
+>>> cheapest(options, 0.1, fixed=["a"])
+{'a': 'fast'}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 
@@ -27,12 +29,13 @@ class Option(NamedTuple):
     loss: float
 
 
-def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float) -> dict[str, str] | None:
+def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float, fixed: Collection[str] = ()) -> dict[str, str] | None:
     """Return an operator for some of the layers, which together save enough time at the least sum of losses.
 
     Args:
         options: of each layer, by the operator's name. A layer may also stay as it is, which saves nothing and loses nothing.
         saving: that is needed.
+        fixed: layers that do not stay as they are. One that has a single option has that.
 
     Returns a name for each layer that changes; None if no choice saves as much.
     """
@@ -40,12 +43,14 @@ def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float) -> dict
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     places = [(layer, name) for layer, given in options.items() for name in given]
-    if saving <= 0 or not places:
+    if not fixed and (saving <= 0 or not places):
         return {} if saving <= 0 else None
+    if not set(fixed) <= options.keys():
+        return None
     found = [options[layer][name] for layer, name in places]
     one_each = np.array([[float(layer == other) for other, _ in places] for layer in options])
     limits = [
-        LinearConstraint(one_each, ub=1),
+        LinearConstraint(one_each, lb=[1.0 if layer in fixed else -np.inf for layer in options], ub=1),
         LinearConstraint(np.array([[one.saving for one in found]]), lb=saving),
     ]
     made = milp(np.array([one.loss for one in found]), constraints=limits, bounds=Bounds(0, 1), integrality=1)

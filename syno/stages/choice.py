@@ -6,12 +6,12 @@ layers by their errors, which are how far the outputs of the network are from th
 layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and learn
 less than others. Integer programming finds the mixtures that lose the least at some speeds. Savings do not add up exactly, so
 mixtures are timed, and chosen again where they are too slow. They are trained as in the search, and the best are trained with
-all seeds (`syno.stages.rivals`).
+all seeds (`syno.stages.rivals`). Layers that the settings keep or fix (`keep`, `fix`) are no part of the choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,10 +27,10 @@ from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
-from syno.model.baselines import LayerReplacement, Mixture, NetworkBaseline, network_baseline
+from syno.model.baselines import KnownLayer, LayerReplacement, Mixture, NetworkBaseline, network_baseline
 from syno.search.mixtures import Option, cheapest
 from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_words
-from syno.stages.operators import operator_of
+from syno.stages.operators import operator_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
 from syno.stages.search import beginning
 from syno.stages.selection import read_selected
@@ -59,13 +59,13 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     if settings == "none" or not experiment.mixture_names or experiment.goal_pair is None:
         raise SpecError(f'experiment "{experiment.name}" asks for no mixtures (mixtures: {{count: 1}})')
     began, workload = datetime.now(UTC), beginning(experiment)
-    operators = dict(_operators(experiment, settings))
+    operators, by_hand = dict(_operators(experiment, settings)), operators_by_hand(experiment, workload)
     with (
         speedups_of(experiment, *experiment.goal_pair) as speedups,
         leased(workload.settings.training.device, "training.device"),
         display() as shown,
     ):
-        choice = _Choice(experiment, settings, workload, operators, speedups, shown)
+        choice = _Choice(experiment, settings, workload, operators, by_hand, speedups, shown)
         found = choice.best_first()
     count = settings.count
     reason = "" if len(found) >= count else f"{choice.why_few()}: {len(found)} of {count} mixtures were chosen"
@@ -78,6 +78,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
         mixtures=tuple(named),
         others=tuple(found[count:]),
         reason=reason,
+        by_hand={layer: "" if one is None else one.name for layer, one in by_hand.items()},
         metric=workload.metric.key,
         seconds=(datetime.now(UTC) - began).total_seconds(),
         versions=versions(["torch", "scipy"]),
@@ -87,10 +88,13 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     return record
 
 
+DROPPED = KnownLayer("dropped").name
+
+
 def _operators(experiment: Experiment, settings: MixtureSettings) -> Iterator[tuple[str, LayerReplacement]]:
-    """Yield what may take the place of a layer: the best of the selection, and the known layers of the rivals."""
+    """Yield what may take the place of a layer: the best of the selection, the known layers of the rivals, or nothing."""
     selected = [one.key for one in read_selected(experiment.folder / SELECTED)[: settings.operators]]
-    for given in (*selected, *experiment.rival_operators):
+    for given in dict.fromkeys((*selected, *experiment.rival_operators, DROPPED)):
         found = operator_of(experiment, given)
         assert found is not None and not isinstance(found, NetworkBaseline | Mixture)
         yield found.name, found
@@ -116,7 +120,8 @@ class _Choice:
     experiment: Experiment
     settings: MixtureSettings
     workload: Workload
-    operators: Mapping[str, LayerReplacement]
+    operators: Mapping[str, LayerReplacement]  # to choose from, by name
+    by_hand: Mapping[str, LayerReplacement | None]
     speedups: Speedups
     shown: Display
 
@@ -136,6 +141,16 @@ class _Choice:
         """The seed of the trainings: the search's, and none of those that decide in the end."""
         return self.workload.settings.seed
 
+    @cached_property
+    def fixed(self) -> dict[str, LayerReplacement]:
+        """The operators that are fixed by hand, by layer."""
+        return {layer: one for layer, one in self.by_hand.items() if one is not None}
+
+    @cached_property
+    def all_operators(self) -> dict[str, LayerReplacement]:
+        """The operators to choose from, and those that are fixed, by name."""
+        return {**self.operators, **{one.name: one for one in self.fixed.values()}}
+
     def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
         """Yield the networks that operators are put into, with the time of each as a share of the original's."""
         yield None, 1.0
@@ -149,7 +164,10 @@ class _Choice:
         found: dict[str, ChosenMixture] = {}
         for base, time in self.bases():
             tried = len(self.alternatives)
-            options = self._priced(self._options(base, time), base)
+            options = self._options(base, time)
+            if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
+                continue
+            options = self._priced(options, base)
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for margin in self.settings.margins:
                 for one in self._chosen(options, base, time, margin * self.goal):
@@ -160,9 +178,15 @@ class _Choice:
 
     def why_few(self) -> str:
         """Return why there are few mixtures."""
+        timed = {one.layer for one in self.alternatives}
+        trained = {one.layer for one in self.alternatives if one.loss is not None}
+        for known, what in ((timed, "timed"), (trained, "trained")):
+            if lost := [f"{one.name} in {layer}" for layer, one in self.fixed.items() if layer not in known]:
+                return f"mixtures: fix: {', '.join(lost)} cannot be {what}"
         if not self.alternatives:
-            return "no operator saves time in any layer"
-        return f"no other choice of operators would make the network {self.goal:g} times as fast"
+            return f"no operator saves time in any{' other' if self.by_hand else ''} layer"
+        around = " around those that are kept and fixed" if self.by_hand else ""
+        return f"no other choice of operators{around} would make the network {self.goal:g} times as fast"
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
         """Return the place among others: those as fast as asked for first; then by what the goal looks for."""
@@ -180,12 +204,12 @@ class _Choice:
             sizes = self.workload.equal_layers(base)
         except SynoError:  # a pruned network may have no such layers
             return found
-        for names in sizes:
-            for title, operator in self.operators.items():
+        for names, operators in self._groups(sizes):
+            for title, operator in operators.items():
                 self._show(f"{title} in {', '.join(names)}{'' if base is None else f' of {base.name}'}")
                 mixture = Mixture(title, ((operator, names),), base)
                 saving = self._saving(mixture, time)
-                if saving is None or saving <= 0:
+                if saving is None or (saving <= 0 and names[0] not in self.fixed):
                     continue
                 for name in names:
                     error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
@@ -196,6 +220,18 @@ class _Choice:
                         Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
                     )
         return found
+
+    def _groups(self, sizes: Iterable[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], Mapping[str, LayerReplacement]]]:
+        """Yield the layers of one size that have the same operators to choose from, and these. Kept layers have none."""
+        for names in sizes:
+            groups: dict[str | None, list[str]] = {}
+            for name in names:
+                if name not in self.by_hand:
+                    groups.setdefault(None, []).append(name)
+                elif name in self.fixed:
+                    groups.setdefault(self.fixed[name].name, []).append(name)
+            for title, alike in groups.items():
+                yield tuple(alike), self.operators if title is None else {title: self.all_operators[title]}
 
     def _saving(self, mixture: Mixture, time: float) -> float | None:
         """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
@@ -220,7 +256,7 @@ class _Choice:
         An operator whose training breaks is no option.
         """
         losses: dict[str, float] = {}
-        for title, operator in self.operators.items():
+        for title, operator in self.all_operators.items():
             names = tuple(layer for layer, given in options.items() if title in given)
             score = self._score(Mixture(title, ((operator, names),), base)) if names else nan
             if isfinite(score):
@@ -248,7 +284,7 @@ class _Choice:
         """Yield mixtures in a network that are to be so many times as fast, until one is as fast as the goal asks for."""
         wanted = speedup
         for _ in range(ROUNDS):
-            choice = cheapest(options, time - 1 / wanted)
+            choice = cheapest(options, time - 1 / wanted, self.fixed)
             if not choice:
                 return
             mixture = self._mixture(choice, base)
@@ -264,8 +300,8 @@ class _Choice:
             wanted *= max(1.02, speedup / speed.value)
 
     def _mixture(self, choice: Mapping[str, str], base: NetworkBaseline | None) -> Mixture:
-        parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.operators}
-        return Mixture("mixture", tuple((self.operators[title], names) for title, names in parts.items() if names), base)
+        parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.all_operators}
+        return Mixture("mixture", tuple((self.all_operators[title], names) for title, names in parts.items() if names), base)
 
     def _score(self, mixture: Mixture) -> float:
         """Return the score of a mixture after a training as in the search; NaN if that breaks."""

@@ -160,8 +160,11 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
         UserCodeError: the user's own code failed.
     """
     from syno.measure.layer_shares import layer_shares
+    from syno.stages.operators import operators_by_hand
 
     record = look(experiment.use_code())
+    if experiment.mixtures != "none":
+        operators_by_hand(experiment, experiment.network, is_selected=False)  # an error now spares a search
     shares = layer_shares(experiment.network.model(), experiment.network.example)
     known = {row.name: shares[row.name] for row in record.table if row.name in shares}
     record = record.model_copy(update={"time_shares": known})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ class Alternative(BaseModel):
         saving: the time that it saves, as a share of the original network's.
         error: how far the outputs are from those of the base with this operator alone, after the fit: `Workload.difference`.
         fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`.
-        loss: by how much it is expected to make the score worse; None if the training of the operator broke.
+        loss: by how much it is expected to make the score worse; None without a training: it broke, or an operator that is
+            fixed by hand has no place in the base.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,6 +79,7 @@ class ChoiceRecord(Record):
         mixtures: that were chosen, the best first; `mixture_1` is the first one.
         others: mixtures that were tried, and are no better.
         reason: why there are fewer mixtures than were asked for; "" if there are as many.
+        by_hand: layers of which the settings say what is in them (`keep`, `fix`): the operator's name; "" for none.
         metric: of the scores.
         seconds: that the choice took.
         versions, date: of the packages, and the end.
@@ -91,6 +93,7 @@ class ChoiceRecord(Record):
     mixtures: tuple[ChosenMixture, ...]
     others: tuple[ChosenMixture, ...] = ()
     reason: str = ""
+    by_hand: Mapping[str, str] = {}
     metric: MetricKey
     seconds: Amount
     versions: dict[str, str]

@@ -9,15 +9,18 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
+from syno.config.stages import listed
 from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS as KNOWN
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import (
     KnownLayer,
+    LayerReplacement,
     Mixture,
     ModuleBaseline,
     NetworkBaseline,
@@ -33,6 +36,9 @@ from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
 from syno.stages.store import ID_DIGITS, OperatorStore, find_stored
 from syno.stages.study import read_frozen, shown_trials
+
+if TYPE_CHECKING:
+    from syno.train.workload import Workload
 
 
 class ComparedNetwork(NamedTuple):
@@ -96,6 +102,46 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
             return lost
         hint = "; `syno freeze` writes the operators of a study there" if experiment.searches else ""
         raise UnknownNameError(f"{error}{hint}") from None
+
+
+def operators_by_hand(
+    experiment: Experiment, workload: Workload, *, is_selected: bool = True
+) -> dict[str, LayerReplacement | None]:
+    """Return what the settings of mixtures say of layers (`keep`, `fix`): an operator, or None for a layer without one.
+
+    Args:
+        experiment: asks for mixtures.
+        workload: with the network.
+        is_selected: whether operators are selected; before that, only known operators are looked for, and None for the others.
+
+    Raises SpecError if there is no such layer or operator, or an operator does not fit.
+    """
+    assert experiment.mixtures != "none"
+    given = experiment.mixtures.by_hand({layer.name: layer.names for layer in workload.layers})
+    found: dict[str, LayerReplacement | None] = dict.fromkeys(given)
+    for name in dict.fromkeys(given.values()):
+        if name is not None and (is_selected or name in experiment.rival_operators or name in KNOWN or known_layer(name)):
+            layers = tuple(layer for layer, other in given.items() if other == name)
+            found |= dict.fromkeys(layers, _fitting(experiment, name, layers, workload))
+    return found
+
+
+def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], workload: Workload) -> LayerReplacement:
+    """Return the operator of a name that is in layers of the network. SpecError if there is none, or it does not fit."""
+    file, where = experiment.folder / SELECTED, f"mixtures: fix: {given} in {listed(layers)}"
+    selected = [one.name for one in read_selected(file)] if file.is_file() else []
+    allowed = f"there are: {', '.join([*selected, *(experiment.rival_operators or KNOWN)])}"
+    try:
+        found = operator_of(experiment, given)
+    except SynoError as error:
+        raise SpecError(f"{where}: {error}; {allowed}") from error
+    if found is None or isinstance(found, NetworkBaseline | Mixture):
+        raise SpecError(f"{where}: this is a whole network, and no operator; {allowed}")
+    try:
+        workload.network(Mixture(given, ((found, layers),)), workload.settings.seed)
+    except SynoError as error:
+        raise SpecError(f"{where} does not fit: {error}; give other layers or another operator; {allowed}") from error
+    return found
 
 
 def key_of(experiment: Experiment, given: str) -> str:

@@ -29,6 +29,7 @@ from syno.stages import tables
 from syno.stages.data import DataRecord
 from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
+from syno.stages.mixtures import choice_of
 from syno.stages.operators import operator_of
 from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
 from syno.stages.search import WorkerRecord
@@ -38,7 +39,8 @@ from syno.stages.store import ID_DIGITS
 if TYPE_CHECKING:
     import pandas
 
-    from syno.report.results import Kept, Results
+    from syno.report.results import Kept, LayerChoice, Results
+    from syno.stages.mixtures import ChoiceRecord
 
 
 def read(experiment: Experiment) -> Results:
@@ -82,6 +84,7 @@ def read(experiment: Experiment) -> Results:
         _learning(experiment, scores),
         nothing,
         _majority(experiment),
+        _choice(experiment),
     )
 
 
@@ -166,6 +169,41 @@ def _majority(experiment: Experiment) -> tuple[int, float] | None:
     if record is None or record.majority is None or record.majority_label is None:
         return None
     return record.majority_label, record.majority
+
+
+def _choice(experiment: Experiment) -> LayerChoice | None:
+    """Return what is in each layer of the mixtures; None without a record of the choice."""
+    record, file = choice_of(experiment), experiment.folder / DATA
+    if record is None:
+        return None
+    data = DataRecord.read(file) if file.is_file() else None
+    times = {} if data is None else {layer: data.time_shares.get(layer) for layer in data.layers}
+    return layer_choice(record, times)
+
+
+def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> LayerChoice:
+    """Return what is in each layer of the mixtures of a record.
+
+    Args:
+        record: of the choice.
+        times: share of the original network's time of each layer that can be replaced, or None where it is not known. Without
+            any, the layers are those that had a choice.
+    """
+    from syno.report.results import LayerChoice, LayerOption, MixtureLayers
+
+    options: dict[str, dict[str, tuple[LayerOption, ...]]] = {}
+    for one in record.alternatives:
+        of_base = options.setdefault(one.base, {})
+        of_base[one.layer] = (*of_base.get(one.layer, ()), LayerOption(one.operator, one.saving, one.loss, one.fit))
+    mixtures = []
+    for chosen in record.mixtures:
+        mixture = chosen.replacement
+        base = ORIGINAL if mixture.base is None else mixture.base.name
+        operators = {layer: operator.name for layer, operator in mixture.layers.items()}
+        found = options.get(base, {})
+        mixtures.append(MixtureLayers(mixture.name, base, operators, found, chosen.expected, chosen.speedup))
+    known = times or dict.fromkeys(one.layer for one in record.alternatives)
+    return LayerChoice(known, frozenset(record.by_hand), tuple(mixtures))
 
 
 def _network(experiment: Experiment) -> tuple[Row, ...]:

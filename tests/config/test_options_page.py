@@ -16,7 +16,7 @@ from syno.config.dependencies import After
 from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.options import options_table
-from syno.config.stages import DeviceChoice
+from syno.config.stages import DeviceChoice, MixtureSettings
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
 from syno.measure.devices import SshSettings
 from syno.measure.tvm.targets import DeviceSettings
@@ -36,6 +36,7 @@ MODELS = [
         AugmentationSettings,
         HalvingSettings,
         Goal,
+        MixtureSettings,
         RelativeBudget,
         After,
         Original,
@@ -115,6 +116,8 @@ def page() -> str:
         "## Early stopping\n\n`study: stopping` of an experiment; [search.md](search.md#early-stopping) says more.\n\n"
         + options_table(HalvingSettings),
         "## A goal\n\n`goal` of an experiment; [search.md](search.md#a-goal) says more.\n\n" + options_table(Goal),
+        "## Mixtures\n\n`mixtures` of an experiment; [search.md](search.md#mixtures) says more.\n\n"
+        + options_table(MixtureSettings),
         "## A relative budget\n\n`relative_budget` of an experiment.\n\n" + options_table(RelativeBudget),
         "## An experiment that goes first\n\n`after` of an experiment, whose name alone is the `source`; "
         "[evaluation.md](evaluation.md#replacing-layers) says more.\n\n" + options_table(After),

@@ -15,6 +15,7 @@ from html_document import Document
 from result_tables import FAILURE, NAMES, NOTES, results, score_table, trial_table
 
 from syno.base.errors import SpecError
+from syno.base.interval import Interval
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
@@ -23,7 +24,7 @@ from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
 from syno.report.page_tables import summary, trial_lines
-from syno.report.results import Kept, Picture, Results
+from syno.report.results import Kept, LayerChoice, MixtureLayers, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
 from syno.results.values import number
@@ -99,12 +100,13 @@ def test_the_navigation_is_in_the_order_of_the_page() -> None:
     trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
     network = ({"layer": "conv1", "kind": "convolution", "what": "replaced", "FLOPs": "40 %"},)
     kept = Kept("glyphs", networks=("operator_1",), settings="name: glyphs")
-    html = page(results(trials=trials, network=network, kept=kept), pictures())
+    choice = LayerChoice({"conv1": None}, frozenset(), (MixtureLayers("m", "original", {}, {}, 1.0, Interval(1, 1, 1)),))
+    html = page(results(trials=trials, network=network, kept=kept, choice=choice), pictures())
     linked = re.findall(r'<a href="#([a-z-]+)">', html.partition("</nav>")[0])
     document = Document(html)
     sections = [attributes["id"] for tag, attributes in document.elements if tag == "section"]
     assert linked == sections
-    assert {"summary", "figures", "network", "operators", "home", "search", "trials", "experiment"} <= set(linked)
+    assert {"summary", "figures", "network", "mixtures", "operators", "home", "search", "trials", "experiment"} <= set(linked)
 
 
 def test_trials_have_the_names_of_their_operators() -> None:

@@ -19,14 +19,16 @@ def test_no_choice_that_saves_as_much_loses_less(seed: int) -> None:
         for layer in "abcd"
     }
     needed = chance.uniform(0, 0.6)
+    fixed = {layer for layer in "abcd" if chance.random() < 0.25}
     losses = []
-    for choice in product(*([None, *given] for given in options.values())):
+    for choice in product(*([*given] if layer in fixed else [None, *given] for layer, given in options.items())):
         chosen = [given[name] for given, name in zip(options.values(), choice, strict=True) if name is not None]
         if sum(one.saving for one in chosen) >= needed:
             losses.append(sum(one.loss for one in chosen))
-    found = cheapest(options, needed)
+    found = cheapest(options, needed, fixed)
     assert (found is None) == (not losses)
     if found is not None:
+        assert fixed <= found.keys()
         assert sum(options[layer][name].saving for layer, name in found.items()) >= needed - 1e-6
         assert sum(options[layer][name].loss for layer, name in found.items()) == pytest.approx(min(losses))
 
@@ -34,3 +36,4 @@ def test_no_choice_that_saves_as_much_loses_less(seed: int) -> None:
 def test_nothing_is_needed() -> None:
     assert cheapest({"a": {"one": Option(0.2, 0.1)}}, 0) == {}
     assert cheapest({}, 0.1) is None
+    assert cheapest({}, 0, ["a"]) is None

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from itertools import product, starmap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from html_document import Document
+from result_tables import results
 from small_experiment import FIELDS
 
 from syno.base.errors import MisfitError, ParseError, SpecError, UnknownNameError
+from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
@@ -18,10 +24,16 @@ from syno.model.backbones import BACKBONES
 from syno.model.baselines import Mixture, NetworkBaseline, read_replacement
 from syno.model.module import OperatorModule
 from syno.model.substitution import substitute
+from syno.report.layer_tables import mixture_table
+from syno.report.page import page
+from syno.report.results import Picture
+from syno.stages import choice
 from syno.stages.choice import choose_mixtures
-from syno.stages.mixtures import ChoiceRecord
-from syno.stages.operators import compared_networks, operator_of
+from syno.stages.data import prepare
+from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture
+from syno.stages.operators import compared_networks, operator_of, operators_by_hand
 from syno.stages.places import SELECTED
+from syno.stages.results import layer_choice, read
 from syno.stages.rivals import evaluate_rival
 from syno.stages.search import search
 from syno.stages.selection import Selected, write_selected
@@ -30,6 +42,7 @@ from syno.stages.study import freeze
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.take_home import take_network, trained_network
 from syno.stages.train import train
+from syno.train.metric import METRICS
 
 SEPARABLE, GROUPED = OPERATORS["separable_conv2d"](), OPERATORS["grouped_conv2d"]()
 EXAMPLE = torch.zeros(2, 3, 16, 16)
@@ -82,6 +95,160 @@ def test_the_id_is_that_of_what_is_where() -> None:
     assert len({one.id, exchanged.id, Mixture("one", one.parts, NetworkBaseline("pruned", 0.5)).id}) == 3
 
 
+# ---- layers by hand ----------------------------------------------------------------------------------------------------
+
+SIZES = (("a", "b", "c"), ("d", "e"))
+SAVED = {"grouped_conv2d": (0.10, 0.06), "separable_conv2d": (0.14, 0.12), "low_rank_conv2d": (-0.03, 0.01)}  # by size
+SAVED["dropped"] = (0.2, 0.15)
+LOST = {"grouped_conv2d": 1, "separable_conv2d": 3, "low_rank_conv2d": 2, "dropped": 5}
+
+
+def saved(layer: str, operator: str) -> float:
+    return SAVED[operator]["de".count(layer)]
+
+
+def lost(layer: str, operator: str) -> float:
+    return 0.002 * LOST[operator] * (1 + "dbeca".index(layer))
+
+
+class SumsOfLayers:
+    """A network of five layers whose time and score are sums over its layers, and what times it."""
+
+    settings = SimpleNamespace(seed=0, training=SimpleNamespace(device="cpu"))
+    metric = METRICS["accuracy"]
+    layers = tuple(SimpleNamespace(name=name, names=(name,)) for name in "abcde")
+
+    def equal_layers(self, _: object) -> tuple[tuple[str, ...], ...]:
+        return SIZES
+
+    def network(self, mixture: Mixture, _: int) -> Mixture:
+        return mixture
+
+    def trained(self, _: int) -> None:
+        return None
+
+    def base_of(self, *_: object) -> None:
+        return None
+
+    def fit(self, network: Mixture, *_: object) -> list[Any]:
+        return [SimpleNamespace(after=0.5) for _ in network.layers]
+
+    def difference(self, network: Mixture, *_: object) -> float:
+        return sum(lost(layer, one.name) for layer, one in network.layers.items())
+
+    def train(self, mixture: Mixture, *, seed: int) -> Any:
+        return SimpleNamespace(broken=False, score=0.9 - self.difference(mixture, seed))
+
+    def score_of_trained(self, _: int) -> float:
+        return 0.9
+
+    def of(self, mixture: Mixture) -> Any:
+        ratio = 1 / (1 - sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
+        return SimpleNamespace(status="ok", ratio=Interval(ratio, ratio, ratio))
+
+
+@pytest.mark.parametrize(
+    ("keep", "fix"),
+    [([], {}), (["b", "e"], {}), ([], {"[bd]": "grouped_conv2d"}), (["a"], {"c": "low_rank_conv2d", "d": "separable_conv2d"})],
+)
+def test_no_choice_that_obeys_loses_less(
+    keep: list[str], fix: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(choice, "read_selected", lambda _: [])
+    monkeypatch.setattr(choice, "beginning", lambda _: SumsOfLayers())
+    monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(SumsOfLayers()))
+    free = ["grouped_conv2d", "separable_conv2d"]
+    found = experiment(
+        goal={"speedup": 1.3, "lose_at_most": 0.5, "compiler": "eager"},
+        rivals={"shares": [0.5], "operators": free, "int8": False},
+        mixtures={"pruned": False, "margins": [1.0], "keep": keep, "fix": fix},
+    )
+    (chosen,) = choose_mixtures(found).mixtures
+    by_hand = {"b": fix["[bd]"], "d": fix["[bd]"]} if "[bd]" in fix else fix
+    answers = [[""] if layer in keep else [by_hand[layer]] if layer in by_hand else ["", *free, "dropped"] for layer in "abcde"]
+    obeying = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in product(*answers)]
+    least = min(sum(starmap(lost, one)) for one in obeying if sum(starmap(saved, one)) >= 1 - 1 / 1.3)
+    in_it = {layer: one.name for layer, one in chosen.replacement.layers.items()}
+    assert sorted(in_it.items()) in obeying
+    assert chosen.loss == pytest.approx(least) == pytest.approx(sum(starmap(lost, in_it.items())))
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "message"),
+    [
+        ({"keep": ["blocks.9.*"]}, r'keep: "blocks\.9\.\*": no layer .* there are: blocks\.0\.conv1, '),
+        ({"fix": {"blocks.0.conv3": "grouped_conv2d"}}, r'fix: "blocks\.0\.conv3".* Did you mean "blocks\.0\.conv[12]"'),
+        (
+            {"keep": ["blocks.0.*"], "fix": {"*.conv2": "grouped_conv2d"}},
+            r'layer blocks\.0\.conv2 is in keep: "blocks\.0\.\*" and in fix: "\*\.conv2": grouped_conv2d',
+        ),
+        ({"keep": ["*"]}, "keep has all layers that can be replaced: "),
+        ({"fix": {"*.conv2": "no_such"}}, r"fix: no_such in blocks\.0\.conv2, .* there are: grouped_conv2d"),
+        ({"fix": {"*.conv2": "pruned_0.5"}}, "whole network, and no operator; there are: grouped_conv2d"),
+        (
+            {"fix": {"*.conv2": "sum_pool2d"}},
+            r"fix: sum_pool2d in blocks\.0\.conv2, .* does not fit: .* there are: grouped_conv2d",
+        ),
+    ],
+)
+def test_layers_by_hand_that_cannot_be(
+    by_hand: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = experiment(mixtures=by_hand)
+    with pytest.raises(SpecError, match=message):
+        operators_by_hand(found, found.network)
+    if not {"no_such", "pruned_0.5"} & set(by_hand.get("fix", {}).values()):  # these may be what a search finds
+        with pytest.raises(SpecError, match=message):
+            prepare(found)
+
+
+def test_records_without_layers_by_hand_do_not_depend_on_them() -> None:
+    assert "keep" not in experiment().part("choice") and "fix" not in experiment().part("choice")
+    assert experiment(mixtures={"keep": ["a"]}).part("choice") != experiment(mixtures={}).part("choice")
+
+
+def test_the_page_says_what_is_in_each_layer() -> None:
+    def alternative(base: str, layer: str, operator: str, saving: float) -> Alternative:
+        return Alternative(base=base, layer=layer, operator=operator, saving=saving, error=0.1, fit=0.25, loss=0.004)
+
+    first = Mixture("mixture_1", ((SEPARABLE, ("a", "b")),))
+    second = Mixture("mixture_2", ((GROUPED, ("b",)),), NetworkBaseline("pruned", 0.5))
+    speed = Interval(1.5, 1.4, 1.6)
+    record = ChoiceRecord(
+        alternatives=(
+            alternative("original", "a", "separable_conv2d", 0.125),
+            alternative("original", "a", "grouped_conv2d", 0.0625),
+            alternative("original", "b", "separable_conv2d", -0.03),
+            alternative("pruned_0.5", "b", "grouped_conv2d", 0.02),
+        ),
+        mixtures=tuple(
+            ChosenMixture(mixture=str(one), expected=2, speedup=speed, loss=0.1, score=0.9) for one in (first, second)
+        ),
+        by_hand={"b": "separable_conv2d", "c": ""},
+        metric="accuracy",
+        seconds=1,
+        versions={},
+        date="2026-01-01T00:00:00Z",
+    )
+    shown = results(choice=layer_choice(record, {"a": 0.3, "b": 0.1, "c": None, "d": 0.2}))
+    table = mixture_table(shown)
+    assert table.columns[:6] == ("layer", "time", "mixture_1", "saves, mixture_1", "loses, mixture_1", "fit error, mixture_1")
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["a", "30 %", "separable_conv2d", "12.5 %", "0.4 points", "0.25", "as in pruned_0.5", "–", "–", "–"],
+        ["b", "10 %", "separable_conv2d (by hand)", "-3 %", "0.4 points", "0.25",
+         "grouped_conv2d (by hand)", "2 %", "0.4 points", "0.25"],
+        ["c", "–", "stays (by hand)", "–", "–", "–", "as in pruned_0.5 (by hand)", "–", "–", "–"],
+        ["d", "20 %", "stays", "–", "–", "–", "as in pruned_0.5", "–", "–", "–"],
+    ]  # fmt: skip
+    assert table.rows[0][2].note == "not taken: grouped_conv2d (saves 6.25 %, loses 0.4 points)"
+    assert table.rows[3][2].note == "no operator saves time here"
+    text = Document(page(shown, [Picture("Accuracy against speedup", "<svg/>")])).text
+    assert "mixture_2 is in the network pruned_0.5, and would be 2.00 times as fast" in text
+    assert "Accuracy against speedup has the mixtures beside single operators and rivals" in text
+
+
 # ---- stages ----------------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +291,7 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     assert record == ChoiceRecord.read(found.folder / "choice.json") and record.mixtures
     assert {(one.base, one.operator) for one in record.alternatives} == {
         ("original", "small_7"),
+        ("original", "dropped"),
         ("original", "grouped_conv2d"),
     }
     first = record.mixtures[0].replacement
@@ -138,6 +306,10 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     make_tables(found)
     scores = read_tables(found).scores.set_index("key")
     assert scores.loc["mixture_1", "verdict"] in ("meets", "may meet", "misses") and scores.loc["mixture_1", "seeds"] == 1
+    shown = read(found)
+    assert shown.choice is not None and [one.name for one in shown.choice.mixtures][:1] == ["mixture_1"]
+    assert len(shown.choice.layers) == 6
+    assert "mixture_1" in {row.operator for row in shown.speedup_list}  # in the figure of scores and speedups
     taken = trained_network(found, "mixture_1")
     assert sorted(kinds(taken)) == sorted(first.layers)
     (line,) = take_network(found, "mixture_1", Path("home"))
