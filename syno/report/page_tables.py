@@ -50,6 +50,7 @@ LIMIT = (
     "share of this time; algorithms that do fewer multiply-adds than are counted, as Winograd's, can have more than 100 %"
 )
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+ROUNDED_UP = 0.9995  # of a unit and above, three digits show the whole unit
 SHOWN_METRICS = ("flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
 
 
@@ -176,7 +177,7 @@ def quantity(known: float | None, of_original: float | None = None) -> Cell:
     part = share(of_original)
     if known is None:
         return Cell(NOTHING)
-    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if abs(known) >= size), (1.0, ""))
+    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if abs(known) >= ROUNDED_UP * size), (1.0, ""))
     text = f"{known / size:.3g} {prefix}".strip() + (f" ({part.text})" if part.value is not None else "")
     return Cell(text, known, f"{known:,.0f}")
 

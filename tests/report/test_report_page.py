@@ -23,7 +23,7 @@ from syno.lower.pytorch.source import class_name
 from syno.report import result_figures as drawings
 from syno.report.figures import drawn
 from syno.report.page import inline_svg, page
-from syno.report.page_tables import summary, trial_lines
+from syno.report.page_tables import quantity, summary, trial_lines
 from syno.report.results import Kept, LayerChoice, MixtureLayers, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
@@ -281,3 +281,10 @@ class TestInlineSvg:
         made = inline_svg(given, "p")
         for part in ('id="p-a"', "url(#p-b)", "url(#p-c)", '<use href="#p-a"', "#p g, #p * {", 'aria-labelledby="p-a p-b"'):
             assert part in made
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(999.4, "999"), (999.7, "1 k"), (12_345, "12.3 k"), (998_400, "998 k"), (999_600, "1 M"), (1e6, "1 M")]
+)
+def test_a_quantity_has_three_digits_of_its_unit(value: float, text: str) -> None:
+    assert quantity(value).text == text
