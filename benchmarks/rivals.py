@@ -63,9 +63,9 @@ SETTINGS = {
         "goal": {"speedup": 5, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.08, "most_flops": 0.15},
         "rivals": {"shares": [0.4, 0.25]},
     }),
-    "sounds": Setting("another task: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
+    "keyword_spotting": Setting("this example: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
         Path("examples/keyword_spotting/experiment.yaml")),
-    "pixels": Setting("another task: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {},
+    "segmentation": Setting("this example: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {},
         Path("examples/segmentation/experiment.yaml")),
 }  # fmt: skip
 
@@ -100,8 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(name: str, seed: int, records: Path) -> Path:
     """Run the workflow of a setting with a seed, or what is missing of it; return its folder."""
     folder, setting = (records / name / str(seed)).resolve(), SETTINGS[name]
-    experiment = merged(yaml.safe_load(setting.file.read_text()), RIVALS if setting.file == DEMO else {})
-    experiment = merged(experiment | {"code": str(setting.file.parent.resolve())}, setting.changes)
+    more = RIVALS if setting.file == DEMO else {"code": str(setting.file.parent.resolve())}
+    experiment = merged(merged(yaml.safe_load(setting.file.read_text()), more), setting.changes)
     seeds = [SEED_STEP * seed + one for one in experiment["train"]["seeds"]]
     changes = {"name": name, "study": {"seed": seed}, "train": {"seeds": seeds}, "workload": {"seed": seed}}
     write_whole(folder / f"{name}.yaml", yaml.safe_dump(merged(experiment, changes)))
