@@ -164,10 +164,7 @@ class KnownLayer:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(KnownKind) or (self.divisor < 2) != (self.kind in UNDIVIDED):
-            raise UnknownNameError(
-                f'"{self.name}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 '
-                "or more groups, or the number that divides the channels, as in grouped_4"
-            )
+            raise UnknownNameError(_no_known_layer(self.name))
 
     @property
     def name(self) -> str:
@@ -206,7 +203,19 @@ def known_layer(given: str) -> KnownLayer | None:
     Raises UnknownNameError if there is no such layer.
     """
     found = re.fullmatch(rf"({'|'.join(get_args(KnownKind))})(?:_([0-9]+))?", given)
-    return None if found is None else KnownLayer(cast(KnownKind, found[1]), int(found[2] or 1))
+    if found is None:
+        return None
+    try:
+        return KnownLayer(cast(KnownKind, found[1]), int(found[2] or 1))
+    except UnknownNameError:
+        raise UnknownNameError(_no_known_layer(given)) from None
+
+
+def _no_known_layer(given: str) -> str:
+    return (
+        f'"{given}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or the '
+        "number that divides the channels, as in grouped_4"
+    )
 
 
 LayerReplacement: TypeAlias = PGraph | ModuleBaseline | KnownLayer  # what stands in place of a layer

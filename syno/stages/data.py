@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from syno.base.addresses import visible
+from syno.base.errors import SpecError, SynoError
 from syno.base.gpu_leases import leased
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.base.text_tables import markdown, plural
@@ -163,6 +164,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     from syno.stages.operators import operators_by_hand
 
     record = look(experiment.use_code())
+    _check_known_operators(experiment)
     if experiment.mixtures != "none":
         operators_by_hand(experiment, experiment.network, is_selected=False)  # an error now spares a search
     shares = layer_shares(experiment.network.model(), experiment.network.example)
@@ -180,6 +182,16 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
             try_step(experiment.network, keeps_weights=experiment.train.weights != "none")
     record.write(output or experiment.folder / DATA)
     return record
+
+
+def _check_known_operators(experiment: Experiment) -> None:
+    """Raise SpecError if a baseline or a rival is no operator that is known: an error now spares a search."""
+    for option, choices in (("train: baselines", experiment.baselines), ("rivals: operators", experiment.rival_operators)):
+        for choice in choices.values():
+            try:
+                choice.replacement()
+            except SynoError as error:
+                raise SpecError(f"{option}: {error}") from None
 
 
 def look(experiment: Experiment) -> DataRecord:

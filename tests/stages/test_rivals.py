@@ -16,6 +16,7 @@ from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.results.speedups import IN_TURNS
 from syno.stages import rivals as stage
+from syno.stages.data import prepare
 from syno.stages.goal import answer_of
 from syno.stages.places import SELECTED, training_file
 from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals
@@ -180,3 +181,16 @@ def test_in_8_bit_integers_networks_are_rows_of_their_own(monkeypatch: pytest.Mo
     assert [rows.loc[one, "goal_speedup"] for one in names] == pytest.approx([1.0, 4.0, 3.0])
     with pytest.raises(SpecError, match=r"pruned_0.5_int8 is pruned_0.5, quantized after its training"):
         take_network(found, "pruned_0.5_int8")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rivals": {"operators": ["grouped"]}}, r'rivals: operators: "grouped" is no known layer: give separable, '),
+        ({"rivals": {"operators": ["conv2"]}}, r'rivals: operators: "conv2" is neither a file.* Did you mean "conv2d"'),
+        ({"train": {"baselines": ["low_rank_1"]}}, r'train: baselines: "low_rank_1" is no known layer'),
+    ],
+)
+def test_a_name_that_is_not_known_is_an_error_before_the_search(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        prepare(experiment(**fields))
