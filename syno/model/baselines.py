@@ -213,8 +213,8 @@ def known_layer(given: str) -> KnownLayer | None:
 
 def _no_known_layer(given: str) -> str:
     return (
-        f'"{given}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or the '
-        "number that divides the channels, as in grouped_4"
+        f'"{given}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or '
+        "the number that divides the channels, as in grouped_4"
     )
 
 
