@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Literal
 import paused_worker
 import pytest
 from command_lines import HANGS_AFTER
+from forked_processes import Forked
 from paused_studies import KEEP, STEPS, Killed, Training, deadly, journal, open_study, value
 
 from syno.base.errors import SpecError
@@ -263,8 +262,7 @@ def test_parts_of_epochs_have_no_score() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("storage", ["journal:{}/trials", "sqlite:///{}/trials.db"])
 def test_three_workers_one_of_them_killed(tmp_path: Path, storage: str) -> None:
-    command = [sys.executable, paused_worker.__file__, storage.format(tmp_path), str(tmp_path), "40"]
-    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    workers = [Forked(paused_worker.work, storage.format(tmp_path), tmp_path, 40) for _ in range(3)]
     notes = tmp_path / "notes"
     while not notes.exists() or len(notes.read_text().splitlines()) < 30:
         time.sleep(0.01)

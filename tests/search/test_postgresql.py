@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,10 +10,9 @@ from pathlib import Path
 import pytest
 import search_worker
 from command_lines import HANGS_AFTER
+from forked_processes import Forked
 from postgresql_server import missing, restart, server
 from small_studies import evaluate, proposed, study
-
-PROGRAM = Path(__file__).parents[1] / "support" / "search_worker.py"
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +26,7 @@ def url() -> Iterator[str]:
 @pytest.mark.slow
 def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> None:
     notes, count = tmp_path / "notes", 16
-    command = [sys.executable, str(PROGRAM), url, "mcts", str(count), str(notes), "0.05"]
-    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    workers = [Forked(search_worker.work, url, "mcts", count, notes, 0.05) for _ in range(2)]
     for worker in workers:
         _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
@@ -47,8 +43,7 @@ def test_workers_that_come_and_go_share_the_trials(url: str, tmp_path: Path) -> 
 def test_a_server_that_is_restarted_under_load_loses_nothing(url: str, tmp_path: Path, restarts: int) -> None:
     """As in a crash. Workers wait for it, and go on."""
     notes, count, name = tmp_path / "notes", 15 * restarts, f"restarted{restarts}"
-    command = [sys.executable, str(PROGRAM), url, "random", str(count), str(notes), "0.02", name]
-    workers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    workers = [Forked(search_worker.work, url, "random", count, notes, 0.02, name) for _ in range(2)]
     for number in range(1, restarts + 1):
         while len(notes.read_text(encoding="utf-8").splitlines() if notes.exists() else ()) < 12 * number:
             assert any(worker.poll() is None for worker in workers), workers[0].communicate()[1]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,12 +12,12 @@ import pandas
 import pytest
 import search_worker
 from command_lines import HANGS_AFTER
+from forked_processes import Forked
 
 from syno.base.errors import StorageError
 from syno.search.study import Study
 from syno.search.workers import _run
 
-PROGRAM = Path(search_worker.__file__)
 KINDS = (pytest.param("sqlite", marks=pytest.mark.slow), "journal")
 
 
@@ -27,18 +25,17 @@ def place(kind: str, folder: Path) -> str:
     return f"sqlite:///{folder}/trials.db" if kind == "sqlite" else f"journal:{folder}/trials"
 
 
-def start(storage: str, policy: str, trials: int, notes: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(PROGRAM), storage, policy, str(trials), str(notes), *more]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def start(storage: str, policy: str, trials: int, notes: Path, seconds: float) -> Forked:
+    return Forked(search_worker.work, storage, policy, trials, notes, seconds)
 
 
-def finish(*workers: subprocess.Popen[str]) -> None:
+def finish(*workers: Forked) -> None:
     for worker in workers:
         _, errors = worker.communicate(timeout=HANGS_AFTER)
         assert worker.returncode == 0, errors
 
 
-def kill(worker: subprocess.Popen[str]) -> None:
+def kill(worker: Forked) -> None:
     worker.send_signal(signal.SIGKILL)
     worker.communicate()
 
@@ -63,7 +60,7 @@ def finished(study: Study) -> pandas.DataFrame:
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    finish(*[start(storage, "mcts", count, notes, "0.02") for _ in range(2)])
+    finish(*[start(storage, "mcts", count, notes, 0.02) for _ in range(2)])
     study = search_worker.open_study(storage, "mcts")
     trials = finished(study)
     assert len(trials) == trials.fingerprint.nunique() == count
@@ -75,7 +72,7 @@ def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killing_one_of_two_workers_loses_nothing(tmp_path: Path, kind: str) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    workers = [start(storage, "evolution", 24, notes, "0.05") for _ in range(2)]
+    workers = [start(storage, "evolution", 24, notes, 0.05) for _ in range(2)]
     wait_for(notes, 8)
     kill(workers[0])
     finish(workers[1])
@@ -92,7 +89,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
 ) -> None:
     """Nobody can see from here whether its process is alive."""
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    worker = start(storage, "random", 5, notes, "60")
+    worker = start(storage, "random", 5, notes, 60)
     wait_for(notes, 1)
     monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")
     study = search_worker.open_study(storage, "random")
@@ -112,7 +109,7 @@ def test_the_trial_of_a_worker_elsewhere_is_retried_when_its_lease_is_over(
 def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the grace, and with others looking on from elsewhere."""
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    worker = start(storage, "random", 1, notes, "6")
+    worker = start(storage, "random", 1, notes, 6)
     wait_for(notes, 1)
     monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")
     search_worker.open_study(storage, "random").run(lambda operator, report: {"accuracy": 0.5}, 1, poll_seconds=0.2)
@@ -124,7 +121,7 @@ def test_a_living_worker_keeps_its_trial(tmp_path: Path, kind: str, monkeypatch:
 @pytest.mark.parametrize("kind", ["journal", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_a_late_result_is_refused_and_its_trial_counts_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, notes = place(kind, tmp_path), tmp_path / "notes"
-    worker = start(storage, "random", 4, notes, "0.5")
+    worker = start(storage, "random", 4, notes, 0.5)
     wait_for(notes, 1)
     worker.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("syno.search.workers._system", lambda: "another machine")  # nobody sees that its process is there
@@ -173,7 +170,7 @@ def test_a_worker_killed_at_random_moments_goes_on_exactly(tmp_path: Path, kind:
     whole.run(evaluate, 50)
     storage, notes, kills = place(kind, tmp_path), tmp_path / "notes", 0
     while True:
-        worker = start(storage, policy, 50, notes, "0.01")
+        worker = start(storage, policy, 50, notes, 0.01)
         target = begun(notes).total() + rng.randrange(1, 20)
         while worker.poll() is None and begun(notes).total() < target:
             time.sleep(0.002)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_lines import HANGS_AFTER
+from forked_processes import Forked
 
+from syno.cli import app
 from syno.config import Experiment
 from syno.stages.search import search
 from syno.stages.study import freeze
@@ -27,6 +27,11 @@ USERS = {"anna": {"name": "mcts"}, "boris": {"name": "random"}}
 
 def experiment(name: str, storage: str | None, trials: int, **more: Any) -> Experiment:
     return Experiment(name=name, study={"n_trials": trials, "storage": storage}, **{**COUNTED, **more})
+
+
+def command(*arguments: str) -> None:
+    """Run a command of Syno in this process."""
+    app(arguments)
 
 
 def fingerprints(one: Experiment) -> list[str]:
@@ -52,11 +57,10 @@ def test_two_users_at_once_each_find_what_they_would_alone(
     for user, policy in USERS.items():
         fields = {"name": user, **COUNTED, "policy": policy, "study": {"n_trials": 8, "storage": storage}}
         Path(f"{user}.yaml").write_text(yaml.safe_dump(fields), encoding="utf-8")
-        command = [sys.executable, "-m", "syno", "search", f"{user}.yaml"]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        running.append(Forked(command, "search", f"{user}.yaml"))
     for process in running:
-        printed, _ = process.communicate(timeout=HANGS_AFTER)
-        assert process.returncode == 0, printed
+        _, errors = process.communicate(timeout=HANGS_AFTER)
+        assert process.returncode == 0, errors
     for user, policy in USERS.items():
         own = experiment(user, storage, 8, policy=policy)
         trials = search(own).trials  # it has all of them

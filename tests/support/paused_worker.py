@@ -1,12 +1,8 @@
-"""One worker of a study with pauses, as a program: what is done of each operator is a file, as a checkpoint is.
-
-python tests/support/paused_worker.py STORAGE FOLDER TRIALS
-"""
+"""One worker of a study with pauses: what is done of each operator is a file, as a checkpoint is."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +14,9 @@ from syno.train.contract import Report
 from syno.train.progress import Paused
 
 
-def main(storage: str, folder: Path, trials: int) -> None:
+def work(storage: str, folder: Path, trials: int) -> None:
+    """Work on a study until it has so many trials."""
+
     def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
         state = folder / operator.id
         done = int(state.read_text()) if state.exists() else 0
@@ -35,7 +33,3 @@ def main(storage: str, folder: Path, trials: int) -> None:
         return {"accuracy": 0.1 + 0.9 * reward(operator)}
 
     open_study(storage, "evolution", heartbeat_seconds=1, grace_seconds=3).run(evaluate, trials, poll_seconds=0.1)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

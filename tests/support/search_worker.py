@@ -1,12 +1,8 @@
-"""One worker of a study on a mock tree, as a program: it notes every evaluation that it begins or ends in a file.
-
-python tests/support/search_worker.py STORAGE POLICY TRIALS NOTES [SECONDS [alone | NAME]]
-"""
+"""One worker of a study on a mock tree: it notes every evaluation that it begins or ends in a file."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +34,8 @@ def open_study(
     )
 
 
-def main(storage: str, policy: str, trials: int, notes: Path, seconds: float, alone: bool, name: str = "shared") -> None:
+def work(storage: str, policy: str, trials: int, notes: Path, seconds: float = 0.0, name: str = "shared") -> None:
+    """Work on a study until it has so many trials. An evaluation takes so many seconds."""
     reward = hidden_family_reward(FAMILY)
 
     def note(line: str) -> None:
@@ -53,12 +50,4 @@ def main(storage: str, policy: str, trials: int, notes: Path, seconds: float, al
         note(f"end {operator.id} {os.getpid()}")
         return {"accuracy": 0.1 + 0.9 * reward(operator)}
 
-    open_study(storage, policy, name=name).run(evaluate, trials, alone=alone, poll_seconds=0.1)
-
-
-if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    pause = float(arguments[4]) if len(arguments) > 4 else 0.0
-    *_, last = [*arguments, "shared"] if len(arguments) <= 5 else arguments
-    name = "shared" if last == "alone" else last
-    main(arguments[0], arguments[1], int(arguments[2]), Path(arguments[3]), pause, last == "alone", name)
+    open_study(storage, policy, name=name).run(evaluate, trials, poll_seconds=0.1)

@@ -70,7 +70,8 @@ def environment() -> dict[str, str]:
 SERVERS: list[str] = []  # addresses of fork servers that were started
 # Snakemake begins in copies of a process that has imported it and Syno: for small experiments, that takes most of the time.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.dag", "syno.paper.artifact.imported", "syno.stages.networks"])
+PRELOADED = ["snakemake.cli", "snakemake.dag", "syno.paper.artifact.imported", "syno.stages.networks"]
+FORKS.set_forkserver_preload([*PRELOADED, "syno.notebook.speed_up"])  # for all tests of a process, as tests/support does
 
 
 def snakemake(folder: Path, config: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
