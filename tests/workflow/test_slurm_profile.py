@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from dry_run import Job, dry_run
+from made_once import made_once
 from small_run import ROOT, write_config
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
@@ -35,7 +38,12 @@ def test_no_profile_is_loaded_that_was_not_asked_for() -> None:
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
-    return dry_run(tmp_path_factory.mktemp("paper"), ROOT / "config" / "paper.yaml", "slurm")
+    def make(folder: Path) -> None:
+        found = dry_run(folder, ROOT / "config" / "paper.yaml", "slurm")
+        (folder / "jobs.json").write_text(json.dumps([asdict(job) for job in found]), encoding="utf-8")
+
+    file = made_once(tmp_path_factory, "paper-on-slurm", make) / "jobs.json"
+    return [Job(**fields) for fields in json.loads(file.read_text(encoding="utf-8"))]
 
 
 @needs_plugin
