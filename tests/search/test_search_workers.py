@@ -56,10 +56,9 @@ def finished(study: Study) -> pandas.DataFrame:
     return trials[trials.outcome.isin(["complete", "failed", "pruned"])]
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_workers_share_the_trials(tmp_path: Path, kind: str, count: int) -> None:
-    storage, notes = place(kind, tmp_path), tmp_path / "notes"
+def test_two_workers_share_the_trials(tmp_path: Path, kind: str) -> None:
+    storage, notes, count = place(kind, tmp_path), tmp_path / "notes", 60
     finish(*[start(storage, "mcts", count, notes, 0.02) for _ in range(2)])
     study = search_worker.open_study(storage, "mcts")
     trials = finished(study)
