@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import torch
 
 pytest.importorskip("tvm", reason="TVM is not installed")
 
+from made_once import made_once
 from tvm_doubles import CountingRunner, NoBuilder
 
 from syno.base.errors import SpecError
@@ -54,8 +56,15 @@ def once_searched(
     two_stages: Any, to: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[TaskResult], int, list[str]]:
     """A folder with the trials of both tasks, the tasks' results, how many trials were measured, and what was told."""
-    folder, told = tmp_path_factory.mktemp("searched"), list[str]()
-    return folder, *tuned(two_stages, to, folder, progress=told.append), told
+
+    def search(folder: Path) -> None:
+        told = list[str]()
+        tasks, count = tuned(two_stages, to, folder / "trials", progress=told.append)
+        (folder / "found.json").write_text(json.dumps([[task.model_dump() for task in tasks], count, told]), encoding="utf-8")
+
+    folder = made_once(tmp_path_factory, "searched-by-tvm", search)
+    tasks, count, told = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return folder / "trials", [TaskResult(**task) for task in tasks], count, told
 
 
 @pytest.fixture
