@@ -1,6 +1,6 @@
 """An experiment from synthesis to figures, and what is run again when something changes.
 
-There is one run (conftest.py); each test has a copy of its folder.
+There is one run (conftest.py), which takes most of a minute; each test has a copy of its folder.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from syno.config import Experiment
 from syno.stages.selection import read_selected
 from syno.train.training_record import TrainingRecord
 
+pytestmark = pytest.mark.slow
 FIGURES = ("learning", "reward", "score-flops", "score-latency", "score-speedup", "search-time", "speedup")
 DRAWN = {"tables": 1, "figure": len(FIGURES), "report": 1}
 
@@ -61,9 +62,9 @@ class TestWhatIsRunAgain:
     @pytest.mark.parametrize(
         ("changes", "jobs"),
         [
-            pytest.param({"tune": {"latency": {"batch": 3}}}, {"tune": 2, **DRAWN}, marks=pytest.mark.slow),
+            ({"tune": {"latency": {"batch": 3}}}, {"tune": 2, **DRAWN}),
             # which trainings are new is not known before
-            pytest.param({"select": {"count": 2}}, {"select": 1, **DRAWN}, marks=pytest.mark.slow),
+            ({"select": {"count": 2}}, {"select": 1, **DRAWN}),
             ({"train": {"seeds": [1, 2]}}, {"train": 2, **DRAWN}),
             ({"train": {"baselines": ["conv1x1"]}}, {"train": 1, "tune": 1, **DRAWN}),
         ],
@@ -94,7 +95,7 @@ class TestDamagedFiles:
         ("name", "message"),
         [
             ("selected.json", "holds no selection"),
-            pytest.param("train/original/seed1.json", "holds no training record", marks=pytest.mark.slow),
+            ("train/original/seed1.json", "holds no training record"),
         ],
     )
     def test_the_file_is_named_and_the_rest_stays(self, name: str, message: str, done: Done) -> None:
@@ -113,7 +114,7 @@ class TestDamagedFiles:
         picture.write_bytes(content)
         assert planned(done.folder, done.config) == {"figure": 1, "report": 1}
 
-    @pytest.mark.slow  # without Snakemake: tests/stages/test_restore.py
+    # Without Snakemake: tests/stages/test_restore.py.
     def test_an_operator_that_is_gone_is_written_and_trained_again(self, done: Done) -> None:
         (selected,) = read_selected(done.results / "selected.json")
         text = done.results / "operators" / f"{selected.key}.txt"
@@ -127,7 +128,6 @@ class TestDamagedFiles:
 
 
 class TestOtherSettings:
-    @pytest.mark.slow
     def test_a_study_of_other_settings_is_refused_and_its_own_are_kept(self, done: Done) -> None:
         before = done.kept(), (done.results / "experiment.yaml").read_bytes()
         ended = snakemake(done.folder, done.changed(workload={"training": {"epochs": 3}}))
@@ -161,7 +161,6 @@ class TestCopied:
         assert len(files) > 30
         assert [str(file) for file in files if str(finished).encode() in file.read_bytes()] == []
 
-    @pytest.mark.slow
     def test_times_that_were_lost_are_put_in_order(self, copied: Done) -> None:
         """The manifest has them. Where there is none, as in results of older versions, `--touch` sets them."""
         shuffle_times(copied.results)
@@ -173,7 +172,6 @@ class TestCopied:
         assert touched.returncode == 0, touched.stdout
         assert "Nothing to be done" in snakemake(copied.folder, copied.config, "--dry-run").stdout
 
-    @pytest.mark.slow
     def test_files_that_a_copy_lacks_are_made_there(self, copied: Done) -> None:
         """A training that nobody did before, on results of others."""
         (copied.results / "train" / "original" / "seed1.json").unlink()
