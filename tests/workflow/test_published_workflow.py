@@ -59,7 +59,6 @@ def run(imported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(imported, tmp_path / "run"))  # with the times of files, by which Snakemake goes
 
 
-@pytest.mark.slow
 def test_figures_and_numbers_are_there_and_nothing_was_searched_or_trained(imported: Path) -> None:
     results = imported / "results" / "group" / "published"
     figures = [f"figures/{name}.{ending}" for name in PAPER_FIGURES for ending in ("svg", "png", "pdf")]
@@ -69,12 +68,10 @@ def test_figures_and_numbers_are_there_and_nothing_was_searched_or_trained(impor
     assert Experiment.load(results / "experiment.yaml").artifact == Path("data")
 
 
-@pytest.mark.slow
 def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:
     assert "Nothing to be done" in snakemake(run, write(run), "--dry-run", "published").stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gone", "jobs"),
     [
@@ -89,7 +86,6 @@ def test_jobs_that_depend_on_a_deleted_file_run_again(gone: str, jobs: dict[str,
     assert planned(run, write(run), "published") == jobs
 
 
-@pytest.mark.slow
 def test_taking_operators_is_planned_without_a_search(run: Path) -> None:
     """At most one is taken, so there are two trainings, of it and of the network as it is."""
     jobs = planned(run, write(run), "again")
