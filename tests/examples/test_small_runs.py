@@ -21,7 +21,7 @@ from syno.base.files import ORIGINAL
 from syno.cli import app
 from syno.config.files import load_experiment
 
-SEED, STEPS, TESTS = 3, 20, 64
+SEED, STEPS, TESTS = 3, 6, 64
 # Python without Syno: the share of labels that the network gets right, by the module and by the exported program. A library
 # beside the code is not imported in its place.
 WITHOUT_SYNO = """

@@ -25,7 +25,8 @@ def test_the_report_has_a_row_for_each_run(
         return run_snakemake(ROOT, command[3:])
 
     monkeypatch.setattr(workflow, "subprocess", SimpleNamespace(run=run))
-    config, file = write_config(tmp_path / "small.yaml", {"output": None, "tune": {"compilers": []}}), tmp_path / "report.md"
+    changes = {"output": None, "study": {"n_trials": 2}, "tune": {"compilers": []}}
+    config, file = write_config(tmp_path / "small.yaml", changes), tmp_path / "report.md"
     workflow.main(["--runs", "2", "--config", str(config), "--output", str(file)])
     page = capsys.readouterr().out
     assert page == file.read_text(encoding="utf-8")
