@@ -6,7 +6,7 @@ and lm1b), "final" for the one of the final training (ImageNet), or missing. `de
 the names under which figures compare the row (`tune: stands_for`), or missing where these are its own.
 
 - An operator has one name in it: the library's, else the published one, else that of the first experiment that has it. A name
-  has one operator: others of the same name get digits of their id.
+  has one operator: others of the same name get digits of their id. A network with it in 8-bit integers is another one.
 - A network of another width is another network: `resnet18@0.125`.
 - The published ResNeXt-29 was searched with a head for 1000 classes; its scores and costs are those of `resnext29_2x64d`.
 - Rows of own records that an experiment no longer uses (without a role) are left out, and each row is in it once.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
 from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_WITH, TEST_DATA, told
+from syno.results.measurement import IN_INT8, is_in_int8
 from syno.results.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def _names(rows: pandas.DataFrame) -> dict[Operator, str]:
 def _operator(name: str, operator_id: str | None) -> Operator:
     """Return the identity of an operator, which no other has."""
     by_id = _library()
+    if operator_id is not None and is_in_int8(name):
+        return ("id", f"{operator_id}{IN_INT8}")  # the records of both have the id
     if operator_id in by_id:
         return ("library", by_id[operator_id])
     if operator_id is not None:

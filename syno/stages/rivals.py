@@ -27,7 +27,7 @@ from syno.config import Experiment
 from syno.measure.tuning_record import Line
 from syno.model.baselines import Mixture, NetworkBaseline, Replacement
 from syno.results.goal import times_as_fast
-from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, Measurement, is_in_int8
+from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, OK, Measurement, is_in_int8
 from syno.results.rows import QUANTIZED, rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
@@ -40,6 +40,8 @@ from syno.stages.train import settings_of_training, train
 from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
+    import pandas
+
     from syno.measure.speedup_record import SpeedupRecord
     from syno.train.workload import Workload
 
@@ -355,6 +357,39 @@ def rows_of_rivals(experiment: Experiment, *, in_integers_only: bool = True) -> 
             in_integers = trained.model_copy(update={"name": name, "score": score, "int8_score": None})
             source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
             yield from rows_of_training(in_integers, source, key=record.key_of_int8, role=role, note=QUANTIZED)
+
+
+def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
+    """Return an experiment's table of measurements with the latencies of its rivals, which stand in their records only.
+
+    Each has the place of the original's latency with the same compiler; where that is not known, the rival has none.
+    """
+    import pandas
+
+    if experiment.goal_pair is None:
+        return rows
+    compiler, device = experiment.goal_pair
+    is_original = (rows["key"] == ORIGINAL) & (rows["metric"] == "latency") & (rows["status"] == OK) & rows["layer"].isna()
+    originals = rows[is_original & (rows["device_setting"] == device)].drop_duplicates("compiler")
+    originals = originals.set_index("compiler", drop=False)
+    known = (
+        rows[(rows["role"] == "rival") & rows["metric"].isin(list(METRICS))].drop_duplicates("key").set_index("key", drop=False)
+    )
+    found = [rows]
+    for record in rivals_of(experiment).values():
+        in_integers = None if record.int8 is None else record.int8.speed
+        quantized = (record.key_of_int8, QUANTIZED_BY.removesuffix(INT8_COMPILER), in_integers)
+        for key, by, speed in ((record.name, compiler, record.speed), quantized):
+            if speed is not None and key in known.index and by in originals.index:
+                own: dict[str, Any] = {
+                    **known.loc[key, ["operator", "operator_id", "key", "role"]],
+                    **speed.latency_ms._asdict(),
+                }
+                source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
+                own |= {"source": source, "when": record.date, "note": f"timed {speed.timed}"}
+                own |= {"repeats": pandas.NA, "checked": pandas.NA}
+                found.append(originals.loc[[by]].assign(**own))
+    return pandas.concat(found, ignore_index=True)
 
 
 def rival_lines(experiment: Experiment) -> list[str]:

@@ -60,6 +60,11 @@ class TestNames:
     def test_two_operators_with_one_name_are_told_apart(self) -> None:
         assert named(part("a", row("found_3", ONE)), part("b", row("found_3", TWO))) == ["found_3", "found_3_222222"]
 
+    def test_a_network_in_integers_has_a_name_of_its_own(self) -> None:
+        """Though its rows have the id of the network that was quantized."""
+        names = ["pruned_0.5", "pruned_0.5_int8"]
+        assert named(part("a", *(row(name, ONE, role="rival") for name in names))) == names
+
     def test_a_name_without_an_id_stays(self) -> None:
         paper = row("int8", origin="paper", role=None)
         assert named(part("a", row("int8", ONE)), part("published", paper)) == ["int8_111111", "int8"]

@@ -152,6 +152,13 @@ def test_headlines_say_where_the_paper_has_another_number(rows: pandas.DataFrame
     assert (equal.computed, equal.same) == (5.67, False)
 
 
+def test_the_papers_own_rivals_stand_beside_operator_1(rows: pandas.DataFrame) -> None:
+    (mobile, *others) = [one for one in headlines(rows) if one.figure == "8" and "without synthesis" in one.what]
+    assert mobile.what == "ResNet-18 without synthesis, TVM, mobile CPU: largest speedup that loses at most 0.02 on ImageNet"
+    assert (mobile.computed, mobile.verdict, mobile.printed) == (pytest.approx(3 / 2), "no number", "as a bar")
+    assert mobile.note == "stacked convolution, which loses 0.0144; Operator 1 has 2.00" and len(others) == 2
+
+
 def test_a_mean_of_fewer_networks_is_said_to_be_one(rows: pandas.DataFrame) -> None:
     found = headlines(
         rows[(rows["model"] != "densenet121") & ~((rows["layer"] == "conv_io64") & (rows["operator"] == "operator_1"))]

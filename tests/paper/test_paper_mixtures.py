@@ -9,11 +9,11 @@ from small_mixture import DEVICE, FAILED, SMALL, accuracies, joined, latencies, 
 
 from syno.ir.library import OPERATORS
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
-from syno.paper.figures.headlines import headline_table, headlines
+from syno.paper.figures.headlines import NOT_IN_PAPER, headline_table, headlines
 from syno.paper.figures.language import curves, mean_curve, perplexities, training_speedups
 from syno.paper.figures.left_out import lines
 from syno.paper.figures.mixture import FINAL, PROXY, scored, timed
-from syno.paper.figures.networks import best_over_best, case_study, fastest, layers, shares, trade_offs
+from syno.paper.figures.networks import ON_PROXY, best_over_best, case_study, fastest, layers, shares, trade_offs
 from syno.paper.figures.origins import is_mixed
 from syno.paper.figures.page import paper_page
 from syno.paper.figures.titles import compiler_title, model_title
@@ -288,6 +288,26 @@ def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame
     theirs = found["TorchInductor, A100: mean speedup of networks"]
     assert theirs.origin == "latency artifact; accuracy artifact, paper"
     assert found["Random samples without canonicalization for each distinct operator"].verdict == "holds"
+
+
+def test_the_fastest_rival_stands_beside_the_operator_of_the_same_rule() -> None:
+    scores = {"original": (0.9,), "found_1": (0.895,), "pruned_0.5": (0.893,), "pruned_0.3": (0.88,)}
+    times = {"original": 12.0, "found_1": 4.0, "pruned_0.5": 3.0, "pruned_0.3": 1.0}
+    known = table(*accuracies("a", None, "m", scores), *latencies("a", None, "m", times))
+    (row,) = [one for one in headlines(known) if one.printed == NOT_IN_PAPER]
+    where, rule = f"TorchInductor, default mode, {DEVICE}", f"largest speedup that loses less than {ON_PROXY}"
+    assert row.what == f"m without synthesis, {where}: {rule}"
+    assert (row.figure, row.computed, row.verdict, row.origin) == ("5", 4.0, "no number", "measured")
+    assert row.note == "pruned_0.5, which loses 0.0070; found_1 has 3.00"
+    assert fastest(known)["operator"].tolist() == ["found_1"]  # a rival is no operator in figures
+    assert trade_offs(known).set_index("operator")["is_baseline"].to_dict() == {
+        "found_1": False, "original": False, "pruned_0.3": True, "pruned_0.5": True,
+    }  # fmt: skip
+
+    (absent,) = [one for one in headlines(known[known["role"] != "rival"]) if one.printed == NOT_IN_PAPER]
+    assert (absent.verdict, absent.computed) == ("unknown", None) and absent.note.startswith("neither the paper nor its data")
+    (worse,) = [one for one in headlines(known[known["operator"] != "pruned_0.5"]) if one.printed == NOT_IN_PAPER]
+    assert worse.verdict == "unknown" and worse.note == "those here have no latency beside the original's, or lose more"
 
 
 def test_the_page_says_where_each_number_comes_from(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:

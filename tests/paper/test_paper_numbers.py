@@ -22,7 +22,8 @@ DIFFERENT = {  # and what the data says instead
 }
 
 
-NOT_THERE = (  # no layer's cost, no training of GPT-2 with the operator, no ablation, nothing of αNAS
+NOT_THERE = (  # no rival, no layer's cost, no training of GPT-2 with the operator, no ablation, nothing of αNAS
+    "Networks without synthesis (pruned, narrower, known layers, integers), within the same loss",
     *(
         f"{which} reduction of a layer's {what}, NAS-PTE's least over ours"
         for which in ("Smallest", "Largest")

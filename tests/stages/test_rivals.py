@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
+from syno.results.measurement import Measurement
 from syno.results.speedups import IN_TURNS
+from syno.results.table import measurement_table
 from syno.stages import rivals as stage
 from syno.stages.data import prepare
 from syno.stages.goal import answer_of
 from syno.stages.places import SELECTED, training_file
-from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals
+from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals, with_latencies
 from syno.stages.selection import Selected, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables, read_tables
@@ -158,6 +161,28 @@ def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of
     lines = answer_of(found, *read_tables(found))
     assert lines[1].startswith("The best of all networks: ") and ", without synthesis, " in lines[1]
     assert RivalRecord.read(rival_file(found, "narrow_0.5")) == rivals_of(found)["narrow_0.5"]
+
+
+def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_originals() -> None:
+    found, when = experiment(), datetime(2030, 1, 1, tzinfo=UTC)
+    times = stage.RivalSpeed(
+        ratio=Interval(2.0, 1.9, 2.1), timed=IN_TURNS, latency_ms=Interval(3.0, 2.9, 3.1), original_ms=Interval(6.0, 5.9, 6.1)
+    )
+    in_integers = stage.InIntegers(scores={1: 0.9}, speed=times)
+    for name in ("pruned_0.5", "narrow_0.5"):  # the latter was not trained
+        RivalRecord(
+            name=name, operator=name, state="ok", speed=times, int8=in_integers, seconds=1.0, versions={}, date=when
+        ).write(rival_file(found, name))
+    place = {"device": "a processor", "device_setting": "cpu", "compiler": "eager", "batch": 1, "threads": 2}
+    shared = {"model": "resnet8", "origin": "measured", "source": "x"}
+    rows = [Measurement.of("latency", 6.2, operator="original", key="original", role="original", **place, **shared)]
+    for key in ("pruned_0.5", "pruned_0.5_int8"):
+        rows.append(Measurement.of("accuracy", 0.9, operator=key, operator_id="1" * 32, key=key, role="rival", **shared))
+    joined = with_latencies(measurement_table(rows), found)
+    (added,) = joined[3:].to_dict("records")  # none in integers: there is no latency of the original by TorchInductor
+    assert {name: added[name] for name in place} == place and (added["operator"], added["role"]) == ("pruned_0.5", "rival")
+    assert (added["value"], added["low"], added["high"], added["note"]) == (3.0, 2.9, 3.1, "timed in turns")
+    assert added["source"] == "rivals/pruned_0.5.json" and joined[:3].equals(measurement_table(rows).astype(joined.dtypes))
 
 
 def test_in_8_bit_integers_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ def one(experiment: str, data_role: str | None, measurement: Measurement) -> pan
 
 def measured(metric: Any, value: float | None, operator: str, **fields: Any) -> Measurement:
     """A number measured here."""
-    role = "original" if operator == "original" else "baseline" if "baseline" in operator else "found"
+    roles = {"original": "original", "good": "baseline", "pruned": "rival"}
+    role = roles.get(operator.partition("_")[0], "found")
     failed = {} if value is not None else {"status": "failed", "reason": FAILED}
     return Measurement.of(
         metric, value, operator=operator, key=operator, role=role, origin="measured", source="x.json", **failed, **fields

@@ -10,12 +10,15 @@ import pandas
 
 from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
-from syno.paper.figures.language import curves, perplexities, scores, training_speedups
-from syno.paper.figures.mixture import PREFERRED, TARGET, accuracies, percent, ready, scored, timed
+from syno.paper.figures.language import Perplexity, curves, perplexities, scores, training_speedups
+from syno.paper.figures.mixture import PREFERRED, TARGET, accuracies, ordered, percent, ready, scored, timed
 from syno.paper.figures.networks import (
+    CASE_OPERATOR,
     MOST_LOST_FINALLY,
     OF_NAS_PTE,
+    ON_PROXY,
     best_over_best,
+    case_study,
     fastest,
     fewest,
     geometric_mean,
@@ -25,7 +28,7 @@ from syno.paper.figures.networks import (
     shares,
     trade_offs,
 )
-from syno.paper.figures.titles import compiler_title, compilers_of, model_title
+from syno.paper.figures.titles import compiler_title, compilers_of, model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import (
     A100,
@@ -43,11 +46,13 @@ from syno.paper.numbers import (
     MODELS,
     PERPLEXITIES,
     PERPLEXITY_STEPS,
+    STACKED,
     TEST_DATA,
     TRAINING_SPEEDUP,
     TVM,
 )
-from syno.results.measurement import OK
+from syno.results.measurement import INT8, OK
+from syno.results.rivals import KNOWN
 from syno.results.speedups import LAYERED, LAYERS
 
 # One headline number, beside the paper's.
@@ -137,7 +142,7 @@ def _text(paper: float) -> str:
 # Source: paper, sections 9.2 to 9.4.
 
 
-IN_WORDS = "in words"
+IN_WORDS, AS_A_BAR, NOT_IN_PAPER = "in words", "as a bar", "not in the paper"
 LOST_BY_OPERATOR_2, SHARE_OF_OPERATOR_2 = 0.015, 0.25  # of accuracy, and of the parameters, in ResNet-18
 BESIDE_NAS_PTE = {"flops": ("FLOPs", 1.76, 4.32), "parameters": ("parameters", 1.80, 9.50)}  # least and largest, over layers
 FEWER_FLOPS = {LAYERED: 0.63, "efficientnet_v2_s": 0.37}  # within 0.02 on ImageNet
@@ -230,7 +235,10 @@ def beside_nas_pte(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 def of_language(rows: pandas.DataFrame, losses: pandas.DataFrame | None) -> Iterator[Headline]:
     """Yield GPT-2's perplexities at the end of its training, and how many times as fast it trains with the operator."""
-    known = (None, None) if losses is None else perplexities(curves(losses, rows))
+    known: tuple[Perplexity | None, Perplexity | None] = (None, None)
+    if losses is not None:
+        every = curves(losses, rows)
+        known = perplexities(every[~every["operator"].isin(rows.loc[rows["is_baseline"], "operator"])])
     for (name, paper), found in zip(PERPLEXITIES.items(), known, strict=True):
         what = f"GPT-2, {'original' if name == ORIGINAL else 'with the operator'}: perplexity at the end of its training"
         if found is None:
@@ -329,12 +337,15 @@ def headlines(
         ablations: The tables of ablations, by name, if there are any.
     """
     rows = ready(rows)
+    beside = [*_without_synthesis(rows)]
     return [
         *_end_to_end(rows),
         *_on_imagenet(rows),
+        *(beside or [_no_rival(rows)]),
         *of_larger_network(rows),
         *_operator_headlines(rows),
         *_accuracy_headlines(rows),
+        *_bars_of_case_study(rows),
         *of_operator_2(rows),
         *_layerwise(rows),
         *beside_nas_pte(rows),
@@ -389,6 +400,60 @@ def _on_imagenet(rows: pandas.DataFrame) -> Iterator[Headline]:
             if not alike.empty:
                 why += f"; {paper} is the speedup of " + ", and of ".join(_described(row) for _, row in alike.iterrows())
             yield compared("6", what, float(best["speedup"]), paper, why, origin=origin_of(points.loc[[best.name]]))
+
+
+def _without_synthesis(rows: pandas.DataFrame) -> Iterator[Headline]:
+    """Yield the fastest networks without synthesis by the rules of Figures 5 and 6, beside the operators chosen by them."""
+    both = pandas.concat([fastest(rows, synthesized=one) for one in (True, False)], ignore_index=True)
+    both = both.assign(lost=both["original_accuracy"] - both["accuracy"])
+    yield from _rivals("5", f"largest speedup that loses less than {ON_PROXY}", both)
+    points = trade_offs(rows)
+    points = points[(points["data"] == TEST_DATA) & points["model"].isin(list(MODELS)) & (points["operator"] != ORIGINAL)]
+    rule = f"largest speedup that loses at most {MOST_LOST:g} on ImageNet"
+    yield from _rivals("6", rule, points[points["lost"] <= MOST_LOST])
+
+
+def _bars_of_case_study(rows: pandas.DataFrame) -> Iterator[Headline]:
+    """Yield the fastest of the paper's own networks without synthesis, of which it has bars beside Operator 1's."""
+    found = case_study(rows)
+    found = found[found["model"] == CASE]
+    keys = ["place", "compiler", "accuracy_origin"]
+    originals = found[found["operator"] == ORIGINAL][[*keys, "accuracy"]].rename(columns={"accuracy": "original_accuracy"})
+    both = found[found["operator"].isin([INT8, STACKED, CASE_OPERATOR])].merge(originals, on=keys, how="left")
+    both = both.assign(lost=both["original_accuracy"] - both["accuracy"], is_baseline=both["operator"] != CASE_OPERATOR)
+    within = both[(both["lost"] <= MOST_LOST) | ~both["is_baseline"]]
+    yield from _rivals("8", f"largest speedup that loses at most {MOST_LOST:g} on ImageNet", within)
+
+
+def _rivals(figure: str, rule: str, within: pandas.DataFrame) -> Iterator[Headline]:
+    """Yield the fastest network without synthesis that a rule allows in each place, beside the fastest with an operator.
+
+    Args:
+        figure: The number of the figure whose rule it is.
+        rule: The rule, as text.
+        within: What the rule allows, as in `timed`, and the column `lost`.
+    """
+    keys = ["model", "compiler", "place"]
+    best = within.sort_values("speedup", kind="stable").drop_duplicates([*keys, "is_baseline"], keep="last")
+    ours = {tuple(row[key] for key in keys): row for row in best[~best["is_baseline"]].to_dict("records")}
+    known = best[best["is_baseline"]]
+    for row in ordered(known, compiler=COMPILERS, device=DEVICES, model=MODELS).to_dict("records"):
+        what = f"{model_title(row['model'])} without synthesis, {compiler_title(row['compiler'])}, {row['place']}: {rule}"
+        other = ours.get(tuple(row[key] for key in keys))
+        beside = "no operator is there" if other is None else f"{operator_title(other['operator'])} has {other['speedup']:.2f}"
+        note = f"{operator_title(row['operator'])}, which loses {row['lost']:.4f}; {beside}"
+        origin = origin_of(pandas.DataFrame([row]))
+        printed = AS_A_BAR if figure == "8" and row["device"] in PLACES else NOT_IN_PAPER
+        yield compared(figure, what, float(row["speedup"]), None, always=note, origin=origin, printed=printed)
+
+
+def _no_rival(rows: pandas.DataFrame) -> Headline:
+    """Return the line of a table in which no network without synthesis stands beside operators."""
+    why = "neither the paper nor its data has one, but INT8 and a stacked convolution in Figure 8 and layers of NAS-PTE"
+    if rows["role"].isin(KNOWN).any():
+        why = "those here have no latency beside the original's, or lose more"
+    what = "Networks without synthesis (pruned, narrower, known layers, integers), within the same loss"
+    return unknown("5", what, None, why, printed=NOT_IN_PAPER)
 
 
 def _described(row: pandas.Series) -> str:

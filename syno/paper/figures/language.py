@@ -104,7 +104,8 @@ def _rank(one: Perplexity) -> tuple[int, bool]:
 def training_speedups(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the speedups of training GPT-2 with an operator. Columns: operator, device, origin, speedup."""
     rows = ready(rows)
-    found = rows[(rows["metric"] == "training_throughput") & (rows["model"] == LANGUAGE_MODEL) & (rows["status"] == OK)]
+    is_known = (rows["metric"] == "training_throughput") & (rows["model"] == LANGUAGE_MODEL) & (rows["status"] == OK)
+    found = rows[is_known & ~rows["is_baseline"]]
     found = found.astype({"batch": float, "threads": float})
     means = found.groupby(["operator", *PLACE], dropna=False, sort=False)["value"].mean().reset_index()
     originals = means[means["operator"] == ORIGINAL].drop(columns="operator").rename(columns={"value": "original"})

@@ -17,6 +17,7 @@ from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
 from syno.results.measurement import INT8, INT8_COMPILER, OK, SUSPICIOUS
+from syno.results.rivals import KNOWN
 
 PREFERRED = {  # origins of the original network's accuracy, by the origin of the operator's, the best first
     "measured": ("measured", "artifact", "paper"),
@@ -30,7 +31,8 @@ BEST_ROLE = {FINAL: 0, PROXY: 2}  # latencies are of the networks for the final 
 def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows that figures may show, with the columns `experiment`, `data_role`, `machine` and `is_baseline`.
 
-    Devices and compilers get the names that they stand for; `machine` is the name of the device that was measured.
+    Devices and compilers get the names that they stand for; `machine` is the name of the device that was measured. Rivals are
+    baselines, too: nothing in them was synthesized.
 
     The original network compiled in 8-bit integers becomes the operator "int8" of the compiler without "-int8". Rows of records
     that their experiment no longer uses are dropped; those of failed measurements are kept.
@@ -54,7 +56,7 @@ def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
         others = rows.loc[~is_int8, "compiler"]  # an operator in integers is compared with the original in integers
         rows = pandas.concat([rows[~is_int8 | rows["compiler"].isin(others)], quantized], ignore_index=True)
     found = set(rows.loc[rows["role"] == "found", "operator"])
-    own = set(rows.loc[rows["role"] == "baseline", "operator"]) - found - set(OF_THE_PAPER)
+    own = set(rows.loc[rows["role"].isin(KNOWN), "operator"]) - found - set(OF_THE_PAPER)
     return rows.assign(is_baseline=rows["operator"].isin({*BASELINES, *own}))
 
 

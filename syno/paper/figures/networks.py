@@ -40,24 +40,33 @@ def geometric_mean(values: Sequence[float]) -> float:
 # ---- Figure 5 -------------------------------------------------------------------------------------------------------
 
 
-def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
-    """Return the fastest operator whose accuracy is less than `most_lost` below the original network's.
+def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized: bool = True) -> pandas.DataFrame:
+    """Return the fastest operator, or else baseline, whose accuracy is less than `most_lost` below the original network's.
 
     Columns: as in `timed` and `scored`. A row for each network, device and compiler (batch, threads and origin of latencies)
     for which there is such an operator; networks in the paper's order.
     """
-    passing = timed(rows).merge(accurate_enough(rows, most_lost), on=["model", "operator"]).dropna(subset=["speedup"])
+    passing = (
+        timed(rows)
+        .merge(accurate_enough(rows, most_lost, synthesized=synthesized), on=["model", "operator"])
+        .dropna(subset=["speedup"])
+    )
     best = passing.sort_values(["speedup", "operator"], ascending=[False, True]).drop_duplicates(["model", *TARGET])
     return ordered(best, compiler=COMPILERS, device=DEVICES, model=MODELS)
 
 
-def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:
+def accurate_enough(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized: bool = True) -> pandas.DataFrame:
     """Return the operators whose accuracy on the proxy data set is less than `most_lost` below the original network's.
+
+    Args:
+        rows: The table of measurements.
+        most_lost: The accuracy that they must not lose.
+        synthesized: Whether they are synthesized operators, or baselines; these have their own network's accuracies only.
 
     Columns: model, operator, data, accuracy_origin, accuracy, original_accuracy, original_origin.
     """
-    both = scored(rows, PROXY, borrow=True)
-    both = both[(both["operator"] != ORIGINAL) & ~both["is_baseline"]].drop(columns="is_baseline")
+    both = scored(rows, PROXY, borrow=synthesized)
+    both = both[(both["operator"] != ORIGINAL) & (both["is_baseline"] != synthesized)].drop(columns="is_baseline")
     return both[both["accuracy"] > both["original_accuracy"] - most_lost]
 
 

@@ -27,6 +27,7 @@ from syno.stages.kept import keep_config, read_kept
 from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
 from syno.stages.places import JOINED, training_file
+from syno.stages.rivals import rival_file, with_latencies
 from syno.stages.store import ID_DIGITS, OperatorStore
 
 if TYPE_CHECKING:
@@ -201,9 +202,10 @@ def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
         return None, [*missing, f"{name}: no table of measurements; `{command}` makes it"]
     workload = None if kept is None else kept.workload
     made_by = IMPORTED_BY if (folder / RECORD).is_file() else "syno tables"
+    rows = read_measurements(folder, made_by)
     part = Part(
         name,
-        read_measurements(folder, made_by),
+        rows if kept is None else with_latencies(rows, kept),
         read_losses(folder, made_by),
         data=None if workload is None else workload.data,
         width=1.0 if workload is None else workload.width,
@@ -225,12 +227,19 @@ def _pending(kept: Experiment) -> Iterator[str]:
     except SynoError:
         yield "no operator was selected yet"
         return
-    keys = [one.key for one in networks]
+    others = (
+        *kept.rival_names,
+        *kept.mixture_names,
+    )  # trained if they are faster than the original, and timed in turns with it
+    keys = [one.key for one in networks if one.key not in others]
     trainings = [training_file(kept, key, seed) for key in keys for seed in kept.train.seeds]
     measurements, of_layers = (
         [kept.folder / kind.pattern.format(**job) for job in kind.jobs(kept, keys)] for kind in (KINDS["tune"], KINDS["layers"])
     )
-    for what, files in (("trainings", trainings), ("measurements", measurements), ("measurements of layers", of_layers)):
+    rivals = [rival_file(kept, name) for name in others]
+    for what, files in (
+        ("trainings", trainings), ("measurements", measurements), ("measurements of layers", of_layers), ("rivals", rivals),
+    ):  # fmt: skip
         if absent := sum(not file.is_file() for file in files):
             yield f"{absent} of {len(files)} {what} are not there yet"
 
