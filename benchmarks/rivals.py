@@ -65,8 +65,12 @@ SETTINGS = {
     }),
     "keyword_spotting": Setting("this example: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
         Path("examples/keyword_spotting/experiment.yaml")),
-    "segmentation": Setting("this example: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {},
-        Path("examples/segmentation/experiment.yaml")),
+    "segmentation": Setting("this example: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {
+        "workload": {"training": {"initialization": "fit", "distill": {}}},
+        "goal": {"speedup": 2, "compiler": "native"}, "relative_budget": {"least_flops": 0.15, "most_flops": 0.45},
+        "study": {"n_trials": 4}, "select": {"count": 2}, "train": {"seeds": [1, 2, 3]}, "rivals": {"shares": [0.7, 0.5]},
+        "tune": {"compilers": ["eager"], "baselines": False},
+    }, Path("examples/segmentation/experiment.yaml")),
 }  # fmt: skip
 
 
