@@ -227,10 +227,8 @@ def _pending(kept: Experiment) -> Iterator[str]:
     except SynoError:
         yield "no operator was selected yet"
         return
-    others = (
-        *kept.rival_names,
-        *kept.mixture_names,
-    )  # trained if they are faster than the original, and timed in turns with it
+    # These are trained if they are faster than the original, and timed in turns with it.
+    others = (*kept.rival_names, *kept.mixture_names)
     keys = [one.key for one in networks if one.key not in others]
     trainings = [training_file(kept, key, seed) for key in keys for seed in kept.train.seeds]
     measurements, of_layers = (
