@@ -110,7 +110,7 @@ def test_the_modules_beside_the_file_are_found(place: str, tmp_path: Path, monke
     file = "experiment.yaml" if place == "its folder" else "examples/keyword_spotting/experiment.yaml"
     done = CliRunner().invoke(app, ["data", file, "--output", str(tmp_path / "data.json")])
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("data:load: 2048 + 512 samples of 1 x 2048, 8 classes; network:make: 5 layers to replace")
+    assert done.output.startswith("data:load: 1536 + 512 samples of 1 x 2048, 8 classes; network:make: 5 layers to replace")
 
 
 def test_files_name_only_modules_that_are_there() -> None:
