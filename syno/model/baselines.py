@@ -149,7 +149,7 @@ UNDIVIDED = ("separable", "dropped")  # those without a number
 class KnownLayer:
     """An efficient layer in common use, in place of each of a network's layers: it reads what that layer reads.
 
-    >>> operator = KnownLayer("grouped", 4).operator(kernel=(25,), inputs=16, outputs=32)
+    >>> operator = KnownLayer("grouped", 4).operator(kernel=(25,), inputs=16, outputs=32, groups=1)
     >>> operator.name, operator.weight_sizes(1)
     ('grouped_4', (Size(g), Size(g^-1*C_out), Size(g^-1*C_in), Size(k)))
 
@@ -179,22 +179,25 @@ class KnownLayer:
     def __str__(self) -> str:
         return f"{BY_LAYER}{self.name}\n"
 
-    def operator(self, kernel: Sequence[int], inputs: int, outputs: int) -> PGraph | None:
+    def operator(self, kernel: Sequence[int], inputs: int, outputs: int, groups: int) -> PGraph | None:
         """Return the operator in place of a layer; None where it would be no cheaper or does not fit, so that the layer stays.
 
         Args:
             kernel: of the layer, a size for each axis; () for a linear layer.
             inputs, outputs: the layer's channels or features.
+            groups: of its channels; 1 for a linear layer.
         """
+        taps = prod(kernel)
+        elements = inputs * outputs * taps // groups  # of its weight: what an output of each channel costs
         if self.kind == "dropped":
             return dropped(kernel) if inputs == outputs else None
         if self.kind == "separable":
-            return separable(kernel) if prod(kernel) > 1 else None
+            return separable(kernel) if kernel and inputs * (taps + outputs) < elements else None
         if self.kind == "grouped":
-            groups = gcd(self.divisor, inputs, outputs)
-            return grouped(kernel, groups).renamed(self.name) if groups > 1 else None
-        rank, taps = max(2, round(outputs / self.divisor)), prod(kernel)
-        return low_rank(kernel, rank).renamed(self.name) if rank * (inputs * taps + outputs) < inputs * outputs * taps else None
+            parts = gcd(self.divisor, inputs, outputs)
+            return grouped(kernel, parts).renamed(self.name) if parts > groups else None
+        rank = max(2, round(outputs / self.divisor))
+        return low_rank(kernel, rank).renamed(self.name) if rank * (inputs * taps + outputs) < elements else None
 
 
 def known_layer(given: str) -> KnownLayer | None:

@@ -158,8 +158,8 @@ def in_words(reads: Reads) -> str:
 
 # ---- spec of a network -----------------------------------------------------------------------------------------------
 
-# Defaults of a spec for small networks on small pictures. Windows of 3 must fit where H is 4.
-SMALL = 3  # positions of a window
+WINDOW = 3  # positions, which must fit where H is 4
+# Defaults of a spec for small networks on small pictures.
 DEFAULTS: Mapping[str, Any] = {
     "input": "N, C_in: unordered, H, H",
     "output": "N, C_out: unordered, H, H",
@@ -196,21 +196,21 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def convolution_defaults(lengths: Sequence[str], window: int = SMALL) -> dict[str, Any]:
+def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[str, Any]:
     """Return DEFAULTS for tensors whose axes after that of the channels have these variables, such as L, or H and W.
 
     Args:
         lengths: the variables.
         window: of operators that read as far as a layer with a large kernel does, an odd number; beside that of `DEFAULTS`.
     """
-    larger = f", k_2={window}:2" if window > SMALL else ""
+    larger = f", k_2={window}:2" if window > WINDOW else ""
     free = "".join(f", {name}" for name in lengths)
     table = "".join(f", {name}:0" for name in dict.fromkeys(lengths))
     return {
         **DEFAULTS,
         "input": f"N, C_in: unordered{free}",
         "output": f"N, C_out: unordered{free}",
-        "variables": f"N:0, C_in:2, C_out:4{table}; k_1={SMALL}:2{larger}, s=2:2, g=4:3",
+        "variables": f"N:0, C_in:2, C_out:4{table}; k_1={WINDOW}:2{larger}, s=2:2, g=4:3",
     }
 
 

@@ -310,8 +310,8 @@ def _known(known: KnownLayer, layers: Sequence[Layer]) -> tuple[list[Layer], lis
     """Return the layers that a known layer takes the place of, each with its operator. MisfitError if it takes none."""
     found: list[tuple[Layer, PGraph]] = []
     for layer in layers:
-        kernel, (inputs, outputs) = [axis.kernel for axis in layer.windows], layer.channels
-        if (operator := known.operator(kernel, inputs, outputs)) is not None:
+        kernel, groups = [axis.kernel for axis in layer.windows], getattr(layer.module, "groups", 1)
+        if (operator := known.operator(kernel, *layer.channels, groups)) is not None:
             found.append((layer, operator))
     if not found:
         raise MisfitError(f"{known.name} is no cheaper than each of the {len(layers)} layers, or fits none; take another layer")

@@ -63,6 +63,9 @@ def test_each_layer_has_its_own_kernel_and_those_that_would_not_be_cheaper_stay(
     assert [tuple(weight.shape) for weight in separable[0].parameters()][:2] == [(8, 6), (6, 7, 7)]
     assert [tuple(weight.shape) for weight in separable[1].parameters()][:2] == [(9, 8), (8, 3, 3)]
     assert isinstance(separable[3], nn.Conv2d)
+    depthwise = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 8, 3, padding=1, groups=2))
+    changed = substitute(depthwise, KnownLayer("grouped", 4), torch.zeros(1, 8, 9, 9), where=["0", "1"])
+    assert isinstance(changed[0], nn.Conv2d) and next(changed[1].parameters()).shape[0] == 4
     dropped = substitute(network, KnownLayer("dropped"), x, where=where)  # the last alone has as many outputs as inputs
     y = torch.randn(2, 8, 9, 9)
     assert isinstance(dropped[0], nn.Conv2d) and torch.equal(dropped[3](y), y + network[3].bias.view(-1, 1, 1))
