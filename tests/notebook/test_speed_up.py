@@ -141,7 +141,7 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len([line for line in call.splitlines() if line]) <= 25
     found: dict[str, Any] = {"__name__": "__main__"}
     # Rivals and mixtures take minutes.
-    call = call.replace("train=train,", 'train=train, rivals=False, mixtures=False,')
+    call = call.replace("train=train,", "train=train, rivals=False, mixtures=False,")
     exec(compile(network + call, str(PAGE), "exec"), found)
     result = found["result"]
     assert result.experiment.goal.least_speedup == 1.1
