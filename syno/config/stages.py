@@ -197,7 +197,7 @@ class MixtureSettings(Section):
     layer, or one of the selection by its name"""
 
     def by_hand(self, layers: Mapping[str, Collection[str]]) -> dict[str, str | None]:
-        """Return what `keep` and `fix` say of layers: the operator as it is given, or None for a layer that has none.
+        """Return the name of the operator of each layer that `keep` or `fix` names; None for a layer that stays.
 
         Args:
             layers: that can be replaced, each with all of its names.

@@ -27,7 +27,7 @@ from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
-from syno.model.baselines import KnownLayer, LayerReplacement, Mixture, NetworkBaseline, network_baseline
+from syno.model.baselines import LayerReplacement, Mixture, NetworkBaseline, network_baseline
 from syno.search.mixtures import Option, cheapest
 from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import operator_of, operators_by_hand
@@ -88,13 +88,10 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     return record
 
 
-DROPPED = KnownLayer("dropped").name
-
-
 def _operators(experiment: Experiment, settings: MixtureSettings) -> Iterator[tuple[str, LayerReplacement]]:
-    """Yield what may take the place of a layer: the best of the selection, the known layers of the rivals, or nothing."""
+    """Yield the alternatives to a layer: the best of the selection, the known layers of the rivals, and the identity."""
     selected = [one.key for one in read_selected(experiment.folder / SELECTED)[: settings.operators]]
-    for given in dict.fromkeys((*selected, *experiment.rival_operators, DROPPED)):
+    for given in dict.fromkeys((*selected, *experiment.rival_operators, "dropped")):
         found = operator_of(experiment, given)
         assert found is not None and not isinstance(found, NetworkBaseline | Mixture)
         yield found.name, found

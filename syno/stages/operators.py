@@ -107,7 +107,7 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
 def operators_by_hand(
     experiment: Experiment, workload: Workload, *, is_selected: bool = True
 ) -> dict[str, LayerReplacement | None]:
-    """Return what the settings of mixtures say of layers (`keep`, `fix`): an operator, or None for a layer without one.
+    """Return the operator of each layer that the settings of mixtures name (`keep`, `fix`); None for a layer that stays.
 
     Args:
         experiment: asks for mixtures.

@@ -172,7 +172,7 @@ def _majority(experiment: Experiment) -> tuple[int, float] | None:
 
 
 def _choice(experiment: Experiment) -> LayerChoice | None:
-    """Return what is in each layer of the mixtures; None without a record of the choice."""
+    """Return the operators of each mixture by layer; None without a record of the choice."""
     record, file = choice_of(experiment), experiment.folder / DATA
     if record is None:
         return None
@@ -182,7 +182,7 @@ def _choice(experiment: Experiment) -> LayerChoice | None:
 
 
 def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> LayerChoice:
-    """Return what is in each layer of the mixtures of a record.
+    """Return the operators of each mixture of a record by layer, with the alternatives.
 
     Args:
         record: of the choice.

@@ -56,7 +56,10 @@ def low_rank(kernel: Sequence[int], rank: int) -> PGraph:
 
 
 def dropped(kernel: Sequence[int]) -> PGraph:
-    """Return what is left of a layer that is left out: its output is its input. () is the kernel of a linear layer."""
+    """Return the identity, in place of a layer that is left out: [N, C_in, ...] -> [N, C_in, ...].
+
+    In place of a linear layer, whose kernel is (), it is [N, seq_len, H_in] -> [N, seq_len, H_in].
+    """
     build, (before, _) = _builder("dropped", kernel), _channels(kernel)
     return build.finish(build.output(_shape(before, kernel)))
 
