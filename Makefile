@@ -27,7 +27,7 @@ slurm: $(INSTALLED)
 # On a machine with a GPU, for 10 minutes: tests, speeds of training, latencies; into docs/measured, or below OUT. Nothing is
 # installed: PYTHON needs PyTorch for CUDA with Triton, NumPy and pydantic. Run again, it adds the rows for which no time was left.
 gpu:
-	@PYTHONPATH="$(CURDIR)" $(PYTHON) benchmarks/gpu.py \
+	@PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) benchmarks/gpu.py \
 	    $(if $(OUT),--output "$(OUT)") $(if $(MINUTES),--minutes $(MINUTES)) $(GPU_OPTIONS)
 
 # FFCV is built from its source, which needs system packages: docs/data.md.

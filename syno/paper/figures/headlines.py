@@ -449,7 +449,7 @@ def _rivals(figure: str, rule: str, within: pandas.DataFrame) -> Iterator[Headli
 
 def _no_rival(rows: pandas.DataFrame) -> Headline:
     """Return the line of a table in which no network without synthesis stands beside operators."""
-    why = "neither the paper nor its data has one, but INT8 and a stacked convolution in Figure 8 and layers of NAS-PTE"
+    why = "neither the paper nor its data has one, but INT8 and a stacked convolution in Figure 8 and layers in Figure 9"
     if rows["role"].isin(KNOWN).any():
         why = "those here have no latency beside the original's, or lose more"
     what = "Networks without synthesis (pruned, narrower, known layers, integers), within the same loss"
