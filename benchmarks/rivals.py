@@ -48,8 +48,10 @@ class Setting:
 
 SETTINGS = {
     "demo": Setting("the demo", {}),
-    "noise": Setting("noise of 0.5 in place of 0.1", {"workload": {"data_settings": {"noise": 0.5}}}),
-    "long": Setting("noise of 0.5, 16 epochs in place of 4", {
+    "noise": Setting("noise of 0.5 in place of 0.1, 4 epochs", {
+        "workload": {"data_settings": {"noise": 0.5}, "training": {"epochs": 4}},
+    }),
+    "long": Setting("noise of 0.5, 16 epochs", {
         "workload": {"data_settings": {"noise": 0.5}, "training": {"epochs": 16}},
     }),
     "classes": Setting("40 classes, noise of 0.3, 8 epochs", {
@@ -59,7 +61,8 @@ SETTINGS = {
         "workload": {"model": "resnet8", "width": 0.5, "data_settings": {"noise": 0.3}, "training": {"epochs": 6}},
         "goal": {"speedup": 2, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.2, "most_flops": 0.4},
     }),
-    "fast": Setting("goal: 5 times as fast, 3 points", {
+    "fast": Setting("4 epochs; goal: 5 times as fast, 3 points", {
+        "workload": {"training": {"epochs": 4}},
         "goal": {"speedup": 5, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.08, "most_flops": 0.15},
         "rivals": {"shares": [0.4, 0.25]},
     }),

@@ -22,7 +22,7 @@ from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError, MissingPackageError
 from syno.base.gpu_leases import lease_descriptors, leased
 from syno.measure.job import Phase
-from syno.measure.protocol import Connection, Findings, Request, Tell
+from syno.measure.protocol import SHARED_TEMPORARY, Connection, Findings, Request, Tell
 from syno.measure.tuning_record import Status
 
 try:
@@ -147,6 +147,7 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TMPDIR": str(folder),  # compilers that are killed leave files there
+        SHARED_TEMPORARY: tempfile.gettempdir(),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
 import time
 from copy import deepcopy
 from pathlib import Path
@@ -15,8 +16,9 @@ from torch import nn
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.measure import compilers
-from syno.measure.inductor import BEING_WRITTEN_SECONDS, frozen, remove_broken_headers
+from syno.measure.inductor import BEING_WRITTEN_SECONDS, HEADERS, frozen, remove_broken_headers, share_headers
 from syno.measure.network_subject import NetworkSubject
+from syno.measure.protocol import SHARED_TEMPORARY
 from syno.measure.quantization import quantized
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
@@ -43,6 +45,30 @@ def test_a_precompiled_header_whose_compiler_was_killed_is_removed(tmp_path: Pat
         os.utime(folder / f"{name}.h.gch", (when, when))
     remove_broken_headers(tmp_path)
     assert sorted(file.name for file in folder.iterdir()) == ["begun.h.gch", "whole.h.gch"]
+
+
+def test_processes_with_temporary_files_of_their_own_share_precompiled_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED_TEMPORARY, str(tmp_path))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+        share_headers()
+    share_headers()  # again changes nothing
+    (user,) = (folder.name for folder in (tmp_path / "first").iterdir())
+    (tmp_path / "first" / user / HEADERS / "one.h.gch").write_bytes(b"gpch")
+    assert (tmp_path / "second" / user / HEADERS / "one.h.gch").read_bytes() == b"gpch"
+
+
+def test_a_process_without_temporary_files_of_its_own_keeps_its_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for given in (None, str(tmp_path)):
+        monkeypatch.delenv(SHARED_TEMPORARY, raising=False)
+        if given is not None:
+            monkeypatch.setenv(SHARED_TEMPORARY, given)
+        share_headers()
+        assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.slow
