@@ -61,7 +61,9 @@ def test_processes_with_temporary_files_of_their_own_share_precompiled_headers(
     assert (tmp_path / "second" / user / HEADERS / "one.h.gch").read_bytes() == b"gpch"
 
 
-def test_a_process_without_temporary_files_of_its_own_keeps_its_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_temporary_files_of_its_own_keeps_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for given in (None, str(tmp_path)):
         monkeypatch.delenv(SHARED_TEMPORARY, raising=False)

@@ -23,7 +23,8 @@ rule train:
         " 2>&1 | tee -i {log:q}"
 
 
-# An operator for each layer: it measures what the selected operators save in each, and fits them.
+# An operator for each layer: it measures what the selected operators save in each, and fits them. It takes the longest of all that
+# follows the selection, on one core, so it begins first.
 rule choose:
     input:
         read_by("choose"),
@@ -33,6 +34,7 @@ rule choose:
         log_of("choose"),
     benchmark:
         times_of("choose")
+    priority: 6
     retries: RETRIES
     conda:
         ENVIRONMENTS["train"]
