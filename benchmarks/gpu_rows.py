@@ -103,8 +103,13 @@ NETWORKS = (
     Network("densenet121", "DenseNet-121", PICTURE),  # the library's operators do not fit its layers
     Network("efficientnet_v2_s", "EfficientNet-V2-S", PICTURE),
 )
-COMPILERS = ("inductor", "eager", "inductor-max-autotune")
-SECONDS = {"eager": (15, 150), "inductor": (30, 240), "inductor-max-autotune": (60, 420)}  # at least, at most
+COMPILERS = ("inductor", "eager", "inductor-bfloat16", "inductor-max-autotune")
+SECONDS = {
+    "eager": (15, 150),
+    "inductor": (30, 240),
+    "inductor-bfloat16": (30, 240),
+    "inductor-max-autotune": (60, 420),
+}  # at least, at most
 TRAININGS = {  # their keys, and what is given to benchmarks/training.py
     "pictures-32": ("--sizes", "32", "--tf32", "--language-model", "none"),
     "gpt2": ("--sizes", "", "--tf32", "--language-model", "gpt2"),
@@ -132,6 +137,11 @@ def rows(device: str, *, tf32: bool = False) -> list[Row]:
     }
     trainings = [training_row(key, device, (*given, "--workers", str(threads()))) for key, given in TRAININGS.items()]
     first = [("resnet18", "inductor", 1), ("gpt2", "inductor", 1), ("resnet18", "inductor", 128), ("resnet18", "eager", 1)]
+    first += [
+        ("resnet18", "inductor-max-autotune", 1),
+        ("resnet18", "inductor-bfloat16", 128),
+        ("gpt2", "inductor-bfloat16", 1),
+    ]
     ordered = [tests_row(device), *trainings[:2]]
     ordered += [row for place in first for row in latencies.pop(place)]
     ordered += trainings[2:4]

@@ -45,6 +45,7 @@ from syno.config.stages import (
 )
 from syno.measure.compilers import compiler_facts, compiler_named
 from syno.measure.tvm.targets import is_here
+from syno.results.measurement import INT8
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.policies.presets import named_policy
@@ -486,8 +487,10 @@ class Experiment(Section):
         if rivals == "none" or not has_rivals:
             return ()
         assert goal is not None and workload is not None
-        is_tested = self.train.int8  # as a baseline, whose name is the same
-        return rivals.names(goal, self.baselines, int8=self.takes_int8 and not is_tested)
+        formats = set(rivals.number_formats(goal.device))
+        if self.train.int8:  # it is a baseline, whose name is the same
+            formats.discard(INT8)
+        return rivals.names(goal, self.baselines, formats)
 
     @property
     def mixture_names(self) -> tuple[str, ...]:
@@ -497,11 +500,11 @@ class Experiment(Section):
         return self.mixtures.names if self.mixtures != "none" and is_asked else ()
 
     @property
-    def quantized(self) -> Literal["none", "rivals", "all"]:
-        """Which networks are tested in 8-bit integers, too: the original and pruned ones, or all, with selected operators."""
-        if self.rivals == "none" or not (self.rivals.int8 and self.takes_int8 and self.rival_names):
-            return "none"
-        return "all" if self.rivals.int8 == "all" else "rivals"
+    def number_formats(self) -> dict[str, Literal["rivals", "all"]]:
+        """The coarser numbers in which trained networks are tested, too, by name; see `RivalSettings.number_formats`."""
+        if self.rivals == "none" or self.goal is None or not self.rival_names:
+            return {}
+        return self.rivals.number_formats(self.goal.device)
 
     @property
     def rival_operators(self) -> dict[str, OperatorChoice]:
@@ -510,11 +513,6 @@ class Experiment(Section):
             return {}
         given = self.rivals.chosen_operators(self.goal)
         return {choice.key: choice for choice in given if choice.key in self.rival_names}
-
-    @property
-    def takes_int8(self) -> bool:
-        """Whether networks can be quantized to 8-bit integers, as far as the settings say it: on a CPU."""
-        return self.goal is not None and self.goal.device == "cpu"
 
     def part(self, name: Part) -> str:
         """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""

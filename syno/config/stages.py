@@ -18,7 +18,7 @@ from syno.measure.compilers import as_reached, compiler_facts, name_in_files, re
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
-from syno.results.measurement import INT8
+from syno.results.measurement import NUMBER_FORMATS
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
 from syno.search.reward import GoalReward, RelativeReward
@@ -137,21 +137,36 @@ class RivalSettings(Section):
     int8: bool | Literal["all"] = True
     """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor; all: those
     with selected operators, too, which takes minutes to compile"""
+    bfloat16: bool | Literal["auto"] = "auto"
+    """whether the original, all trained rivals and networks with selected operators are computed in bfloat16, too, by
+    TorchInductor; auto: on a GPU, since most CPUs have no instructions for it"""
     learning_rate: Annotated[float, Field(gt=0)] = 0.5
     """factor of the learning rate for the training after pruning, which begins with trained weights"""
 
-    def names(self, goal: Goal, others: Collection[str], *, int8: bool) -> tuple[str, ...]:
+    def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
+        """Return the coarser numbers in which trained networks are tested and timed on a device, by name, and which networks.
+
+        "rivals": the original and the pruned ones. "all": those with selected operators, too.
+        """
+        found: dict[str, Literal["rivals", "all"]] = {}
+        if self.int8 and device == "cpu":  # as far as the settings say it: TorchInductor has kernels for x86
+            found["int8"] = "all" if self.int8 == "all" else "rivals"
+        if self.bfloat16 is True or (self.bfloat16 == "auto" and device.startswith("cuda")):
+            found["bfloat16"] = "all"
+        return found
+
+    def names(self, goal: Goal, others: Collection[str], formats: Collection[str]) -> tuple[str, ...]:
         """Return the names of the rivals.
 
         Args:
             goal: of the experiment.
             others: names of the experiment's baselines, which are trained in any case.
-            int8: whether 8-bit integers are possible, as far as the settings say it.
+            formats: coarser numbers, in which the original is a rival.
         """
         kinds = [kind for kind, is_asked in (("pruned", self.pruning), ("narrow", self.narrowing)) if is_asked]
         narrower = [f"{kind}_{share:g}" for share in self.chosen_shares(goal) for kind in kinds]
         known = [choice.key for choice in self.chosen_operators(goal)]
-        found = [*narrower, *known, *([INT8] if self.int8 and int8 else [])]
+        found = [*narrower, *known, *(name for name in NUMBER_FORMATS if name in formats)]
         return tuple(name for name in dict.fromkeys(found) if name not in others)
 
     def chosen_shares(self, goal: Goal) -> tuple[float, ...]:

@@ -115,7 +115,7 @@ class Compiler:
             raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
 
-INT8_TOLERANCE = 0.1  # of the largest value: a quantized network computes another function
+COARSE_TOLERANCE = 0.1  # of the largest value: a network in 8-bit integers or in bfloat16 computes another function
 COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
 _IMPORTED: dict[str, Compiler] = {}  # users' own, by their paths
 
@@ -226,6 +226,12 @@ def inductor_max_autotune(job: Job) -> Compiled:
     return frozen(job.module, job.example, mode="max-autotune")
 
 
+def _inductor_bfloat16(job: Job) -> Compiled:
+    from syno.measure.inductor import InBfloat16, frozen
+
+    return frozen(InBfloat16(job.module, job.device), job.example)
+
+
 def _inductor_int8(job: Job) -> Compiled:
     from syno.measure.inductor import frozen
     from syno.measure.quantization import quantized_for
@@ -300,10 +306,12 @@ COMPILERS.register("inductor-int8")(
         requires={"torchao": "int8"},
         builds_cpp=True,
         devices=("cpu",),
-        tolerance=INT8_TOLERANCE,
+        tolerance=COARSE_TOLERANCE,
         check=_check_x86,
     ),
 )
+# `inductor` with products and convolutions in bfloat16, as autocast chooses.
+COMPILERS.register("inductor-bfloat16")(Compiler(_inductor_bfloat16, builds_cpp=True, tolerance=COARSE_TOLERANCE))
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
 TVM = COMPILERS.register("tvm")(
     Compiler(
@@ -321,5 +329,5 @@ TVM = COMPILERS.register("tvm")(
     )
 )
 # The same after quantization to 8-bit integers, on processors.
-INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=INT8_TOLERANCE)
+INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=COARSE_TOLERANCE)
 COMPILERS.register("tvm-int8")(replace(INT8, compile=_tvm_int8, remote=_int8_measured_by_tvm))

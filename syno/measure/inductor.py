@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 from torch._inductor import config
+from torch.utils._pytree import tree_map
 
 from syno.measure.protocol import SHARED_TEMPORARY
 
@@ -45,6 +46,27 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
     with torch.no_grad(), config.patch(freezing=True, **FLAGS):  # read when the first call compiles
         compiled(*example)
     return compiled
+
+
+class InBfloat16(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A module whose products and convolutions are computed in bfloat16; inputs and outputs keep their types.
+
+    Constant weights are converted once, when the module is compiled with `frozen`.
+    """
+
+    def __init__(self, module: nn.Module, device: str) -> None:
+        super().__init__()
+        self.module, self.device = module, device.partition(":")[0]
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return the module's output."""
+        with torch.autocast(self.device, torch.bfloat16):
+            outputs = self.module(*inputs)
+        return tree_map(lambda one: one.float() if _is_bfloat16(one) else one, outputs)
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16
 
 
 def share_headers() -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
 from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_WITH, TEST_DATA, told
-from syno.results.measurement import IN_INT8, is_in_int8
+from syno.results.measurement import number_format
 from syno.results.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
 
 if TYPE_CHECKING:
@@ -204,8 +204,8 @@ def _names(rows: pandas.DataFrame) -> dict[Operator, str]:
 def _operator(name: str, operator_id: str | None) -> Operator:
     """Return the identity of an operator, which no other has."""
     by_id = _library()
-    if operator_id is not None and is_in_int8(name):
-        return ("id", f"{operator_id}{IN_INT8}")  # the records of both have the id
+    if operator_id is not None and (numbers := number_format(name)) is not None:
+        return ("id", f"{operator_id}{numbers.suffix}")  # the records of both have the id
     if operator_id in by_id:
         return ("library", by_id[operator_id])
     if operator_id is not None:

@@ -13,7 +13,7 @@ from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
 from syno.report.results import Results
 from syno.report.verdict import Line
-from syno.results.measurement import IN_INT8
+from syno.results.measurement import as_trained
 
 SIZE = 64  # of a layer, in the example
 
@@ -51,8 +51,8 @@ def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
     Where no network was kept, it is the first operator of the verdict; None where there is none, or commands cannot find it.
     """
     kept = [name for name in results.kept.networks if name != ORIGINAL]
-    # Of a network that was quantized after training, the trained one is kept.
-    named = [name for line in verdict if (name := line.operator.removesuffix(IN_INT8)) in kept]
+    # Of a network in coarser numbers than those of its training, the trained one is kept.
+    named = [name for line in verdict if (name := as_trained(line.operator)) in kept]
     if named:
         return named[0]
     scored = [row.operator for row in results.score_list if row.operator in kept and row.role == "found"]

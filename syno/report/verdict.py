@@ -17,7 +17,7 @@ from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.goal_tables import beside_rivals
 from syno.results.majority import warning_of
-from syno.results.measurement import INT8_COMPILER, is_in_int8
+from syno.results.measurement import computes_coarsely, number_format
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.results.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
@@ -88,12 +88,12 @@ def _or_nan(value: float | None) -> float:
 def speedups_by_target(results: Results) -> dict[Target, Speedups]:
     """Return the speedups by device and compiler, the goal's first.
 
-    A latency below what the device's peak speed allows is not counted, and neither is one in 8-bit integers, since the scores
-    are of networks in floating point.
+    A latency below what the device's peak speed allows is not counted, and neither is one in coarser numbers, since the scores
+    are of networks as they were trained.
     """
     found: dict[Target, dict[str, tuple[str, Interval]]] = {}
     for row in results.speedup_list:
-        if not (row.is_suspicious or row.compiler.endswith(INT8_COMPILER) or isnan(row.ratio.value)):
+        if not (row.is_suspicious or computes_coarsely(row.compiler) or isnan(row.ratio.value)):
             found.setdefault(row.target, {})[row.operator] = (row.role, row.ratio)
     wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
@@ -141,7 +141,7 @@ def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str
 def measured(results: Results) -> str:
     """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
-    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_in_int8(row.key)]
+    counts = [row.seeds for row in results.score_list if row.seeds is not None and number_format(row.key) is None]
     if counts:
         least, most = min(counts), max(counts)
         each = plural(least, "seed") if least == most else f"{least} to {most} seeds"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.measure.network_subject import AnyNetwork, BackboneSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
-from syno.results.measurement import INT8, OK, SUSPICIOUS, Measurement
+from syno.results.measurement import INT8, NUMBER_FORMATS, OK, SUSPICIOUS, Measurement
 from syno.results.table import measurements_in
 from syno.train.metric import LOSS, METRICS
 
@@ -55,7 +55,6 @@ def _failure(experiment: str, one: Measurement) -> str:
     return f"{experiment}: {one.metric} of {one.operator} in {', '.join(place)}: {one.status}: {shown}"
 
 
-QUANTIZED = "quantized to 8-bit integers after training"
 MOST_LOSS = 700.0  # in nats; exp of more is too large for a floating-point number
 DIVERGED = "training produced NaN or infinity"
 
@@ -83,7 +82,7 @@ def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Itera
     if record.int8_score is not None:
         own = {"operator": INT8, "key": INT8, "role": "baseline"} if place.get("role") else {"operator": INT8}
         numbers = _scores(record.metric, record.int8_score) | costs
-        yield from _rows_of_numbers(record, numbers, source, {**place, **own, "note": QUANTIZED})
+        yield from _rows_of_numbers(record, numbers, source, {**place, **own, "note": NUMBER_FORMATS[INT8].note})
 
 
 def _scores(metric: str, score: float) -> dict[str, float]:

@@ -20,7 +20,7 @@ from syno.results.goal_tables import (
     nearest_screened,
     verdicts,
 )
-from syno.results.measurement import is_in_int8
+from syno.results.measurement import number_format
 from syno.results.metric import front
 from syno.results.table import SCORE_COLUMNS
 from syno.results.values import Trial, scores_in, trials_in
@@ -102,7 +102,8 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     if experiment.goal is None or (scores.empty and latency.empty):
         return None
     if scores.empty:
-        scores = latency[~latency["key"].map(is_in_int8)].drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
+        as_trained = latency[latency["key"].map(number_format).isna()]
+        scores = as_trained.drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
         scores = scores.assign(metric=ACCURACY.key)
     file = experiment.folder / SELECTED
     searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}

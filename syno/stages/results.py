@@ -13,7 +13,7 @@ from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
-from syno.results.measurement import is_in_int8
+from syno.results.measurement import number_format
 from syno.results.values import (
     LEARNING_COLUMNS,
     TRIAL_COLUMNS,
@@ -128,7 +128,7 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     for one in scores_in(scores):
         files = (
             {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds}
-            if not is_in_int8(one.key)
+            if number_format(one.key) is None
             else {}
         )
         for seed, file in files.items():
@@ -227,7 +227,7 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Itera
     given: dict[str, PGraph] = {}
     rows: dict[str, Score | Latency] = {}
     for one in measured:
-        if one.role != ORIGINAL and not is_in_int8(one.key):
+        if one.role != ORIGINAL and number_format(one.key) is None:
             rows.setdefault(one.key, one)
     for key, one in rows.items():
         operator = operator_of(experiment, key)

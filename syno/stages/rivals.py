@@ -1,15 +1,15 @@
 """The rivals of a search with a goal: what a user would do without synthesis, trained and measured like the operators.
 
 Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. Then it
-trains with each seed of the experiment, and last it tests and measures the trained network in 8-bit integers. What cannot be
-pruned, trained or compiled is a record with the reason. Measurements are shared by all experiments, and so are trainings of the
-same network on the same data with the same recipe.
+trains with each seed of the experiment, and last it tests and measures the trained network in coarser numbers: 8-bit integers
+and, on a GPU, bfloat16. What cannot be pruned, trained or compiled is a record with the reason. Measurements are shared by all
+experiments, and so are trainings of the same network on the same data with the same recipe.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +27,8 @@ from syno.config import Experiment
 from syno.measure.tuning_record import Line
 from syno.model.baselines import Mixture, NetworkBaseline, Replacement
 from syno.results.goal import times_as_fast
-from syno.results.measurement import IN_INT8, INT8, INT8_COMPILER, OK, Measurement, is_in_int8
-from syno.results.rows import QUANTIZED, rows_of_training
+from syno.results.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
+from syno.results.rows import rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
 from syno.stages.mixtures import mixture_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 STORE = Path("results/rivals")  # of trainings, for all experiments
-QUANTIZED_BY = f"inductor{INT8_COMPILER}"
+CONVERTING = "inductor"  # the compiler whose forms for coarser numbers are used
 State = Literal["ok", "slow", "failed"]
 
 
@@ -66,11 +66,11 @@ class RivalSpeed(BaseModel):
     original_ms: PositiveInterval
 
 
-class InIntegers(BaseModel):
-    """A trained rival in 8-bit integers.
+class InCoarserNumbers(BaseModel):
+    """A trained network in 8-bit integers, or in bfloat16.
 
     Attributes:
-        scores: by seed of the training; {} if it could not be quantized.
+        scores: by seed of the training; {} if it could not be converted.
         speed: with TorchInductor; None if it could not be compiled.
         reason: why something is missing; "" if nothing is.
     """
@@ -85,14 +85,14 @@ class RivalRecord(Record):
     """What was found of one rival.
 
     Attributes:
-        name: "pruned_0.5", "narrow_0.5", a known operator's name, "int8" for the original in 8-bit integers, or the key of a
-            selected operator and "_int8".
-        operator: its text, as in training records; None for "int8".
+        name: "pruned_0.5", "narrow_0.5", a known operator's name, "int8" or "bfloat16" for the original in these numbers, or
+            the key of a selected operator and "_int8" or "_bfloat16".
+        operator: its text, as in training records; None for the original.
         state: "ok"; "slow": it is not faster than the original, and was not trained; "failed": see `reason`.
         reason: why it is not "ok".
-        speed: None where it could not be measured, and for "int8", whose speed is in `int8`.
+        speed: None where it could not be measured, and for networks that are only converted, whose speed is in `formats`.
         seeds: of the trainings, whose records are with those of all networks.
-        int8: the network in 8-bit integers; None where that was not asked for.
+        formats: the network in coarser numbers, by their names (`NUMBER_FORMATS`).
         seconds: time that all of it took.
         versions, date: of the packages, and the end.
     """
@@ -107,23 +107,30 @@ class RivalRecord(Record):
     reason: str = ""
     speed: RivalSpeed | None = None
     seeds: tuple[int, ...] = ()
-    int8: InIntegers | None = None
+    formats: Mapping[str, InCoarserNumbers] = {}
     seconds: Amount
     versions: dict[str, str]
     date: AwareDatetime
 
     @property
-    def key_of_int8(self) -> str:
-        """The key of the network in 8-bit integers."""
-        return self.name if is_in_int8(self.name) else f"{self.name}{IN_INT8}"
+    def converted(self) -> dict[str, InCoarserNumbers]:
+        """The network in coarser numbers, by its key in them."""
+        is_converted = number_format(self.name) is not None
+        return {f"{self.name}{'' if is_converted else NUMBER_FORMATS[name].suffix}": one for name, one in self.formats.items()}
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why something is missing."""
+        return [reason for reason in (self.reason, *(one.reason for one in self.formats.values())) if reason]
 
     def lines(self) -> Iterator[Line]:
         """Yield what was found, in words."""
         if self.speed is not None:
             yield Line(f"{self.name}: {times_as_fast(self.speed.ratio, ' times as fast')}, {len(self.seeds)} trainings")
-        if self.int8 is not None and self.int8.speed is not None:
-            yield Line(f"{self.key_of_int8}: {times_as_fast(self.int8.speed.ratio, ' times as fast')}")
-        for reason in filter(None, (self.reason, "" if self.int8 is None else self.int8.reason)):
+        for key, one in self.converted.items():
+            if one.speed is not None:
+                yield Line(f"{key}: {times_as_fast(one.speed.ratio, ' times as fast')}")
+        for reason in self.reasons:
             yield Line(f"{self.name}: {reason}", is_problem=True)
 
 
@@ -134,15 +141,17 @@ def rival_file(experiment: Experiment, name: str) -> Path:
 
 def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
     """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged."""
-    names = (*experiment.rival_names, *experiment.mixture_names, *(f"{key}{IN_INT8}" for key in _quantized(experiment)))
+    names = (*experiment.rival_names, *experiment.mixture_names, *_converted(experiment))
     files = {name: rival_file(experiment, name) for name in names}
     return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
 
 
-def _quantized(experiment: Experiment) -> list[str]:
-    """Return the keys of the selected operators whose networks are tested in 8-bit integers, too."""
+def _converted(experiment: Experiment) -> dict[str, str]:
+    """Return the selected operators whose networks are tested in coarser numbers, too, by their keys in these."""
     file = experiment.folder / SELECTED
-    return [one.key for one in read_selected(file)] if experiment.quantized == "all" and file.is_file() else []
+    selected = [one.key for one in read_selected(file)] if file.is_file() else []
+    formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
+    return {f"{key}{numbers.suffix}": key for numbers in formats for key in selected}
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
@@ -150,8 +159,8 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 
     Args:
         experiment: has trained its original network, with all seeds.
-        name: one of `experiment.rival_names` or of `experiment.mixture_names`, or the key of a selected operator and "_int8":
-            its trained network is quantized.
+        name: one of `experiment.rival_names` or of `experiment.mixture_names`, or the key of a selected operator and "_int8" or
+            "_bfloat16": its trained network is converted.
         output: file of the record; by default in the folder of results.
 
     Raises:
@@ -159,22 +168,26 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
         DeviceError: the original itself cannot be measured, or a remote device does not answer.
     """
     experiment.use_code()
-    trained, known_names = name.removesuffix(IN_INT8), (*experiment.rival_names, *experiment.mixture_names)
-    is_found = name not in known_names and name != trained and trained in _quantized(experiment)
+    known_names, found_keys = (*experiment.rival_names, *experiment.mixture_names), _converted(experiment)
+    is_found = name not in known_names and name in found_keys
     if name not in known_names and not is_found:
         known = ", ".join(known_names) or "none (rivals belong to searches with a goal whose operators are trained)"
         raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
     began = datetime.now(UTC)
     if name in experiment.mixture_names and (reason := _why_missing(experiment, name)):
         return _written(experiment, name, None, began, {"state": "failed", "reason": reason}, output)
-    operator = None if name == INT8 else operator_of(experiment, trained if is_found else name)
+    converted = number_format(name) if is_found or name in NUMBER_FORMATS else None
+    trained = name if converted is None else as_trained(name)
+    operator = None if trained == ORIGINAL else operator_of(experiment, trained)
     found: dict[str, Any] = {"state": "ok"}
-    if operator is not None and not is_found:
+    if operator is not None and converted is None:
         found |= _speed(experiment, operator)
         if found["state"] == "ok":
             found |= _trainings(experiment, name)
-    if found["state"] == "ok" and (is_found or _is_quantized(experiment, operator)):
-        found["int8"] = _in_integers(experiment, trained if is_found else name, operator, found.get("speed"))
+    if found["state"] == "ok":
+        formats = [converted] if converted is not None else _formats_of(experiment, operator)
+        speed = found.get("speed")
+        found["formats"] = {one.name: _in_coarser_numbers(experiment, trained, one, speed) for one in formats}
     return _written(experiment, name, operator, began, found, output)
 
 
@@ -268,31 +281,28 @@ def _identity(workload: Workload, operator: str, seed: int) -> str:
     return checksum(json.dumps(parts, sort_keys=True).encode())
 
 
-# ---- 8-bit integers ----------------------------------------------------------------------------------------------------
+# ---- coarser numbers ---------------------------------------------------------------------------------------------------
 
 
-def _is_quantized(experiment: Experiment, operator: Replacement | None) -> bool:
-    """Return whether a rival is quantized after its training: the original is, and pruned networks are."""
+def _formats_of(experiment: Experiment, operator: Replacement | None) -> list[NumberFormat]:
+    """Return the coarser numbers in which a rival is tested after its training: pruned networks in all, others in bfloat16."""
     is_pruned = isinstance(operator, NetworkBaseline) and operator.kind == "pruned"
-    return experiment.quantized != "none" and (operator is None or is_pruned)
+    return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_pruned or name != INT8]
 
 
-def _in_integers(experiment: Experiment, name: str, operator: Replacement | None, speed: RivalSpeed | None) -> InIntegers:
-    """Quantize the trained networks, test them, and measure their speed."""
-    key = ORIGINAL if operator is None else name
+def _in_coarser_numbers(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InCoarserNumbers:
+    """Convert the trained networks, test them, and measure their speed."""
+    scores: dict[int, float] = {}
     try:
-        scores = {seed: _score_in_integers(experiment, key, seed) for seed in experiment.train.seeds}
+        scores = {seed: _score_in(experiment, key, numbers, seed) for seed in experiment.train.seeds}
+        return InCoarserNumbers(scores=scores, speed=_speed_in(experiment, key, numbers, speed))
     except (SynoError, ImportError) as error:
-        return InIntegers(reason=f"in 8-bit integers: {' '.join(str(error).split())}")
-    try:
-        return InIntegers(scores=scores, speed=_speed_in_integers(experiment, key, speed))
-    except (SynoError, ImportError) as error:
-        return InIntegers(scores=scores, reason=f"in 8-bit integers: {' '.join(str(error).split())}")
+        return InCoarserNumbers(scores=scores, reason=f"in {numbers.words}: {' '.join(str(error).split())}")
 
 
-def _score_in_integers(experiment: Experiment, key: str, seed: int) -> float:
-    """Return the score of a trained network in 8-bit integers."""
-    from syno.train.training_record import int8_score
+def _score_in(experiment: Experiment, key: str, numbers: NumberFormat, seed: int) -> float:
+    """Return the score of a trained network in coarser numbers."""
+    from syno.train.training_record import converted_score
     from syno.train.weights import load_weights
     from syno.train.workload import Workload
 
@@ -300,17 +310,17 @@ def _score_in_integers(experiment: Experiment, key: str, seed: int) -> float:
     workload, file = Workload(settings, experiment.network.data), training_file(experiment, key, seed)
     network = workload.network(operator, seed)
     load_weights(network, file.with_suffix(WEIGHTS))
-    return int8_score(network, workload.data, settings.training, seed)
+    return converted_score(network, numbers.name, workload.data, settings.training, seed)
 
 
-def _speed_in_integers(experiment: Experiment, key: str, speed: RivalSpeed | None) -> RivalSpeed:
-    """Return the speed with TorchInductor's kernels for 8-bit integers; original and rival are timed one after the other."""
+def _speed_in(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> RivalSpeed:
+    """Return the speed with TorchInductor's kernels for these numbers; original and rival are timed one after the other."""
     assert experiment.goal_pair is not None
     compiler, device = experiment.goal_pair
     original = None if speed is None else speed.original_ms
     if original is None:
         original = _latency(experiment, ORIGINAL, compiler, device)
-    own = _latency(experiment, key, QUANTIZED_BY, device)
+    own = _latency(experiment, key, f"{CONVERTING}{numbers.compiler}", device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
 
@@ -333,30 +343,32 @@ def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
     for record in rivals_of(experiment).values():
         if record.speed is not None:
             found[record.name] = (record.speed.timed, record.speed.ratio)
-        if record.int8 is not None and record.int8.speed is not None:
-            found[record.key_of_int8] = (record.int8.speed.timed, record.int8.speed.ratio)
+        for key, one in record.converted.items():
+            if one.speed is not None:
+                found[key] = (one.speed.timed, one.speed.ratio)
     return found
 
 
-def rows_of_rivals(experiment: Experiment, *, in_integers_only: bool = True) -> Iterator[Measurement]:
-    """Yield the scores and costs of rivals in 8-bit integers, or of all; those of others have records of their trainings."""
+def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> Iterator[Measurement]:
+    """Yield the scores and costs of networks in coarser numbers, or of all rivals; others have records of their trainings."""
     from syno.train.training_record import TrainingRecord
 
     for record in rivals_of(experiment).values():
-        for seed in () if in_integers_only else record.seeds:
+        for seed in () if converted_only else record.seeds:
             file = training_file(experiment, record.name, seed)
             yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role="rival")
-        scores = {} if record.int8 is None else record.int8.scores
-        for seed, score in scores.items():
-            key = ORIGINAL if record.operator is None else record.key_of_int8.removesuffix(IN_INT8)
-            file = training_file(experiment, key, seed)
-            if not file.is_file():
-                continue
-            trained, role = TrainingRecord.read(file), "rival" if record.name in experiment.rival_names else "found"
-            name = record.key_of_int8 if key == ORIGINAL else f"{trained.name}{IN_INT8}"
-            in_integers = trained.model_copy(update={"name": name, "score": score, "int8_score": None})
-            source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
-            yield from rows_of_training(in_integers, source, key=record.key_of_int8, role=role, note=QUANTIZED)
+        source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
+        role = "rival" if record.name in experiment.rival_names else "found"
+        for key, one in record.converted.items():
+            numbers, before = number_format(key), as_trained(key)
+            assert numbers is not None
+            for seed, score in one.scores.items():
+                file = training_file(experiment, before, seed)
+                if file.is_file():
+                    trained = TrainingRecord.read(file)
+                    name = key if before == ORIGINAL else f"{trained.name}{numbers.suffix}"
+                    converted = trained.model_copy(update={"name": name, "score": score, "int8_score": None})
+                    yield from rows_of_training(converted, source, key=key, role=role, note=numbers.note)
 
 
 def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
@@ -377,9 +389,8 @@ def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.Dat
     )
     found = [rows]
     for record in rivals_of(experiment).values():
-        in_integers = None if record.int8 is None else record.int8.speed
-        quantized = (record.key_of_int8, QUANTIZED_BY.removesuffix(INT8_COMPILER), in_integers)
-        for key, by, speed in ((record.name, compiler, record.speed), quantized):
+        converted = [(key, CONVERTING, one.speed) for key, one in record.converted.items()]
+        for key, by, speed in ((record.name, compiler, record.speed), *converted):
             if speed is not None and key in known.index and by in originals.index:
                 own: dict[str, Any] = {
                     **known.loc[key, ["operator", "operator_id", "key", "role"]],
@@ -397,7 +408,7 @@ def rival_lines(experiment: Experiment) -> list[str]:
     known = speeds_of_rivals(experiment)
     scores: dict[str, list[float]] = {}
     metric = None
-    for row in rows_of_rivals(experiment, in_integers_only=False):
+    for row in rows_of_rivals(experiment, converted_only=False):
         if row.metric in METRICS and row.value is not None and row.key is not None:
             metric = METRICS[row.metric]
             scores.setdefault(row.key, []).append(row.value)
@@ -413,8 +424,4 @@ def rival_lines(experiment: Experiment) -> list[str]:
 
 def failures_of_rivals(experiment: Experiment) -> dict[str, str]:
     """Return why rivals are missing, by their names."""
-    return {
-        record.name: reason
-        for record in rivals_of(experiment).values()
-        if (reason := record.reason or ("" if record.int8 is None else record.int8.reason))
-    }
+    return {record.name: record.reasons[0] for record in rivals_of(experiment).values() if record.reasons}

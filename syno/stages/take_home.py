@@ -17,7 +17,7 @@ from syno.config import Experiment
 from syno.config.experiment import RESULTS
 from syno.config.own_code import own_paths
 from syno.results import FOLDER, SCORES
-from syno.results.measurement import IN_INT8, INT8, is_in_int8
+from syno.results.measurement import as_trained, number_format
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.measure import subject_of
@@ -137,11 +137,11 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
     """Return the record of the training with this seed, or of the best one, and the file of its weights."""
     from syno.train.training_record import TrainingRecord
 
-    if is_in_int8(given):
-        trained = given.removesuffix(IN_INT8) if given != INT8 else ORIGINAL
+    if (numbers := number_format(given)) is not None:
+        trained = as_trained(given)
         raise SpecError(
-            f"{given} is {trained}, quantized after its training, and only its score and its speed are kept; take {trained}, "
-            "and quantize it for your device (docs/evaluation.md says how it was done here)"
+            f"{given} is {trained}, {numbers.note}, and only its score and its speed are kept; take {trained}, and convert it "
+            "for your device (docs/evaluation.md says how it was done here)"
         )
     key = key_of(experiment, given)
     there = trained_seeds(experiment, key)

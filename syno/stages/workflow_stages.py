@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
 from syno.base.files import ORIGINAL
-from syno.results.measurement import IN_INT8
+from syno.results.measurement import NUMBER_FORMATS
 from syno.stages import places
 from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
 from syno.stages.networks import keys, shortlist_keys
@@ -138,7 +138,8 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     known = (ORIGINAL, *experiment.baselines)
-    found = [f"{key}{IN_INT8}" for key in networks if key not in known] if experiment.quantized == "all" else []
+    formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
+    found = [f"{key}{numbers.suffix}" for numbers in formats for key in networks if key not in known]
     return [{"rival": name} for name in (*experiment.rival_names, *experiment.mixture_names, *found)]
 
 

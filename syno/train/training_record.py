@@ -31,9 +31,30 @@ from syno.train.workload import Workload
 
 Loss = Annotated[float, Field(allow_inf_nan=False)]
 
-# ---- score in 8-bit integers -----------------------------------------------------------------------------------------
+# ---- scores in coarser numbers ---------------------------------------------------------------------------------------
 
-# The score of a trained network in 8-bit integers, quantized as for the compilers `inductor-int8` and `tvm-int8`.
+# The score of a trained network in coarser numbers, as for the compilers `inductor-int8`, `tvm-int8` and `inductor-bfloat16`.
+
+
+def converted_score(
+    network: nn.Module, numbers: str, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
+) -> float:
+    """Return the score on the test data of a trained network in coarser numbers.
+
+    Args:
+        network: on the device of its training; it is not changed.
+        numbers: "int8", or "bfloat16" by autocast.
+        data: that it was trained on.
+        settings: of its training.
+        seed: of the training, for the order of batches.
+
+    Raises as `int8_score`.
+    """
+    if numbers == "int8":
+        return int8_score(network, data, settings, seed)
+    assert numbers == "bfloat16"
+    device = next(network.parameters()).device
+    return task_of(data, settings.model_copy(update={"precision": "bfloat16"}), seed, device).score(deepcopy(network))
 
 
 def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int) -> float:

@@ -11,6 +11,7 @@ import torch
 from on_gpu import OnGpu
 
 import syno
+from syno.measure.compilers import COARSE_TOLERANCE
 from syno.measure.latency import pinned
 from syno.measure.machine import cache_bytes, device_name, peak
 from syno.measure.timing import LatencySettings, stopwatch_of
@@ -49,6 +50,11 @@ class Latency(OnGpu):
         """It replays a graph of CUDA, whose output the next call overwrites."""
         self.need_gpu()
         self.measured("inductor-max-autotune")
+
+    def test_inductor_in_bfloat16(self) -> None:
+        """It computes in coarser numbers than the reference, and so may differ."""
+        self.need_gpu()
+        self.assertEqual(self.measured("inductor-bfloat16").settings.tolerance, COARSE_TOLERANCE)
 
     def test_one_of_several_gpus(self) -> None:
         if torch.cuda.device_count() < 2:

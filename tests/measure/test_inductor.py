@@ -16,7 +16,7 @@ from torch import nn
 import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.measure import compilers
-from syno.measure.inductor import BEING_WRITTEN_SECONDS, HEADERS, frozen, remove_broken_headers, share_headers
+from syno.measure.inductor import BEING_WRITTEN_SECONDS, HEADERS, InBfloat16, frozen, remove_broken_headers, share_headers
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.protocol import SHARED_TEMPORARY
 from syno.measure.quantization import quantized
@@ -88,6 +88,19 @@ def test_constant_weights_change_neither_the_output_nor_the_module() -> None:
 
 
 @pytest.mark.slow
+def test_in_bfloat16_weights_and_outputs_keep_their_types() -> None:
+    material = network().make("cpu", 2)
+    (x,) = material.make_inputs()
+    with torch.no_grad():
+        expected = material.module(x)
+        found = frozen(InBfloat16(material.module, "cpu"), (x,))(x)
+    assert found.dtype == torch.float32
+    error = float((found - expected).abs().max() / expected.abs().max())
+    assert 1e-4 < error < 0.05, "it is not computed in bfloat16, or something else is"
+    assert all(weight.dtype == torch.float32 for weight in material.module.parameters())
+
+
+@pytest.mark.slow
 @needs_torchao
 class TestIntegers:
     @pytest.mark.parametrize("operator", [None, OPERATOR_1], ids=["original", "operator_1"])
@@ -116,7 +129,11 @@ class TestIntegers:
 def test_a_run_keeps_its_tolerance_if_that_is_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilers, "find_spec", lambda package: object())
     loose = FAST.model_copy(update={"tolerance": 0.3})
-    for settings, compiler, tolerance in ((loose, "inductor-int8", 0.3), (FAST, "inductor-int8", 0.1), (FAST, "eager", None)):
+    for settings, compiler, tolerance in (
+        (loose, "inductor-int8", 0.3),
+        (FAST, "inductor-bfloat16", 0.1),
+        (FAST, "eager", None),
+    ):
         assert tune(CONV2D, compiler, settings=settings, time_limit_s=0.01).settings.tolerance == tolerance
 
 

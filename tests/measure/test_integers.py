@@ -1,4 +1,4 @@
-"""Networks in 8-bit integers: TVM computes what the quantized network computes, and a training says how well it classifies."""
+"""Networks in coarser numbers: TVM computes what the quantized network computes, and a training says how well it classifies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from syno.measure.tvm.targets import host, target
 from syno.results.rows import rows_of_training
 from syno.results.table import score_view
 from syno.train.settings import WorkloadSettings
-from syno.train.training_record import InChunks, TrainingRecord
+from syno.train.tasks import task_of
+from syno.train.training_record import InChunks, TrainingRecord, converted_score
 from syno.train.workload import Workload
 
 for package in ("tvm", "torchao"):
@@ -82,6 +83,16 @@ def test_a_batch_of_another_size_is_computed_in_chunks() -> None:
 
     x = torch.rand(8, 2)
     torch.testing.assert_close(InChunks(Only(), 3)(x), 2 * x)
+
+
+def test_in_bfloat16_a_text_is_predicted_nearly_as_well() -> None:
+    settings = WorkloadSettings(model="gpt_tiny", data="pydoc", training={"most_steps": 1, "batch": 8, "most_tests": 32})
+    workload = Workload.of(settings)
+    network = workload.network(None, 1)
+    exact = task_of(workload.data, settings.training, 1, torch.device("cpu")).score(network)
+    coarse = converted_score(network, "bfloat16", workload.data, settings.training, 1)
+    assert 0 < abs(coarse - exact) < 0.01 * exact
+    assert all(weight.dtype == torch.float32 for weight in network.parameters())
 
 
 @pytest.mark.slow

@@ -168,10 +168,17 @@ def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_origina
     times = stage.RivalSpeed(
         ratio=Interval(2.0, 1.9, 2.1), timed=IN_TURNS, latency_ms=Interval(3.0, 2.9, 3.1), original_ms=Interval(6.0, 5.9, 6.1)
     )
-    in_integers = stage.InIntegers(scores={1: 0.9}, speed=times)
+    in_integers = stage.InCoarserNumbers(scores={1: 0.9}, speed=times)
     for name in ("pruned_0.5", "narrow_0.5"):  # the latter was not trained
         RivalRecord(
-            name=name, operator=name, state="ok", speed=times, int8=in_integers, seconds=1.0, versions={}, date=when
+            name=name,
+            operator=name,
+            state="ok",
+            speed=times,
+            formats={"int8": in_integers},
+            seconds=1.0,
+            versions={},
+            date=when,
         ).write(rival_file(found, name))
     place = {"device": "a processor", "device_setting": "cpu", "compiler": "eager", "batch": 1, "threads": 2}
     shared = {"model": "resnet8", "origin": "measured", "source": "x"}
@@ -185,27 +192,33 @@ def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_origina
     assert added["source"] == "rivals/pruned_0.5.json" and joined[:3].equals(measurement_table(rows).astype(joined.dtypes))
 
 
-def test_in_8_bit_integers_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(experiment(rivals={**RIVALS, "operators": [], "int8": "all"}))
+def test_in_coarser_numbers_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(experiment(rivals={**RIVALS, "operators": [], "int8": "all", "bfloat16": True}))
     key = OperatorStore(found.folder).add(OPERATORS["grouped_conv2d"]().renamed("small_0"))
     write_selected([Selected(key=key, name="small_0", metrics={})], found.folder / SELECTED)
     for seed in found.train.seeds:
         train(found, key, seed)
-    monkeypatch.setattr(stage, "_score_in_integers", lambda given, name, seed: 0.5 + seed / 100)
+    monkeypatch.setattr(stage, "_score_in", lambda given, name, numbers, seed: 0.5 + seed / 100)
     latencies = {"original": 6.0, key: 2.0}
     monkeypatch.setattr(stage, "_latency", lambda given, name, *_: Interval(*[latencies.get(name, 0.5)] * 3))
-    for name in (*found.rival_names, f"{key}_int8"):
+    for name in (*found.rival_names, f"{key}_int8", f"{key}_bfloat16"):
         assert evaluate_rival(found, name).state == "ok"
     make_tables(found)
     rows = read_tables(found).scores.set_index("key")
-    names = {"int8": "int8", "pruned_0.5_int8": "pruned_0.5_int8", f"{key}_int8": "small_0_int8"}
-    assert {one: rows.loc[one, "operator"] for one in names} == names
-    assert [rows.loc[one, "role"] for one in names] == ["rival", "rival", "found"]
-    assert all(rows.loc[one, "score"] == pytest.approx(0.515) for one in names)
-    # The original with the goal's compiler takes 6 ms; beside the pruned network, the stand-in measured 2 ms for it.
-    assert [rows.loc[one, "goal_speedup"] for one in names] == pytest.approx([1.0, 4.0, 3.0])
-    with pytest.raises(SpecError, match=r"pruned_0.5_int8 is pruned_0.5, quantized after its training"):
-        take_network(found, "pruned_0.5_int8")
+    for numbers, note in (("int8", "quantized to 8-bit integers"), ("bfloat16", "computed in bfloat16")):
+        names = {
+            numbers: numbers,
+            f"pruned_0.5_{numbers}": f"pruned_0.5_{numbers}",
+            f"{key}_{numbers}": f"small_0_{numbers}",
+        }
+        assert {one: rows.loc[one, "operator"] for one in names} == names
+        assert [rows.loc[one, "role"] for one in names] == ["rival", "rival", "found"]
+        assert all(rows.loc[one, "score"] == pytest.approx(0.515) for one in names)
+        # The original with the goal's compiler takes 6 ms; beside the pruned network, the stand-in measured 2 ms for it.
+        assert [rows.loc[one, "goal_speedup"] for one in names] == pytest.approx([1.0, 4.0, 3.0])
+        with pytest.raises(SpecError, match=rf"pruned_0.5_{numbers} is pruned_0.5, {note} after training, and only"):
+            take_network(found, f"pruned_0.5_{numbers}")
+    assert {"narrow_0.5_bfloat16"} == {one for one in rows.index if one.startswith("narrow_0.5_")}
 
 
 @pytest.mark.parametrize(

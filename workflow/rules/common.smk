@@ -16,7 +16,7 @@ from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
-from syno.results.measurement import IN_INT8
+from syno.results.measurement import as_trained
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
@@ -181,13 +181,13 @@ def selected_from(wildcards):
 
 
 def trained_before(wildcards):
-    """Return the records of the trainings that a rival begins with: of the original, or of the network that it quantizes.
+    """Return the records of the trainings that a rival begins with: of the original, or of the network whose numbers it changes.
 
     A mixture also begins with the choice of operators.
     """
     experiment, name = EXPERIMENTS[wildcards.folder], wildcards.rival
     is_mixture = name in experiment.mixture_names
-    key = ORIGINAL if is_mixture or name in experiment.rival_names else name.removesuffix(IN_INT8)
+    key = ORIGINAL if is_mixture or name in experiment.rival_names else as_trained(name)
     found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
     return [*found, *(files_of(wildcards.folder, ["choose"]) if is_mixture else [])]
 

@@ -16,7 +16,7 @@ from syno.base.files import ORIGINAL
 from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
-from syno.results.measurement import INT8, INT8_COMPILER, OK, SUSPICIOUS
+from syno.results.measurement import INT8, NUMBER_FORMATS, OK, SUSPICIOUS
 from syno.results.rivals import KNOWN
 
 PREFERRED = {  # origins of the original network's accuracy, by the origin of the operator's, the best first
@@ -50,9 +50,10 @@ def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
         if column in rows:
             named = column.partition("_")[0]
             rows[named] = rows[column].where(rows[column].notna(), rows[named])
-    is_int8 = rows["compiler"].fillna("").str.endswith(INT8_COMPILER) & (rows["operator"] == ORIGINAL)
+    ending = NUMBER_FORMATS[INT8].compiler
+    is_int8 = rows["compiler"].fillna("").str.endswith(ending) & (rows["operator"] == ORIGINAL)
     if is_int8.any():
-        quantized = rows[is_int8].assign(operator=INT8, compiler=rows["compiler"].str.removesuffix(INT8_COMPILER))
+        quantized = rows[is_int8].assign(operator=INT8, compiler=rows["compiler"].str.removesuffix(ending))
         others = rows.loc[~is_int8, "compiler"]  # an operator in integers is compared with the original in integers
         rows = pandas.concat([rows[~is_int8 | rows["compiler"].isin(others)], quantized], ignore_index=True)
     found = set(rows.loc[rows["role"] == "found", "operator"])
