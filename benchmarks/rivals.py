@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan, sqrt
+from math import exp, isnan, log, nan, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -34,6 +34,7 @@ from syno.train.metric import ACCURACY
 
 DEMO = Path("config/quickstart.yaml")
 RIVALS = {"rivals": {"shares": [0.5, 0.35]}}  # one more than in the demo, so that the front is nearer to what could be had
+KINDS = ("mixture", "operator", "rival")
 SEED_STEP = 100  # between the seeds of trainings of two runs
 
 
@@ -66,6 +67,9 @@ SETTINGS = {
         "goal": {"speedup": 5, "lose_at_most": 0.03}, "relative_budget": {"least_flops": 0.08, "most_flops": 0.15},
         "rivals": {"shares": [0.4, 0.25]},
     }),
+    "mixtures": Setting("an operator for each layer, noise of 0.5; goal: the fastest that loses 1 point", {
+        "goal": {"find": "fastest", "speedup": 2.5}, "rivals": {"shares": [0.5, 0.35], "int8": True},
+    }, Path("config/quickstart-trained.yaml")),
     "keyword_spotting": Setting("this example: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
         Path("examples/keyword_spotting/experiment.yaml")),
     "segmentation": Setting("this example: a label for each pixel, by a U-Net; goal: 2 times as fast, 2 points", {
@@ -79,12 +83,20 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found: the best synthesized operator, the front without synthesis, the gain, and the best of all."""
+    """What a run found.
+
+    Attributes:
+        found, rival, gain: the best synthesized network, the front without synthesis, and the gain.
+        best: the best of all.
+        fastest: of mixtures, of single operators and of rivals, the fastest network that meets the goal or may meet it.
+        seconds: of all jobs.
+    """
 
     found: str
     rival: str
     gain: Interval
     best: str
+    fastest: Mapping[str, Score]
     seconds: float
 
 
@@ -127,15 +139,21 @@ def outcome(folder: Path) -> Outcome:
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
     seconds = sum(map(float, times))
     shown = "none" if best is None else f"{described(best, ACCURACY)}, {best.verdict}"
+    goal = experiment.goal.model_copy(update={"find": "fastest"})
+    kinds: dict[str, list[Score]] = {kind: [] for kind in KINDS}
+    for one in scores:
+        if one.verdict in ("meets", "may meet"):
+            kinds["mixture" if one.key.startswith("mixture_") else "operator" if one.role == "found" else "rival"].append(one)
+    fastest = {kind: top for kind, given in kinds.items() if (top := best_of(given, goal, ACCURACY)) is not None}
     if pair is None:
-        return Outcome("none", "none", Interval(nan), shown, seconds)
+        return Outcome("none", "none", Interval(nan), shown, fastest, seconds)
     ends = [pair.slower] if pair.faster in (None, pair.slower) else [pair.slower, pair.faster]
     rival = " to ".join(described(one, ACCURACY) for one in ends)
     if pair.faster is None:
         rival += ", and none is as fast"
     elif len(ends) > 1:
         rival += f": {ACCURACY.text(pair.score)} at this speed"
-    return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, seconds)
+    return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, fastest, seconds)
 
 
 def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace) -> list[str]:
@@ -163,7 +181,29 @@ def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace
         if (gains := [one.gain.value for one in seeds.values() if not isnan(one.gain.value)])
     ]
     columns = ("setting", "changes of the demo", "runs with both", "mean gain, points", "gains above zero")
-    return [*lines, *reports.table(columns, pooled, left=2)]
+    return [*lines, *reports.table(columns, pooled, left=2), *_of_mixtures(found)]
+
+
+def _of_mixtures(found: Mapping[str, Mapping[int, Outcome]]) -> list[str]:
+    """Return a table of the fastest networks of each kind that meet the goal, for settings with mixtures."""
+    lines = []
+    for name, outcomes in found.items():
+        if not any("mixture" in one.fastest for one in outcomes.values()):
+            continue
+        shown: list[tuple[str, ...]] = [
+            (str(seed), *(described(one.fastest[kind], ACCURACY) if kind in one.fastest else "none" for kind in KINDS))
+            for seed, one in outcomes.items()
+        ]
+        lines += ["", f"## The fastest network that meets the goal of {name}, or may meet it", ""]
+        lines += [*reports.table(("seed", *KINDS), shown, left=4), ""]
+        for kind in KINDS[1:]:
+            both = [one.fastest for one in outcomes.values() if {"mixture", kind} <= one.fastest.keys()]
+            if both:
+                ratio = _mean([log(one["mixture"].speedup.value / one[kind].speedup.value) for one in both])
+                mean, *ends = (f"{exp(end):.2f}" for end in ratio)
+                between = f" ({' to '.join(ends)})" if ratio.is_certain else ""
+                lines.append(f"- Mixture beside {kind}: {mean}{between} times as fast, geometric mean over {len(both)} seeds.")
+    return lines
 
 
 def _mean(values: Sequence[float]) -> Interval:
