@@ -394,7 +394,8 @@ class Workload:
             original = None
             if operator is not None and settings.uses_trained:
                 original = moved_to(self.trained(chosen), device)
-                if settings.initialization == "fit":
+                is_resumed = checkpoint is not None and checkpoint.exists()  # which has the weights
+                if settings.initialization == "fit" and not is_resumed:
                     self.fit(network, original, operator, chosen)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             teacher = None if settings.distill is None else original

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from syno.train import layer_fit
 from syno.train.own_task import Task, relative_error
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.tasks import DeviceTask, task_of
+from syno.train.training import train as train_modules
 from syno.train.workload import Workload
 
 MICRO: dict[str, Any] = {"width": 0.25, "data_settings": {"preset": "micro", "train": 128, "test": 64}}
@@ -104,6 +106,23 @@ def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
     found = begun.fit(changed, begun.model(1), operator, 1)
     assert [(one.layer, one.after < 1e-5 < one.before) for one in found] == [("2", True), ("4", True)]
     assert relative_error(changed(x), network(x)) < 1e-5
+
+
+def test_a_training_that_resumes_is_not_fitted_again(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, operator = workload(weights, initialization="fit", distill={}, epochs=2), OPERATORS["separable_conv2d"]()
+    whole = begun.train(operator, seed=1)
+    calls: list[int] = []
+    fit = Workload.fit
+    monkeypatch.setattr(Workload, "fit", lambda self, *given: (calls.append(1), fit(self, *given))[1])
+    monkeypatch.setattr("syno.train.workload.train", partial(train_modules, checkpoint_seconds=0))
+
+    def interrupt(number: int, score: float) -> None:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "checkpoint.pt"
+    with pytest.raises(KeyboardInterrupt):
+        begun.train(operator, seed=1, report=interrupt, checkpoint=file)
+    assert file.exists() and begun.train(operator, seed=1, checkpoint=file) == whole and calls == [1]
 
 
 # ---- distillation ----------------------------------------------------------------------------------------------------
