@@ -78,7 +78,8 @@ def choose(config: Config, output: OutputFile = None) -> None:
 def rival(
     config: Config,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="pruned_SHARE, narrow_SHARE, known operator, int8, bfloat16, or mixture_NUMBER.")
+        str,
+        typer.Argument(metavar="NAME", help="pruned_SHARE, narrow_SHARE, known operator, int8, bfloat16, or mixture_NUMBER."),
     ],
     output: OutputFile = None,
 ) -> None:

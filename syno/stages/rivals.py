@@ -314,12 +314,15 @@ def _score_in(experiment: Experiment, key: str, numbers: NumberFormat, seed: int
 
 
 def _speed_in(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> RivalSpeed:
-    """Return the speed with TorchInductor's kernels for these numbers; original and rival are timed one after the other."""
+    """Return the speed with TorchInductor's kernels for these numbers; original and rival are timed apart.
+
+    The original's time is that beside this rival, or beside another one; it is measured again if there is neither.
+    """
     assert experiment.goal_pair is not None
     compiler, device = experiment.goal_pair
-    original = None if speed is None else speed.original_ms
-    if original is None:
-        original = _latency(experiment, ORIGINAL, compiler, device)
+    others = (record.speed for record in rivals_of(experiment).values())
+    known = next((one for one in (speed, *others) if one is not None), None)
+    original = _latency(experiment, ORIGINAL, compiler, device) if known is None else known.original_ms
     own = _latency(experiment, key, f"{CONVERTING}{numbers.compiler}", device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
