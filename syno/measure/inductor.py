@@ -17,7 +17,7 @@ from torch import nn
 from torch._inductor import config
 from torch.utils._pytree import tree_map
 
-from syno.measure.protocol import SHARED_TEMPORARY
+from syno.measure.job import SHARED_TEMPORARY
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from syno.measure.output_check import OutputCheck
 
 Phase: TypeAlias = Literal["connecting", "waiting", "starting", "building", "compiling", "tuning", "measuring"]
+SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # a variable: the folder of temporary files of whoever starts a process to measure
 
 
 class TrialCount(BaseModel):

@@ -21,8 +21,8 @@ from typing import Self
 from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError, MissingPackageError
 from syno.base.gpu_leases import lease_descriptors, leased
-from syno.measure.job import Phase
-from syno.measure.protocol import SHARED_TEMPORARY, Connection, Findings, Request, Tell
+from syno.measure.job import SHARED_TEMPORARY, Phase
+from syno.measure.protocol import Connection, Findings, Request, Tell
 from syno.measure.tuning_record import Status
 
 try:

@@ -38,7 +38,6 @@ MARK = "syno:"
 LOOK_SECONDS = 0.2  # between two looks at a process: looking often would slow down what is timed
 SIGN_OF_LIFE_SECONDS = 10.0  # between two messages of each side by ssh
 SILENCE_SECONDS = 120.0  # after which a connection by ssh counts as lost; Python may take long to start there
-SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # names the folder of temporary files of the process that starts one to measure
 
 # hello: `Code`; findings: `Findings`; about: `About`; fault: a sentence, for which no subject is the cause; alive: nothing.
 Kind: TypeAlias = Literal["hello", "findings", "about", "fault", "alive"]

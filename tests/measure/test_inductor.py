@@ -17,8 +17,8 @@ import syno
 from syno.base.errors import LoweringError, MissingPackageError, SpecError
 from syno.measure import compilers
 from syno.measure.inductor import BEING_WRITTEN_SECONDS, HEADERS, InBfloat16, frozen, remove_broken_headers, share_headers
+from syno.measure.job import SHARED_TEMPORARY
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.protocol import SHARED_TEMPORARY
 from syno.measure.quantization import quantized
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings

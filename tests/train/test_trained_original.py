@@ -167,7 +167,11 @@ def test_outputs_of_any_kind_are_compared_with_the_teachers() -> None:
     assert float(relative_error([torch.tensor(1)], [torch.tensor(2)])) == 0  # nothing that could be learnt
 
 
-@pytest.mark.parametrize("changes", [{}, {"micro_batch": 8}, {"compile": True}], ids=["whole", "micro-batches", "compiled"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"micro_batch": 8}, pytest.param({"compile": True}, marks=pytest.mark.slow)],
+    ids=["whole", "micro-batches", "compiled"],
+)
 def test_a_training_learns_from_the_original(weights: Path, changes: dict[str, Any]) -> None:
     """With nothing but the teacher, in whatever parts: the losses are those of the difference."""
     begun = workload(weights, initialization="keep", distill={"weight": 1.0, "temperature": 1.0}, learning_rate=1e-9, **changes)
