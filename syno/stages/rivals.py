@@ -32,7 +32,7 @@ from syno.results.rows import rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
 from syno.stages.mixtures import mixture_of
-from syno.stages.operators import operator_of
+from syno.stages.operators import compared_networks, operator_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
 from syno.stages.selection import read_selected
 from syno.stages.speedups import speedups_of
@@ -361,7 +361,8 @@ def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> It
             file = training_file(experiment, record.name, seed)
             yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role="rival")
         source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
-        role = "rival" if record.name in experiment.rival_names else "found"
+        is_rival = record.name in experiment.rival_names
+        role = "rival" if is_rival else dict(compared_networks(experiment)).get(as_trained(record.name), "found")
         for key, one in record.converted.items():
             numbers, before = number_format(key), as_trained(key)
             assert numbers is not None

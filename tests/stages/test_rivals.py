@@ -11,6 +11,7 @@ import pytest
 from small_experiment import FIELDS
 
 from syno.base.errors import SpecError
+from syno.base.files import write_whole
 from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
@@ -219,6 +220,20 @@ def test_in_coarser_numbers_networks_are_rows_of_their_own(monkeypatch: pytest.M
         with pytest.raises(SpecError, match=rf"pruned_0.5_{numbers} is pruned_0.5, {note} after training, and only"):
             take_network(found, f"pruned_0.5_{numbers}")
     assert {"narrow_0.5_bfloat16"} == {one for one in rows.index if one.startswith("narrow_0.5_")}
+
+
+@pytest.mark.parametrize("role", ["rival", "found"])
+def test_a_mixture_in_coarser_numbers_is_what_the_mixture_is(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of known layers only is a rival: nothing in it was synthesized."""
+    found = trained(experiment(rivals={**RIVALS, "bfloat16": True}))
+    monkeypatch.setattr(stage, "compared_networks", lambda _: [("mixture_1", role)])
+    file, when = stage.training_file(found, "mixture_1", 1), datetime(2030, 1, 1, tzinfo=UTC)
+    write_whole(file, stage.training_file(found, "original", 1).read_bytes())
+    formats = {"bfloat16": stage.InCoarserNumbers(scores={1: 0.5})}
+    record = RivalRecord(name="mixture_1", operator="x", state="ok", formats=formats, seconds=1.0, versions={}, date=when)
+    monkeypatch.setattr(stage, "rivals_of", lambda _: {"mixture_1": record})
+    rows = list(stage.rows_of_rivals(found))
+    assert rows and {(one.key, one.role) for one in rows} == {("mixture_1_bfloat16", role)}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
             if experiment.goal_pair is not None and experiment.searches and experiment.train.seeds and rivals != "none":
                 shares = 2 if rivals.shares == "auto" else len(rivals.shares)
                 converted = (1 + chosen * (rivals.int8 == "all")) if rivals.int8 and experiment.goal.device == "cpu" else 0
-                converted += (1 + chosen) * (rivals.bfloat16 is True)  # no goal here is for a GPU
                 narrower = shares * (rivals.pruning + rivals.narrowing)
                 mixtures = 0 if experiment.mixtures == "none" else experiment.mixtures.count
                 jobs.update(rival=narrower + len(rivals.operators) + converted + mixtures, choose=int(mixtures > 0))
