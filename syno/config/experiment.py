@@ -501,7 +501,7 @@ class Experiment(Section):
 
     @property
     def number_formats(self) -> dict[str, Literal["rivals", "all"]]:
-        """The coarser numbers in which trained networks are tested, too, by name; see `RivalSettings.number_formats`."""
+        """The number formats of lower precision in which networks are tested, too; see `RivalSettings.number_formats`."""
         if self.rivals == "none" or self.goal is None or not self.rival_names:
             return {}
         return self.rivals.number_formats(self.goal.device)

@@ -144,7 +144,7 @@ class RivalSettings(Section):
     """factor of the learning rate for the training after pruning, which begins with trained weights"""
 
     def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
-        """Return the coarser numbers in which trained networks are tested and timed on a device, by name, and which networks.
+        """Return the number formats of lower precision in which trained networks are tested, by name, and which networks.
 
         "rivals": the original and the pruned ones. "all": those with selected operators, too.
         """
@@ -161,7 +161,7 @@ class RivalSettings(Section):
         Args:
             goal: of the experiment.
             others: names of the experiment's baselines, which are trained in any case.
-            formats: coarser numbers, in which the original is a rival.
+            formats: of lower precision, in which the original is a rival.
         """
         kinds = [kind for kind, is_asked in (("pruned", self.pruning), ("narrow", self.narrowing)) if is_asked]
         narrower = [f"{kind}_{share:g}" for share in self.chosen_shares(goal) for kind in kinds]

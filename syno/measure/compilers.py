@@ -52,7 +52,7 @@ class Compiler:
         devices: the kinds of devices of this machine that it compiles for.
         first_gpu_only: whether it cannot take one of several GPUs, such as "cuda:1".
         channels_last: whether it takes tensors in channels-last format.
-        tolerance: the least tolerance of compilers that compute in coarser numbers than the module's, instead of what rounding
+        tolerance: the least tolerance of compilers that compute in lower precision than the module's, instead of what rounding
             explains. A larger one in the settings wins; the record has the one that held. None for exact compilers.
         settings: the model of its own settings.
         group: the name of these settings in an experiment's group `tune`, and as an argument of `tune`.
@@ -115,7 +115,7 @@ class Compiler:
             raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
 
-COARSE_TOLERANCE = 0.1  # of the largest value: a network in 8-bit integers or in bfloat16 computes another function
+LOW_PRECISION_TOLERANCE = 0.1  # of the largest value: a network in 8-bit integers or in bfloat16 computes another function
 COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
 _IMPORTED: dict[str, Compiler] = {}  # users' own, by their paths
 
@@ -306,12 +306,12 @@ COMPILERS.register("inductor-int8")(
         requires={"torchao": "int8"},
         builds_cpp=True,
         devices=("cpu",),
-        tolerance=COARSE_TOLERANCE,
+        tolerance=LOW_PRECISION_TOLERANCE,
         check=_check_x86,
     ),
 )
 # `inductor` with products and convolutions in bfloat16, as autocast chooses.
-COMPILERS.register("inductor-bfloat16")(Compiler(_inductor_bfloat16, builds_cpp=True, tolerance=COARSE_TOLERANCE))
+COMPILERS.register("inductor-bfloat16")(Compiler(_inductor_bfloat16, builds_cpp=True, tolerance=LOW_PRECISION_TOLERANCE))
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
 TVM = COMPILERS.register("tvm")(
     Compiler(
@@ -329,5 +329,5 @@ TVM = COMPILERS.register("tvm")(
     )
 )
 # The same after quantization to 8-bit integers, on processors.
-INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=COARSE_TOLERANCE)
+INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=LOW_PRECISION_TOLERANCE)
 COMPILERS.register("tvm-int8")(replace(INT8, compile=_tvm_int8, remote=_int8_measured_by_tvm))

@@ -51,7 +51,7 @@ def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
     Where no network was kept, it is the first operator of the verdict; None where there is none, or commands cannot find it.
     """
     kept = [name for name in results.kept.networks if name != ORIGINAL]
-    # Of a network in coarser numbers than those of its training, the trained one is kept.
+    # Of a network in lower precision than it was trained in, the trained one is kept.
     named = [name for line in verdict if (name := as_trained(line.operator)) in kept]
     if named:
         return named[0]

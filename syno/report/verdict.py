@@ -17,7 +17,7 @@ from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.goal_tables import beside_rivals
 from syno.results.majority import warning_of
-from syno.results.measurement import computes_coarsely, number_format
+from syno.results.measurement import has_lower_precision, number_format
 from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.results.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
@@ -88,12 +88,12 @@ def _or_nan(value: float | None) -> float:
 def speedups_by_target(results: Results) -> dict[Target, Speedups]:
     """Return the speedups by device and compiler, the goal's first.
 
-    A latency below what the device's peak speed allows is not counted, and neither is one in coarser numbers, since the scores
+    A latency below what the device's peak speed allows is not counted, and neither is one in lower precision, since the scores
     are of networks as they were trained.
     """
     found: dict[Target, dict[str, tuple[str, Interval]]] = {}
     for row in results.speedup_list:
-        if not (row.is_suspicious or computes_coarsely(row.compiler) or isnan(row.ratio.value)):
+        if not (row.is_suspicious or has_lower_precision(row.compiler) or isnan(row.ratio.value)):
             found.setdefault(row.target, {})[row.operator] = (row.role, row.ratio)
     wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))

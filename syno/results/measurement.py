@@ -44,7 +44,7 @@ SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Numbers, coarser than those of the training, in which a trained network is tested and timed as a network of its own.
+    """A number format of lower precision, in which a trained network is tested and timed as a network of its own.
 
     Attributes:
         name: of the original network in them: its key.
@@ -77,7 +77,7 @@ NUMBER_FORMATS = {
 
 
 def number_format(key: str) -> NumberFormat | None:
-    """Return the coarser numbers of a network with this key; None for a network as it was trained.
+    """Return the number format of lower precision of a network with this key; None for a network as it was trained.
 
     >>> number_format("pruned_0.5_int8").words, number_format("pruned_0.5")
     ('8-bit integers', None)
@@ -97,8 +97,8 @@ def as_trained(key: str) -> str:
     return ORIGINAL if key == found.name else key.removesuffix(found.suffix)
 
 
-def computes_coarsely(compiler: str) -> bool:
-    """Return whether a compiler's networks compute in coarser numbers than those of their trainings."""
+def has_lower_precision(compiler: str) -> bool:
+    """Return whether a compiler, by its name, computes in lower precision than networks are trained in."""
     return any(compiler.endswith(one.compiler) for one in NUMBER_FORMATS.values())
 
 

@@ -12,7 +12,7 @@ from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
 from syno.results.breakdown import NETWORK
 from syno.results.goal import NONE_FASTER, none_faster, times_as_fast
-from syno.results.measurement import OK, Measurement, computes_coarsely
+from syno.results.measurement import OK, Measurement, has_lower_precision
 from syno.results.rows import rows_of_tuning
 from syno.results.table import SPEEDUP_COLUMNS
 from syno.results.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in
@@ -190,7 +190,7 @@ def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None =
     """
     found: list[BestAgainstBest] = []
     rows = [one for one in latencies_in(latency) if one.is_ok and not one.is_suspicious and isfinite(_positive(one.ms.value))]
-    rows = [one for one in rows if not computes_coarsely(one.compiler)]  # another network
+    rows = [one for one in rows if not has_lower_precision(one.compiler)]  # another network
     for device in dict.fromkeys(one.device for one in rows):
         here = [one for one in rows if one.device == device]
         own = [one for one in here if one.role == "found" and (names is None or one.operator in names)]

@@ -1,7 +1,7 @@
 """The rivals of a search with a goal: what a user would do without synthesis, trained and measured like the operators.
 
 Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. Then it
-trains with each seed of the experiment, and last it tests and measures the trained network in coarser numbers: 8-bit integers
+trains with each seed of the experiment, and last it tests and measures the trained network in lower precision: 8-bit integers
 and, on a GPU, bfloat16. What cannot be pruned, trained or compiled is a record with the reason. Measurements are shared by all
 experiments, and so are trainings of the same network on the same data with the same recipe.
 """
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 STORE = Path("results/rivals")  # of trainings, for all experiments
-CONVERTING = "inductor"  # the compiler whose forms for coarser numbers are used
+CONVERTING = "inductor"  # the compiler whose forms of lower precision are used
 State = Literal["ok", "slow", "failed"]
 
 
@@ -66,7 +66,7 @@ class RivalSpeed(BaseModel):
     original_ms: PositiveInterval
 
 
-class InCoarserNumbers(BaseModel):
+class InLowerPrecision(BaseModel):
     """A trained network in 8-bit integers, or in bfloat16.
 
     Attributes:
@@ -92,7 +92,7 @@ class RivalRecord(Record):
         reason: why it is not "ok".
         speed: None where it could not be measured, and for networks that are only converted, whose speed is in `formats`.
         seeds: of the trainings, whose records are with those of all networks.
-        formats: the network in coarser numbers, by their names (`NUMBER_FORMATS`).
+        formats: the network in lower precision, by their names (`NUMBER_FORMATS`).
         seconds: time that all of it took.
         versions, date: of the packages, and the end.
     """
@@ -107,14 +107,14 @@ class RivalRecord(Record):
     reason: str = ""
     speed: RivalSpeed | None = None
     seeds: tuple[int, ...] = ()
-    formats: Mapping[str, InCoarserNumbers] = {}
+    formats: Mapping[str, InLowerPrecision] = {}
     seconds: Amount
     versions: dict[str, str]
     date: AwareDatetime
 
     @property
-    def converted(self) -> dict[str, InCoarserNumbers]:
-        """The network in coarser numbers, by its key in them."""
+    def converted(self) -> dict[str, InLowerPrecision]:
+        """The network in lower precision, by its key in them."""
         is_converted = number_format(self.name) is not None
         return {f"{self.name}{'' if is_converted else NUMBER_FORMATS[name].suffix}": one for name, one in self.formats.items()}
 
@@ -147,7 +147,7 @@ def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
 
 
 def _converted(experiment: Experiment) -> dict[str, str]:
-    """Return the selected operators whose networks are tested in coarser numbers, too, by their keys in these."""
+    """Return the selected operators whose networks are tested in lower precision, too, by their keys in these."""
     file = experiment.folder / SELECTED
     selected = [one.key for one in read_selected(file)] if file.is_file() else []
     formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
@@ -187,7 +187,7 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
     if found["state"] == "ok":
         formats = [converted] if converted is not None else _formats_of(experiment, operator)
         speed = found.get("speed")
-        found["formats"] = {one.name: _in_coarser_numbers(experiment, trained, one, speed) for one in formats}
+        found["formats"] = {one.name: _in_lower_precision(experiment, trained, one, speed) for one in formats}
     return _written(experiment, name, operator, began, found, output)
 
 
@@ -281,27 +281,27 @@ def _identity(workload: Workload, operator: str, seed: int) -> str:
     return checksum(json.dumps(parts, sort_keys=True).encode())
 
 
-# ---- coarser numbers ---------------------------------------------------------------------------------------------------
+# ---- lower precision ---------------------------------------------------------------------------------------------------
 
 
 def _formats_of(experiment: Experiment, operator: Replacement | None) -> list[NumberFormat]:
-    """Return the coarser numbers in which a rival is tested after its training: pruned networks in all, others in bfloat16."""
+    """Return the number formats in which a rival is tested after its training: pruned networks in all, others in bfloat16."""
     is_pruned = isinstance(operator, NetworkBaseline) and operator.kind == "pruned"
     return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_pruned or name != INT8]
 
 
-def _in_coarser_numbers(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InCoarserNumbers:
+def _in_lower_precision(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InLowerPrecision:
     """Convert the trained networks, test them, and measure their speed."""
     scores: dict[int, float] = {}
     try:
         scores = {seed: _score_in(experiment, key, numbers, seed) for seed in experiment.train.seeds}
-        return InCoarserNumbers(scores=scores, speed=_speed_in(experiment, key, numbers, speed))
+        return InLowerPrecision(scores=scores, speed=_speed_in(experiment, key, numbers, speed))
     except (SynoError, ImportError) as error:
-        return InCoarserNumbers(scores=scores, reason=f"in {numbers.words}: {' '.join(str(error).split())}")
+        return InLowerPrecision(scores=scores, reason=f"in {numbers.words}: {' '.join(str(error).split())}")
 
 
 def _score_in(experiment: Experiment, key: str, numbers: NumberFormat, seed: int) -> float:
-    """Return the score of a trained network in coarser numbers."""
+    """Return the score of a trained network in lower precision."""
     from syno.train.training_record import converted_score
     from syno.train.weights import load_weights
     from syno.train.workload import Workload
@@ -353,7 +353,7 @@ def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
 
 
 def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> Iterator[Measurement]:
-    """Yield the scores and costs of networks in coarser numbers, or of all rivals; others have records of their trainings."""
+    """Yield the scores and costs of networks in lower precision, or of all rivals; others have records of their trainings."""
     from syno.train.training_record import TrainingRecord
 
     for record in rivals_of(experiment).values():

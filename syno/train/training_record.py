@@ -31,15 +31,15 @@ from syno.train.workload import Workload
 
 Loss = Annotated[float, Field(allow_inf_nan=False)]
 
-# ---- scores in coarser numbers ---------------------------------------------------------------------------------------
+# ---- scores in lower precision ---------------------------------------------------------------------------------------
 
-# The score of a trained network in coarser numbers, as for the compilers `inductor-int8`, `tvm-int8` and `inductor-bfloat16`.
+# The score of a trained network in lower precision, as for the compilers `inductor-int8`, `tvm-int8` and `inductor-bfloat16`.
 
 
 def converted_score(
     network: nn.Module, numbers: str, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
 ) -> float:
-    """Return the score on the test data of a trained network in coarser numbers.
+    """Return the score on the test data of a trained network in lower precision.
 
     Args:
         network: on the device of its training; it is not changed.

@@ -11,7 +11,7 @@ import torch
 from on_gpu import OnGpu
 
 import syno
-from syno.measure.compilers import COARSE_TOLERANCE
+from syno.measure.compilers import LOW_PRECISION_TOLERANCE
 from syno.measure.latency import pinned
 from syno.measure.machine import cache_bytes, device_name, peak
 from syno.measure.timing import LatencySettings, stopwatch_of
@@ -52,9 +52,9 @@ class Latency(OnGpu):
         self.measured("inductor-max-autotune")
 
     def test_inductor_in_bfloat16(self) -> None:
-        """It computes in coarser numbers than the reference, and so may differ."""
+        """It computes in lower precision than the reference, and so may differ."""
         self.need_gpu()
-        self.assertEqual(self.measured("inductor-bfloat16").settings.tolerance, COARSE_TOLERANCE)
+        self.assertEqual(self.measured("inductor-bfloat16").settings.tolerance, LOW_PRECISION_TOLERANCE)
 
     def test_one_of_several_gpus(self) -> None:
         if torch.cuda.device_count() < 2:

@@ -1,4 +1,4 @@
-"""Networks in coarser numbers: TVM computes what the quantized network computes, and a training says how well it classifies."""
+"""Networks in lower precision: TVM computes what the quantized network computes, and a training says how well it classifies."""
 
 from __future__ import annotations
 

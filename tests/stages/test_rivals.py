@@ -169,7 +169,7 @@ def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_origina
     times = stage.RivalSpeed(
         ratio=Interval(2.0, 1.9, 2.1), timed=IN_TURNS, latency_ms=Interval(3.0, 2.9, 3.1), original_ms=Interval(6.0, 5.9, 6.1)
     )
-    in_integers = stage.InCoarserNumbers(scores={1: 0.9}, speed=times)
+    in_integers = stage.InLowerPrecision(scores={1: 0.9}, speed=times)
     for name in ("pruned_0.5", "narrow_0.5"):  # the latter was not trained
         RivalRecord(
             name=name,
@@ -193,7 +193,7 @@ def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_origina
     assert added["source"] == "rivals/pruned_0.5.json" and joined[:3].equals(measurement_table(rows).astype(joined.dtypes))
 
 
-def test_in_coarser_numbers_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(experiment(rivals={**RIVALS, "operators": [], "int8": "all", "bfloat16": True}))
     key = OperatorStore(found.folder).add(OPERATORS["grouped_conv2d"]().renamed("small_0"))
     write_selected([Selected(key=key, name="small_0", metrics={})], found.folder / SELECTED)
@@ -223,13 +223,13 @@ def test_in_coarser_numbers_networks_are_rows_of_their_own(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("role", ["rival", "found"])
-def test_a_mixture_in_coarser_numbers_is_what_the_mixture_is(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mixture_in_lower_precision_is_what_the_mixture_is(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of known layers only is a rival: nothing in it was synthesized."""
     found = trained(experiment(rivals={**RIVALS, "bfloat16": True}))
     monkeypatch.setattr(stage, "compared_networks", lambda _: [("mixture_1", role)])
     file, when = stage.training_file(found, "mixture_1", 1), datetime(2030, 1, 1, tzinfo=UTC)
     write_whole(file, stage.training_file(found, "original", 1).read_bytes())
-    formats = {"bfloat16": stage.InCoarserNumbers(scores={1: 0.5})}
+    formats = {"bfloat16": stage.InLowerPrecision(scores={1: 0.5})}
     record = RivalRecord(name="mixture_1", operator="x", state="ok", formats=formats, seconds=1.0, versions={}, date=when)
     monkeypatch.setattr(stage, "rivals_of", lambda _: {"mixture_1": record})
     rows = list(stage.rows_of_rivals(found))
