@@ -34,15 +34,15 @@ MODULE = words(
 # Attributes that `build` adds to a module, and methods of generated modules.
 OWN_ATTRIBUTES = words(
     """
-    composed composed_weight freeze graph is_channels_last keep_prepared_weights mode prepared_weights reset_parameters sizes
-    source
+    composed composed_weight freeze graph is_channels_first_on_gpus is_channels_last keep_prepared_weights mode prepared_weights
+    reset_parameters sizes source
     """
 )
 BUILTINS = words("ValueError int len list range self sum super tuple")
 PYTORCH = words(
     """
-    device drawn dtype fan_in functional generator init math name nn seed shape shear shear_sum sheared_slices stored
-    stored_windows torch w weight window_sum windows x
+    device drawn dtype fan_in functional generator init layout math name nn one seed shape shear shear_sum sheared_slices
+    stored stored_windows torch w weight window_sum windows x
     """
 )
 TENSOR_EXPRESSIONS = words("build dtype element inside padded placeholders product rotated te tirx topi tvm x y")

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 from torch._inductor import config
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from syno.measure.job import SHARED_TEMPORARY
+from syno.model.module import OperatorModule
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 
@@ -33,7 +34,8 @@ BEING_WRITTEN_SECONDS = 120  # after which a file that does not change is not be
 def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., Any]:
     """Compile a module with `torch.compile` and constant weights, for the shapes of `example`.
 
-    Constants are folded into each other, and laid out as the kernels read them; the module keeps its own weights.
+    Constants are folded into each other, and laid out as the kernels read them; the module keeps its own weights. Operators
+    with groups keep their own layout on a GPU: Inductor's choice, channels-last for all convolutions, is slow with these.
 
     Args:
         module: in evaluation mode.
@@ -43,7 +45,12 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
     share_headers()
     remove_broken_headers()
     compiled: Callable[..., Any] = torch.compile(module, dynamic=False, **options)
-    with torch.no_grad(), config.patch(freezing=True, **FLAGS):  # read when the first call compiles
+    flags = {"freezing": True, **FLAGS}
+    if any(one.is_cuda for one in tree_leaves(example) if isinstance(one, torch.Tensor)) and any(
+        isinstance(one, OperatorModule) and one.is_channels_first_on_gpus for one in module.modules()
+    ):
+        flags["layout_optimization"] = False
+    with torch.no_grad(), config.patch(**flags):  # read when the first call compiles
         compiled(*example)
     return compiled
 

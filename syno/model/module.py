@@ -126,8 +126,13 @@ class OperatorModule(PreparedWeights):
 
     @property
     def is_channels_last(self) -> bool:
-        """Whether the module brings pictures into channels-last format, in which its output is, too."""
-        return "memory_format=torch.channels_last" in self.source
+        """Whether the module brings pictures into channels-last format on a CPU, in which its output is, too."""
+        return "torch.channels_last" in self.source
+
+    @property
+    def is_channels_first_on_gpus(self) -> bool:
+        """Whether it computes on channels-first data on a GPU, for which channels-last data is converted."""
+        return "is_cuda" in self.source
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (str(self.graph), self.source, self.mode, self.sizes), self._state_without_kept()

@@ -168,7 +168,9 @@ def convolve(contraction: Contraction) -> None:
     ]
     kernels = [[window.kernel] if window else [] for window in windows]
     sizes = tuple(product(dim.size for dim in part) for part in (*made_of, *kernels))
-    data.convolutions[len(data.lines)] = Convolution(any(windows), work, contraction.weight.source, sizes, *layouts)
+    data.convolutions[len(data.lines)] = Convolution(
+        any(windows), bool(contraction.groups), work, contraction.weight.source, weight, sizes, *layouts
+    )
     call = f"functional.conv{len(spatial)}d({', '.join(arguments)})" + _crop(windows)
     data.assign(call, [batch, results, *after])
 
@@ -288,9 +290,30 @@ class FusedLowering(Lowering):
             first = min(planar)
             before = [comment for statement, comment in data.lines[:first] if statement.startswith(f"{data.variable} =")]
             shape = before[-1] if before else shape_comment(dim.size for dim in self.graph.input)
-            statement = f"{data.variable} = {data.variable}.contiguous(memory_format=torch.channels_last)"
-            data.lines.insert(first, (statement, shape))
+            data.lines[first:first] = self._in_channels_last(planar, shape)
         return data
+
+    def _in_channels_last(self, convolutions: Set[int], shape: str) -> list[tuple[str, str]]:
+        """Return the statements that bring the data before these convolutions into channels-last format.
+
+        Where one has groups, data and kernels are channels-first on a GPU: with channels-last data in float32, cuDNN runs a
+        kernel for each group. On an H100, that takes 230 us in place of 34 for 128 channels in 32 groups, 28x28, batch 1.
+        """
+        data, x = self.data, self.data.variable
+        if not any(data.convolutions[number].is_grouped for number in convolutions):
+            return [(f"{x} = {x}.contiguous(memory_format=torch.channels_last)", shape)]
+        kernels = {}
+        for number in sorted(convolutions):
+            made, (statement, comment) = data.convolutions[number], data.lines[number]
+            name = made.weight.removeprefix("self.")
+            kernels[name] = made.kernel_text
+            data.lines[number] = statement.replace(f"({x}, {made.kernel_text}", f"({x}, {name}"), comment
+        names, given = ", ".join([x, *kernels]), ", ".join([x, *kernels.values()])
+        why = "cuDNN would run a kernel for each group"
+        return [
+            (f"layout = torch.contiguous_format if {x}.is_cuda else torch.channels_last", why),
+            (f"{names} = [one.contiguous(memory_format=layout) for one in ({given})]", shape),
+        ]
 
     # ---- views --------------------------------------------------------------------------------------------------
 

@@ -22,16 +22,20 @@ class Convolution:
 
     Attributes:
         moves: whether the kernel is larger than 1.
+        is_grouped: whether it has groups.
         work: its work on channels-first data.
         weight: the expression for the weight.
+        kernel_text: the expression for the kernel that is made of it, in the call.
         kernel: the sizes of the kernel's axes: output channels, input channels, and those of the window.
         channels_first, channels_last: the orders of the weight's axes in memory with which the kernel needs no copy in these
             memory formats; None if there is no such order.
     """
 
     moves: bool
+    is_grouped: bool
     work: StatementWork
     weight: str
+    kernel_text: str
     kernel: tuple[Size, ...]
     channels_first: Order | None
     channels_last: Order | None
