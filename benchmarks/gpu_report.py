@@ -22,7 +22,9 @@ Kept = Mapping[str, Any]  # a row of the file
 def report(
     about: Mapping[str, str], command: str, kept: Mapping[str, Kept], rows: Sequence[Row], *, pretended: bool
 ) -> list[str]:
-    """The lines of the report: all rows in the file, and which of `rows` it has not."""
+    """The lines of the report: all rows in the file, ordered as `rows`, and which of these it has not."""
+    places = {row.key: place for place, row in enumerate(rows)}
+    kept = {key: kept[key] for key in sorted(kept, key=lambda key: places.get(key, len(places)))}
     lines = [*heading(about, command, kept, pretended=pretended)]
     sections = {
         name: {key: one for key, one in kept.items() if one["section"] == name} for name in ("tests", "training", "latency")

@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -73,6 +74,27 @@ def test_convolutions_that_stay_read_channels_last_data_without_a_copy() -> None
     changed = substitute(model, OPERATORS["operator_1"](), torch.zeros(1, 3, 6, 6), where=["1"])
     assert changed[2].weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(changed[2].weight, model[2].weight)
+
+
+def test_groups_are_computed_on_channels_first_data_where_it_is_on_a_gpu(x: torch.Tensor) -> None:
+    class OnGpu(torch.Tensor):  # a tensor of the CPU that says that it is on a GPU
+        is_cuda = True
+
+    module, seen = operator_1(), list[bool]()
+    conv2d = torch.nn.functional.conv2d
+
+    def spied(x: torch.Tensor, weight: torch.Tensor, **options: Any) -> torch.Tensor:
+        seen.extend((x.is_contiguous(), weight.is_contiguous()))
+        return conv2d(x, weight, **options)
+
+    last = x.contiguous(memory_format=torch.channels_last)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.functional, "conv2d", spied)
+        found = module(last.as_subclass(OnGpu))
+        assert seen == [True] * 4
+        seen.clear()
+        assert torch.allclose(found, module(last), rtol=1e-4, atol=1e-5)
+    assert not any(seen)
 
 
 # ---- kept for inference -------------------------------------------------------------------------------------------------
