@@ -41,6 +41,7 @@ from syno.measure.native.build import CORES, compiler, compiler_version, library
 SCHEDULES_TIMED = 3  # of each nest, in each form
 FORMS_TIMED = 3
 MOST_TIMES = 1.15  # of the fastest form's time: further schedules of slower forms are not timed
+FORMS_TUNED = 2  # have further schedules timed: as many as two cores compile at once, so that a kernel takes 3 s at most
 SECONDS_TIMED = 0.15
 MOST_PLAN_FLOPS = 1.3  # times the fewest: plans with more are not tried
 MOST_CYCLES = 1.6  # times the fewest by the model: forms with more are not timed
@@ -411,16 +412,14 @@ def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
 def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
     """Return the fastest of each form's candidates; those of a form exchange their schedules.
 
-    The first one of each form is timed, then the others of those forms that are not slower by far.
+    The first one of each form is timed, then the others of those forms that are the fastest, or hardly slower.
     """
     laps = _laps(request, target, store, [found[:1] for found in likely])
     trials = [_mixed(request, *row) for row in zip(likely, laps, strict=True)]
-    most = [MOST_TIMES * min(trial.latency_ms(formats) for trial in trials) for formats in ENDS]
-    near = [
-        at
-        for at, (found, trial) in enumerate(zip(likely, trials, strict=True))
-        if len(found) > 1 and any(trial.latency_ms(formats) <= limit for formats, limit in zip(ENDS, most, strict=True))
-    ]
+    least = [min(trial.latency_ms(formats) for trial in trials) for formats in ENDS]
+    times = [min(trial.latency_ms(formats) / best for formats, best in zip(ENDS, least, strict=True)) for trial in trials]
+    by_time = sorted(range(len(trials)), key=times.__getitem__)
+    near = [at for at in by_time if len(likely[at]) > 1 and times[at] <= MOST_TIMES][:FORMS_TUNED]
     more = _laps(request, target, store, [likely[at][1:] for at in near]) if near else []
     for at, rows in zip(near, more, strict=True):
         trials[at] = _mixed(request, likely[at], np.vstack([laps[at], rows]))
