@@ -218,7 +218,7 @@ def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: 
         word(f"{name}{hand}", card=card, note=note),
         share(found.saving),
         _loss(results, found),
-        Cell(f"{found.fit:.2g}", found.fit),
+        Cell(NOTHING) if found.fit is None else Cell(f"{found.fit:.2g}", found.fit),
     )
 
 

@@ -90,13 +90,13 @@ class LayerOption:
         operator: its name.
         saving: the time that it saves there, as a share of the original network's; below 0 if it takes longer.
         loss: what it is charged with, in the unit of the score; None if it could not be trained.
-        fit: the error of its fit to the layer.
+        fit: the error of its fit to the layer; None for a layer with fewer channels, which is not fitted.
     """
 
     operator: str
     saving: float
     loss: float | None
-    fit: float
+    fit: float | None
 
 
 @dataclass(frozen=True)
