@@ -108,7 +108,8 @@ class MixtureLayers:
         base: the network around the operators: "original", or the name of a pruned one.
         operators: by their layers. The other layers stay.
         options: what there was to choose from in each layer of the base.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
+            that is all of the time or more.
         speedup: how many times as fast it is.
     """
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import product
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -348,8 +348,9 @@ class _Choice:
                 apart += misfits
             if not choice:
                 return
-            expected = 1 / (time - sum(options[layer][name].saving for layer, name in choice.items()))
-            self._show(f"a mixture that is to be {expected:.2f} times as fast")
+            left = time - sum(options[layer][name].saving for layer, name in choice.items())
+            expected = 1 / left if left > 0 else inf
+            self._show(f"a mixture that is to be {wanted:.2f} times as fast")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return

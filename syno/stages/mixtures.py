@@ -51,7 +51,8 @@ class ChosenMixture(BaseModel):
 
     Attributes:
         mixture: its text.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
+            that is all of the time or more.
         speedup: how many times as fast it is, timed in turns with the original.
         loss: what its operators together are expected to lose of the score.
         score: after a training as in the search.

@@ -356,16 +356,19 @@ def selected(found: Experiment) -> Experiment:
 @pytest.mark.slow
 @pytest.mark.usefixtures("twice_as_fast")
 def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
-    found = selected(experiment(study={"n_trials": 1}))
+    by_hand = {"blocks.1.conv1": "narrower_0.5", "blocks.1.conv2": "small_7"}
+    found = selected(experiment(study={"n_trials": 1}, mixtures={"count": 2, "margins": [1.05], "fix": by_hand}))
     record = choose_mixtures(found)
     assert record == ChoiceRecord.read(found.folder / "choice.json") and record.mixtures
     assert {(one.base, one.operator) for one in record.alternatives} == {
-        ("original", "small_7"),
-        ("original", "dropped"),
-        ("original", "grouped_conv2d"),
+        *(("original", name) for name in ("small_7", "narrower_0.5", "dropped", "grouped_conv2d")),
+        ("pruned_0.5", "small_7"),  # by hand; others save nothing more there, and the layer before has too few channels
     }
+    narrower = {one.layer for one in record.alternatives if one.operator == "narrower_0.5"}
+    assert narrower == {"blocks.1.conv1", "blocks.2.conv1"}  # 4 channels, as in the first block, are too few
     first = record.mixtures[0].replacement
-    assert first.name == "mixture_1" and 0 < len(first.layers) < 6  # each saves half of the time, whatever it is in
+    assert first.name == "mixture_1" and len(first.layers) < 6  # each saves half of the time, whatever it is in
+    assert {layer: first.layers[layer].name for layer in by_hand} == by_hand
     train(found, "original", 1)
     evaluated = evaluate_rival(found, "mixture_1")
     assert evaluated.state == "ok" and evaluated.seeds == (1,) and evaluated.operator == str(first)
@@ -381,7 +384,8 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     assert len(shown.choice.layers) == 6
     assert "mixture_1" in {row.operator for row in shown.speedup_list}  # in the figure of scores and speedups
     taken = trained_network(found, "mixture_1")
-    assert sorted(kinds(taken)) == sorted(first.layers)
+    assert sorted(kinds(taken)) == sorted(first.layers.keys() - first.narrower.layers.keys())
+    assert [block.conv1.out_channels for block in taken.blocks[:2]] == [4, 4]
     (line,) = take_network(found, "mixture_1", Path("home"))
     assert "as recorded" in line
 
