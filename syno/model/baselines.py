@@ -288,7 +288,7 @@ class Mixture:
     @property
     def id(self) -> str:
         """The id in records, 32 hexadecimal digits. It does not depend on names."""
-        parts = sorted(f"{one.id} {' '.join(sorted(names))}" for one, names in self.parts)
+        parts = sorted(f"{one.id} {' '.join(names)}" for one, names in self.parts)
         return content_id("mixture", "\n".join([*parts, *([] if self.base is None else [self.base.id])]))
 
     @property

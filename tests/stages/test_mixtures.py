@@ -254,6 +254,10 @@ def test_layers_that_are_left_out_are_charged_with_what_a_few_of_them_lose(
             r'layer blocks\.0\.conv2 is in keep: "blocks\.0\.\*" and in fix: "\*\.conv2": grouped_conv2d',
         ),
         ({"keep": ["*"]}, "keep has all layers that can be replaced: "),
+        (
+            {"fix": {"*.conv2": "narrower_0.5"}},
+            r"fix: narrower_0\.5 in .* does not fit: blocks\.0\.conv2 cannot keep 0\.5 of its",
+        ),
         ({"fix": {"*.conv2": "no_such"}}, r"fix: no_such in blocks\.0\.conv2, .* there are: grouped_conv2d"),
         ({"fix": {"*.conv2": "pruned_0.5"}}, "whole network, and no operator; there are: grouped_conv2d"),
         (
