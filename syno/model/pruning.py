@@ -120,7 +120,8 @@ class _Copy:
 
     Attributes:
         network: the copy, in evaluation mode.
-        example: its inputs, on its device.
+        share: of the channels that stay.
+        example: the network's inputs, on its device.
         last: layers that make an output.
         multiple: that numbers of channels are of.
         fewer: the layers that are to lose channels, each with its number of channels and how many of them stay.
