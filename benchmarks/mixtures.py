@@ -25,11 +25,9 @@ from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.config.files import load_experiment
 from syno.model.baselines import Mixture
+from syno.stages.choice import operators_to_choose
 from syno.stages.mixtures import Alternative, choice_of, in_words
-from syno.stages.operators import operator_of
-from syno.stages.places import SELECTED
 from syno.stages.search import beginning
-from syno.stages.selection import read_selected
 from syno.stages.speedups import speedups_of
 
 
@@ -60,8 +58,7 @@ def measured(experiment: Experiment, options: argparse.Namespace) -> list[Found]
     """Return the mixtures with what was measured."""
     record, workload = choice_of(experiment), beginning(experiment)
     assert record is not None and experiment.goal_pair is not None, "the experiment has no choice.json; run it first"
-    keys = [*(one.key for one in read_selected(experiment.folder / SELECTED)), *experiment.rival_operators]
-    operators = {one.name: one for key in keys if (one := operator_of(experiment, key)) is not None}
+    operators = operators_to_choose(experiment)
     layers: dict[str, list[Alternative]] = {}
     for one in record.alternatives:
         if one.base == ORIGINAL and one.loss is not None:
@@ -78,6 +75,9 @@ def measured(experiment: Experiment, options: argparse.Namespace) -> list[Found]
                 continue
             seen.add(mixture.id)
             timed = speedups.of(mixture)
+            if timed.status == "misfit":  # an operator may not fit behind a layer with fewer channels
+                print(f"does not fit: {in_words(mixture)}", file=sys.stderr, flush=True)
+                continue
             assert timed.ratio is not None, timed.reason
             if mixture.id not in scores:
                 scores[mixture.id] = workload.train(mixture, seed=workload.settings.seed).score

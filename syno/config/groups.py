@@ -35,7 +35,8 @@ class OperatorChoice(Section):
 
     operator: str
     """a known operator's name, a text file, or the folder of a published operator; among baselines and rivals also separable,
-    grouped_4 or low_rank_4, which read what each layer reads"""
+    grouped_4 or low_rank_4, which read what each layer reads, or narrower_0.5: the layer with half of its channels, where
+    no other layer has them"""
     rename: Mapping[str, str] = {}
     """new names of its variables, which are those of the spec, as in {k: k_1}"""
 

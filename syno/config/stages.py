@@ -202,7 +202,7 @@ class MixtureSettings(Section):
     operators: Annotated[int, Field(ge=1)] = 3
     """operators of the selection that are tried in each layer, the best first, beside the known layers of `rivals`"""
     pruned: bool = True
-    """whether operators are also tried in the pruned networks of `rivals`"""
+    """whether operators are also tried in the pruned networks of `rivals`, and single layers with the same share of channels"""
     margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
     """speeds that mixtures are chosen for, as factors of the goal's speedup"""
     keep: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from syno.base.errors import SpecError, ValuationError
 from syno.base.registry import imported
 from syno.ir.graph import PGraph
-from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NetworkBaseline, Replacement, read_replacement
+from syno.model.baselines import ModuleBaseline, Replacement, read_replacement
 
 if TYPE_CHECKING:
     import torch
@@ -143,7 +143,7 @@ class OperatorSubject(Subject):
     def replacement(self) -> PGraph | ModuleBaseline:
         """The operator, or the baseline that is a module. SpecError for what only a whole network has."""
         found = read_replacement(self.operator)
-        if isinstance(found, NetworkBaseline | KnownLayer | Mixture):
+        if not isinstance(found, PGraph | ModuleBaseline):
             raise SpecError(f"{found.name} is of a whole network, and no operator by itself; measure it in an experiment")
         return found
 

@@ -143,6 +143,7 @@ def network_baseline(given: str) -> NetworkBaseline | None:
 BY_LAYER = "known layer "  # beginning of the text of a known layer
 KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank", "dropped"]
 UNDIVIDED = ("separable", "dropped")  # those without a number
+NARROWER = "narrower_"  # beginning of the name of a layer with fewer channels
 
 
 @dataclass(frozen=True)
@@ -200,11 +201,44 @@ class KnownLayer:
         return low_rank(kernel, rank).renamed(self.name) if rank * (inputs * taps + outputs) < elements else None
 
 
-def known_layer(given: str) -> KnownLayer | None:
-    """Return the known layer of this name, as `separable` or `grouped_4`; None if the name is not of this form.
+@dataclass(frozen=True)
+class NarrowerLayer:
+    """The layer itself with a share of its channels: those whose weights are the largest (`syno.model.pruning`).
+
+    The layers that read it have fewer inputs. It takes the place of layers whose channels no other layer has, such as the first
+    one of a residual block.
+
+    Attributes:
+        share: of the channels that stay.
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UnknownNameError(_no_known_layer(self.name))
+
+    @property
+    def name(self) -> str:
+        """The name in records and tables: "narrower_0.5"."""
+        return f"{NARROWER}{self.share:g}"
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits."""
+        return content_id("layers", self.name)
+
+    def __str__(self) -> str:
+        return f"{BY_LAYER}{self.name}\n"
+
+
+def known_layer(given: str) -> KnownLayer | NarrowerLayer | None:
+    """Return the known layer of this name, as `separable`, `grouped_4` or `narrower_0.5`; None if the name is not of this form.
 
     Raises UnknownNameError if there is no such layer.
     """
+    if re.fullmatch(rf"{NARROWER}[0-9]*\.?[0-9]+", given):
+        return NarrowerLayer(float(given.removeprefix(NARROWER)))
     found = re.fullmatch(rf"({'|'.join(get_args(KnownKind))})(?:_([0-9]+))?", given)
     if found is None:
         return None
@@ -217,11 +251,12 @@ def known_layer(given: str) -> KnownLayer | None:
 def _no_known_layer(given: str) -> str:
     return (
         f'"{given}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or '
-        "the number that divides the channels, as in grouped_4"
+        "the number that divides the channels, as in grouped_4, or narrower_SHARE, with the share of the channels that stay, "
+        "above 0 and below 1"
     )
 
 
-LayerReplacement: TypeAlias = PGraph | ModuleBaseline | KnownLayer  # what stands in place of a layer
+LayerReplacement: TypeAlias = PGraph | ModuleBaseline | KnownLayer | NarrowerLayer  # what stands in place of a layer
 MIXTURE, ON, LAYERS = "mixture ", "on ", "layers "  # beginnings of lines in the text of a mixture
 
 
@@ -260,6 +295,11 @@ class Mixture:
     def structure(self) -> Mixture:
         """The one that stands for all with the same shapes, so that its speed is that of the others."""
         return self if self.base is None else replace(self, base=self.base.structure)
+
+    @property
+    def narrower(self) -> Mixture:
+        """The same network without operators: its layers with fewer channels have these, and the others stay."""
+        return replace(self, parts=tuple((one, names) for one, names in self.parts if isinstance(one, NarrowerLayer)))
 
     @property
     def layers(self) -> dict[str, LayerReplacement]:

@@ -1,4 +1,4 @@
-"""Narrower networks: structured pruning, which removes whole channels from every layer, by the library Torch-Pruning.
+"""Narrower networks and layers: structured pruning, which removes whole channels, by the library Torch-Pruning.
 
 >>> import torch
 >>> from torch import nn
@@ -9,18 +9,33 @@ Sequential(
   (1): ReLU()
   (2): Conv2d(16, 10, kernel_size=(1, 1), stride=(1, 1))
 )
+
+A sum ties the channels of layers together. A layer whose channels are tied to no others can be narrower alone: then only those
+that read it are changed, which have fewer inputs.
+
+>>> network = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
+>>> narrowed(network, torch.zeros(1, 4), 0.5, ["2"])
+Sequential(
+  (0): Linear(in_features=4, out_features=32, bias=True)
+  (1): ReLU()
+  (2): Linear(in_features=32, out_features=16, bias=True)
+  (3): ReLU()
+  (4): Linear(in_features=16, out_features=3, bias=True)
+)
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from syno.base.errors import MisfitError
-from syno.model.inputs import Inputs, call
+from syno.model.inputs import Inputs, call, mapped
 from syno.model.outputs import copy_of, tensors_in
 
 # Numbers of channels are multiples of it: vectors of AVX2 have 8 numbers, and libraries fill channels up to that. In a network
@@ -29,10 +44,11 @@ MULTIPLE, MULTIPLE_OF_FEW, FEW = 8, 4, 32
 PRUNED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 # Beginnings of names of autograd's nodes that multiply an input by a weight: behind them are other layers' channels.
 PRODUCTS = ("Convolution", "Addmm", "Mm", "Bmm", "Baddbmm", "Linear")
+FOLLOWED: Any = {"forward_fn": call, "output_transform": tensors_in}  # how the library runs a network
 VIEWS = 3  # nodes, such as a transposition, between a product and its weight
 
 
-def narrowed(network: nn.Module, example: Inputs, share: float) -> nn.Module:
+def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collection[str] | None = None) -> nn.Module:
     """Return a copy of a network with a share of the channels of each layer: those whose weights are the largest.
 
     Channels that a sum or a concatenation ties together are removed together. A layer that makes the network's output keeps its
@@ -42,48 +58,119 @@ def narrowed(network: nn.Module, example: Inputs, share: float) -> nn.Module:
         network: with layers in `PRUNED`; it is not changed.
         example: its inputs.
         share: of the channels that stay, above 0 and below 1.
+        layers: names of those that lose channels, which must be in `narrowable`; None: all.
 
-    Raises MisfitError if the library cannot follow the network's channels, or nothing can be removed.
+    Raises MisfitError if the library cannot follow the network's channels, nothing can be removed, or one of these layers is
+    not in `narrowable`.
     """
     import torch_pruning
 
-    found = copy_of(network).eval()
-    for parameter in found.parameters():
-        parameter.requires_grad_(True)  # autograd shows which layers make the output
-    last = _last_layers(found, example)
-    channels = {module: _channels(module) for module in found.modules() if isinstance(module, PRUNED) and module not in last}
-    if not channels:
-        raise MisfitError("it has no convolution and no linear layer whose channels could be removed")
-    multiple = MULTIPLE if min(channels.values()) >= FEW else MULTIPLE_OF_FEW
-    stay = {module: max(1, round(share * count / multiple)) * multiple for module, count in channels.items()}
-    before, shapes = _size(found), _shapes(found, example)
+    found = _Copy(network, example, share)
+    named = {} if layers is None else found.named(layers)
+    fewer = found.fewer if layers is None else {one: found.fewer[one] for one in named.values()}
+    before, shapes = _size(found.network), _shapes(found.network, found.example)
+    with _followed():
+        pruner = torch_pruning.pruner.BasePruner(
+            found.network,
+            found.example,
+            importance=torch_pruning.importance.GroupMagnitudeImportance(p=2),
+            pruning_ratio=0.0,
+            pruning_ratio_dict={one: (count - stay) / count for one, (count, stay) in fewer.items()},
+            ignored_layers=found.last,
+            **FOLLOWED,
+        )
+        tied = [name for name, one in named.items() if _tied(pruner.DG, one) != {one}]
+    if tied:
+        raise MisfitError(f"{tied[0]} cannot keep {share:g} of its channels: they are those of other layers, too")
+    with _followed():
+        pruner.step()
+        is_same = _shapes(found.network, found.example) == shapes
+    if not is_same:
+        raise MisfitError("without some of the channels, its output has another shape")
+    if _size(found.network) >= before:
+        raise MisfitError(f"in no layer can {share:g} of the channels stay, in multiples of {found.multiple}")
+    for parameter, given in zip(found.network.parameters(), network.parameters(), strict=True):
+        parameter.requires_grad_(given.requires_grad)
+    return found.network.train(network.training)
+
+
+def narrowable(network: nn.Module, example: Inputs, share: float, layers: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these layers can keep a share of their channels alone: no other layer but those that read it changes.
+
+    Such a layer is the first one of a residual block, whose output only the second one reads. A layer whose output is added to
+    others is none, nor is one before a depthwise convolution, which would have fewer channels, too.
+
+    Args:
+        network, example, share: as for `narrowed`.
+        layers: their names.
+
+    Raises MisfitError if the library cannot follow the network's channels.
+    """
+    import torch_pruning
+
+    found = _Copy(network, example, share)
+    named = {name: one for name in layers if (one := found.network.get_submodule(name)) in found.fewer}
+    with _followed():
+        graph = torch_pruning.DependencyGraph().build_dependency(found.network, found.example, **FOLLOWED)
+        return tuple(name for name, one in named.items() if _tied(graph, one) == {one})
+
+
+class _Copy:
+    """A copy of a network, to remove channels from.
+
+    Attributes:
+        network: the copy, in evaluation mode.
+        share: of the channels that stay.
+        example: the network's inputs, on its device.
+        last: layers that make an output.
+        multiple: that numbers of channels are of.
+        fewer: the layers that are to lose channels, each with its number of channels and how many of them stay.
+    """
+
+    def __init__(self, network: nn.Module, example: Inputs, share: float) -> None:
+        device = next((one.device for one in network.parameters()), None)
+        self.network, self.share = copy_of(network).eval(), share
+        self.example = mapped(lambda one: one.to(device), example)
+        for parameter in self.network.parameters():
+            parameter.requires_grad_(True)  # autograd shows which layers make the output
+        self.last = _last_layers(self.network, self.example)
+        modules = (one for one in self.network.modules() if isinstance(one, PRUNED) and one not in self.last)
+        channels = {module: _channels(module) for module in modules}
+        if not channels:
+            raise MisfitError("it has no convolution and no linear layer whose channels could be removed")
+        self.multiple = MULTIPLE if min(channels.values()) >= FEW else MULTIPLE_OF_FEW
+        stay = {one: max(1, round(share * count / self.multiple)) * self.multiple for one, count in channels.items()}
+        self.fewer = {one: (count, stay[one]) for one, count in channels.items() if stay[one] < count}
+
+    def named(self, layers: Iterable[str]) -> dict[str, nn.Module]:
+        """Return the layers of these names. MisfitError if one of them cannot lose channels."""
+        modules, found = dict(self.network.named_modules()), dict[str, nn.Module]()
+        for name in layers:
+            if (one := modules.get(name)) not in self.fewer:
+                few = f"there are too few for multiples of {self.multiple}"
+                why = "there is no such layer" if one is None else "they are the output's" if one in self.last else few
+                raise MisfitError(f"{name} cannot keep {self.share:g} of its channels: {why}")
+            found[name] = one
+        return found
+
+
+@contextmanager
+def _followed() -> Iterator[None]:
+    """Raise MisfitError where the library fails in the block."""
     try:
         with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
-            pruner = torch_pruning.pruner.BasePruner(
-                found,
-                example,
-                importance=torch_pruning.importance.GroupMagnitudeImportance(p=2),
-                pruning_ratio=0.0,
-                pruning_ratio_dict={
-                    module: (count - stay[module]) / count for module, count in channels.items() if stay[module] < count
-                },
-                ignored_layers=last,
-                forward_fn=call,
-                output_transform=tensors_in,
-            )
-            pruner.step()
-        is_same = _shapes(found, example) == shapes
+            yield
     except Exception as error:
         said = (str(error).strip().splitlines() or [""])[0]
         raise MisfitError(f"Torch-Pruning cannot follow its channels ({type(error).__name__}: {said})") from error
-    if not is_same:
-        raise MisfitError("without some of the channels, its output has another shape")
-    if _size(found) >= before:
-        raise MisfitError(f"in no layer can {share:g} of the channels stay, in multiples of {multiple}")
-    for parameter, given in zip(found.parameters(), network.parameters(), strict=True):
-        parameter.requires_grad_(given.requires_grad)
-    return found.train(network.training)
+
+
+def _tied(graph: Any, module: nn.Module) -> set[nn.Module]:
+    """Return the layers that lose channels if a layer does, itself among them."""
+    group = graph.get_pruning_group(module, graph.get_pruner_of_module(module).prune_out_channels, idxs=[0])
+    losing = (dependency.target.module for dependency, _ in group if graph.is_out_channel_pruning_fn(dependency.handler))
+    return {one for one in losing if isinstance(one, PRUNED)}
 
 
 def _channels(module: nn.Module) -> int:

@@ -23,7 +23,7 @@ from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import WIDTH, for_wide_pictures
 from syno.lower.causality import leak
-from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NetworkBaseline, Replacement
+from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.computation import padded
 from syno.model.extraction import layers_of, replaceable
 from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, Where, ends_of_ceil
@@ -31,7 +31,7 @@ from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule, build
 from syno.model.outputs import copy_of, to_channels_last
 from syno.model.proof import InPlace, Sequential, in_place, put_in_place, weight_of
-from syno.model.pruning import narrowed
+from syno.model.pruning import narrowable, narrowed
 
 if TYPE_CHECKING:
     import torch
@@ -265,6 +265,8 @@ def substitute(
     if isinstance(operator, Mixture):
         return _mixed(model, operator, example, seed, mode, causal, batch, layers)
     layers = replaceable(model, example, where, keep_stem=keep_stem) if layers is None else layers_of(model, layers)
+    if isinstance(operator, NarrowerLayer):
+        return _narrower(model, operator, example, layers)
     is_causal = getattr(model, "causal", False) if causal is None else causal
     operators: Sequence[PGraph] = [operator] * len(layers) if isinstance(operator, PGraph) else []
     if isinstance(operator, KnownLayer):
@@ -296,14 +298,30 @@ def _mixed(
 ) -> nn.Module:
     """Return the network with the operators of a mixture; `layers` are those of the network, also others than its own."""
     changed = model if mixture.base is None else narrowed(model, example, mixture.base.share)
-    if layers is None or mixture.base is not None:  # all are looked for at once
-        layers = replaceable(changed, example, list(mixture.layers))
-    for number, (one, names) in enumerate(mixture.parts, 1):
-        own, chosen = seed + number * SEEDS_APART, [layer for layer in layers if layer.name in names]
+    for one, names in mixture.narrower.parts:  # first, since operators have the sizes that are left
+        assert isinstance(one, NarrowerLayer)
+        changed = narrowed(changed, example, one.share, names)
+    parts = [part for part in enumerate(mixture.parts, 1) if not isinstance(part[1][0], NarrowerLayer)]
+    if parts and (layers is None or changed is not model):  # all are looked for at once
+        layers = replaceable(changed, example, [name for _, (_, names) in parts for name in names])
+    for number, (one, names) in parts:
+        own, chosen = seed + number * SEEDS_APART, [layer for layer in layers or () if layer.name in names]
         if lost := set(names) - {layer.name for layer in chosen}:
             raise MisfitError(f"{mixture.name} has an operator for the layer {sorted(lost)[0]}, which cannot be replaced here")
+        if isinstance(one, KnownLayer) and (lost := set(names) - {layer.name for layer in _known(one, chosen)[0]}):
+            raise MisfitError(f"{one.name} is no cheaper than the layer {sorted(lost)[0]}, or does not fit it")
         changed = substitute(changed, one, example, seed=own, mode=mode, causal=causal, batch=batch, layers=chosen)
     return copy_of(model) if changed is model else changed
+
+
+def _narrower(model: nn.Module, narrower: NarrowerLayer, example: Inputs, layers: Sequence[Layer]) -> nn.Module:
+    """Return the network in which those of the layers are narrower that can be. MisfitError if none can."""
+    names = narrowable(model, example, narrower.share, [layer.name for layer in layers])
+    if not names:
+        raise MisfitError(
+            f"{narrower.name} fits none of the {len(layers)} layers: their channels are those of other layers, too, or too few"
+        )
+    return narrowed(model, example, narrower.share, names)
 
 
 def _known(known: KnownLayer, layers: Sequence[Layer]) -> tuple[list[Layer], list[PGraph]]:

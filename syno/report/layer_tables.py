@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from math import isinf, isnan
 
 import pandas
 from matplotlib.axes import Axes
@@ -218,7 +218,7 @@ def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: 
         word(f"{name}{hand}", card=card, note=note),
         share(found.saving),
         _loss(results, found),
-        Cell(f"{found.fit:.2g}", found.fit),
+        Cell(NOTHING) if found.fit is None else Cell(f"{found.fit:.2g}", found.fit),
     )
 
 
@@ -231,7 +231,8 @@ def _loss(results: Results, one: LayerOption) -> Cell:
 def mixture_notes(results: Results) -> list[str]:
     """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it is."""
     return [
-        f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would be {one.expected:.2f} times "
-        f"as fast by the sum of what its operators save; measured, it is {speed_text(one.speedup)}."
+        f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would "
+        f"{'take no time' if isinf(one.expected) else f'be {one.expected:.2f} times as fast'} by the sum of what its operators "
+        f"save; measured, it is {speed_text(one.speedup)}."
         for one in (() if results.choice is None else results.choice.mixtures)
     ]

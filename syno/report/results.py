@@ -90,13 +90,13 @@ class LayerOption:
         operator: its name.
         saving: the time that it saves there, as a share of the original network's; below 0 if it takes longer.
         loss: what it is charged with, in the unit of the score; None if it could not be trained.
-        fit: the error of its fit to the layer.
+        fit: the error of its fit to the layer; None for a layer with fewer channels, which is not fitted.
     """
 
     operator: str
     saving: float
     loss: float | None
-    fit: float
+    fit: float | None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class MixtureLayers:
         base: the network around the operators: "original", or the name of a pruned one.
         operators: by their layers. The other layers stay.
         options: what there was to choose from in each layer of the base.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
+            that is all of the time or more.
         speedup: how many times as fast it is.
     """
 

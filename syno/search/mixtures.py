@@ -9,12 +9,18 @@
 True
 >>> cheapest(options, 0.1, fixed=["a"])
 {'a': 'fast'}
+>>> cheapest(options, 0.45, apart=[(("a", "fast"), ("b", "fast"))])
+{'a': 'faster', 'b': 'fast'}
+>>> cheapest(options, 0.45, most={"fast": 1})
+{'a': 'faster', 'b': 'fast'}
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+Place: TypeAlias = tuple[str, str]  # the names of a layer and of an operator in it
 
 
 class Option(NamedTuple):
@@ -29,13 +35,21 @@ class Option(NamedTuple):
     loss: float
 
 
-def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float, fixed: Collection[str] = ()) -> dict[str, str] | None:
+def cheapest(
+    options: Mapping[str, Mapping[str, Option]],
+    saving: float,
+    fixed: Collection[str] = (),
+    apart: Collection[Collection[Place]] = (),
+    most: Mapping[str, int] | None = None,
+) -> dict[str, str] | None:
     """Return an operator for some of the layers, which together save enough time at the least sum of losses.
 
     Args:
         options: of each layer, by the operator's name. A layer may also stay as it is, which saves nothing and loses nothing.
         saving: that is needed.
         fixed: layers that do not stay as they are. One that has a single option has that.
+        apart: options of which not all are chosen, since they do not fit together.
+        most: in how many layers an operator may be, by its name; others in any number.
 
     Returns a name for each layer that changes; None if no choice saves as much.
     """
@@ -52,6 +66,11 @@ def cheapest(options: Mapping[str, Mapping[str, Option]], saving: float, fixed: 
     limits = [
         LinearConstraint(one_each, lb=[1.0 if layer in fixed else -np.inf for layer in options], ub=1),
         LinearConstraint(np.array([[one.saving for one in found]]), lb=saving),
+        *(LinearConstraint(np.array([[float(place in all_of) for place in places]]), ub=len(all_of) - 1) for all_of in apart),
+        *(
+            LinearConstraint(np.array([[float(title == name) for _, title in places]]), ub=count)
+            for name, count in (most or {}).items()
+        ),
     ]
     made = milp(np.array([one.loss for one in found]), constraints=limits, bounds=Bounds(0, 1), integrality=1)
     if made.x is None:

@@ -3,10 +3,12 @@
 Each operator is put into the layers of each size alone, and the network is timed in turns with the original: that is what it
 saves. Then it is put into all layers, and the network is trained as in the search: what its score loses is shared among the
 layers by their errors, which are how far the outputs of the network are from those of the original with the operator in that
-layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and learn
-less than others. Integer programming finds the mixtures that lose the least at some speeds. Savings do not add up exactly, so
-mixtures are timed, and chosen again where they are too slow. They are trained as in the search, and the best are trained with
-all seeds (`syno.stages.rivals`). Layers that the settings keep or fix (`keep`, `fix`) are no part of the choice.
+layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and
+learn less than others. Layers are left out in half of the network only, and in no more layers of a mixture: what is lost
+without one of them says little about a network that has none. Layers whose channels no other layer has may also have fewer of
+them. Integer programming finds the mixtures that lose the least at some speeds. Savings do not add up exactly, so mixtures are
+timed, and chosen again where they are too slow. They are trained as in the search, and the best are trained with all seeds
+(`syno.stages.rivals`). Layers that the settings keep or fix (`keep`, `fix`) are no part of the choice.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from math import isfinite, nan
+from itertools import product
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +30,8 @@ from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
-from syno.model.baselines import LayerReplacement, Mixture, NetworkBaseline, network_baseline
-from syno.search.mixtures import Option, cheapest
+from syno.model.baselines import KnownLayer, LayerReplacement, Mixture, NarrowerLayer, NetworkBaseline, network_baseline
+from syno.search.mixtures import Option, Place, cheapest
 from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import operator_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
+DROPPED = KnownLayer("dropped")
 LEAST_LOSS = 1e-3  # of the score, in its unit, that an operator counts as losing: without any loss, its errors decide
 
 
@@ -59,7 +63,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     if settings == "none" or not experiment.mixture_names or experiment.goal_pair is None:
         raise SpecError(f'experiment "{experiment.name}" asks for no mixtures (mixtures: {{count: 1}})')
     began, workload = datetime.now(UTC), beginning(experiment)
-    operators, by_hand = dict(_operators(experiment, settings)), operators_by_hand(experiment, workload)
+    operators, by_hand = operators_to_choose(experiment), operators_by_hand(experiment, workload)
     with (
         speedups_of(experiment, *experiment.goal_pair) as speedups,
         leased(workload.settings.training.device, "training.device"),
@@ -75,6 +79,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     ]
     record = ChoiceRecord(
         alternatives=tuple(choice.alternatives),
+        apart=choice.apart_in_words,
         mixtures=tuple(named),
         others=tuple(found[count:]),
         reason=reason,
@@ -88,13 +93,30 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     return record
 
 
-def _operators(experiment: Experiment, settings: MixtureSettings) -> Iterator[tuple[str, LayerReplacement]]:
-    """Yield the alternatives to a layer: the best of the selection, the known layers of the rivals, and the identity."""
+def operators_to_choose(experiment: Experiment) -> dict[str, LayerReplacement]:
+    """Return the alternatives to a layer, by name.
+
+    They are the best of the selection, the known layers of the rivals, the layer with as few channels as in the pruned rivals,
+    and the identity.
+    """
+    settings = experiment.mixtures
+    assert settings != "none"
     selected = [one.key for one in read_selected(experiment.folder / SELECTED)[: settings.operators]]
-    for given in dict.fromkeys((*selected, *experiment.rival_operators, "dropped")):
-        found = operator_of(experiment, given)
-        assert found is not None and not isinstance(found, NetworkBaseline | Mixture)
-        yield found.name, found
+    narrower = [NarrowerLayer(base.share).name for base in _pruned(experiment, settings)]
+    given = (operator_of(experiment, key) for key in (*selected, *experiment.rival_operators, *narrower, DROPPED.name))
+    return {one.name: one for one in given if one is not None and not isinstance(one, NetworkBaseline | Mixture)}
+
+
+def _pruned(experiment: Experiment, settings: MixtureSettings) -> Iterator[NetworkBaseline]:
+    """Yield the pruned rivals."""
+    for name in experiment.rival_names if settings.pruned else ():
+        base = network_baseline(name)
+        if base is not None and base.kind == "pruned":
+            yield base
+
+
+def _inside(base: NetworkBaseline | None) -> str:
+    return "" if base is None else f" of {base.name}"
 
 
 def _with_loss(one: Alternative, options: Mapping[str, Mapping[str, Option]]) -> Alternative:
@@ -124,7 +146,9 @@ class _Choice:
 
     def __post_init__(self) -> None:
         self.alternatives: list[Alternative] = []
+        self._apart: dict[NetworkBaseline | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
         self._scores: dict[str, float] = {}
+        self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
         self._done = 0
 
     @cached_property
@@ -151,9 +175,8 @@ class _Choice:
     def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
         """Yield the networks that operators are put into, with the time of each as a share of the original's."""
         yield None, 1.0
-        narrower = (network_baseline(name) for name in self.experiment.rival_names if self.settings.pruned)
-        for base in narrower:
-            if base is not None and base.kind == "pruned" and (speed := self._speed(base.structure)) is not None:
+        for base in _pruned(self.experiment, self.settings):
+            if (speed := self._speed(base.structure)) is not None:
                 yield base, 1 / speed.value
 
     def best_first(self) -> list[ChosenMixture]:
@@ -164,10 +187,11 @@ class _Choice:
             options = self._options(base, time)
             if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
                 continue
-            options = self._priced(options, base)
+            dropped = self._few_dropped(options)
+            options = self._priced(options, base, dropped)
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for margin in self.settings.margins:
-                for one in self._chosen(options, base, time, margin * self.goal):
+                for one in self._chosen(options, base, time, margin * self.goal, {DROPPED.name: len(dropped)}):
                     found.setdefault(one.replacement.id, one)
         good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
@@ -183,7 +207,17 @@ class _Choice:
         if not self.alternatives:
             return f"no operator saves time in any{' other' if self.by_hand else ''} layer"
         around = " around those that are kept and fixed" if self.by_hand else ""
-        return f"no other choice of operators{around} would make the network {self.goal:g} times as fast"
+        but = "".join(f"; {words}" for words in self.apart_in_words)
+        return f"no other choice of operators{around} would make the network {self.goal:g} times as fast{but}"
+
+    @property
+    def apart_in_words(self) -> tuple[str, ...]:
+        """What does not fit together."""
+        return tuple(
+            f"{' and '.join(f'{name} in {layer}' for layer, name in places)}{_inside(base)} do not fit together"
+            for base, found in self._apart.items()
+            for places in found
+        )
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
         """Return the place among others: those as fast as asked for first; then by what the goal looks for."""
@@ -201,9 +235,11 @@ class _Choice:
             sizes = self.workload.equal_layers(base)
         except SynoError:  # a pruned network may have no such layers
             return found
-        for names, operators in self._groups(sizes):
+        for alike, operators in self._groups(sizes, base):
             for title, operator in operators.items():
-                self._show(f"{title} in {', '.join(names)}{'' if base is None else f' of {base.name}'}")
+                if not (names := self._where(operator, alike, base)):
+                    continue
+                self._show(f"{title} in {', '.join(names)}{_inside(base)}")
                 mixture = Mixture(title, ((operator, names),), base)
                 saving = self._saving(mixture, time)
                 if saving is None or (saving <= 0 and names[0] not in self.fixed):
@@ -218,8 +254,15 @@ class _Choice:
                     )
         return found
 
-    def _groups(self, sizes: Iterable[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], Mapping[str, LayerReplacement]]]:
+    def _groups(
+        self, sizes: Iterable[tuple[str, ...]], base: NetworkBaseline | None
+    ) -> Iterator[tuple[tuple[str, ...], Mapping[str, LayerReplacement]]]:
         """Yield the layers of one size that have the same operators to choose from, and these. Kept layers have none."""
+        free = {
+            title: one
+            for title, one in self.operators.items()
+            if base is None or not isinstance(one, NarrowerLayer)  # there, all layers are narrower already
+        }
         for names in sizes:
             groups: dict[str | None, list[str]] = {}
             for name in names:
@@ -228,43 +271,55 @@ class _Choice:
                 elif name in self.fixed:
                     groups.setdefault(self.fixed[name].name, []).append(name)
             for title, alike in groups.items():
-                yield tuple(alike), self.operators if title is None else {title: self.all_operators[title]}
+                yield tuple(alike), free if title is None else {title: self.all_operators[title]}
+
+    def _where(self, operator: LayerReplacement, layers: tuple[str, ...], base: NetworkBaseline | None) -> tuple[str, ...]:
+        """Return those of some layers where an operator may be: fewer channels only where no other layer has them, too."""
+        if not isinstance(operator, NarrowerLayer):
+            return layers
+        if (operator, base) not in self._narrowable:
+            try:
+                self._narrowable[operator, base] = self.workload.narrowable_layers(operator.share, base)
+            except SynoError:  # its channels cannot be followed
+                self._narrowable[operator, base] = ()
+        return tuple(layer for layer in layers if layer in self._narrowable[operator, base])
 
     def _saving(self, mixture: Mixture, time: float) -> float | None:
         """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
-        try:
-            self.workload.network(mixture, self.seed)
-        except SynoError:
-            return None
-        speed = self._speed(mixture.structure)
+        speed = self._speed(mixture.structure) if self._fits(mixture) else None
         return None if speed is None else time - 1 / speed.value
 
-    def _error(self, mixture: Mixture) -> tuple[float, float]:
-        """Return the error of the network's outputs with one operator, after its fit, and that of the fit."""
+    def _error(self, mixture: Mixture) -> tuple[float, float | None]:
+        """Return the error of the network's outputs with one operator, after its fit, and that of the fit, if there is one."""
         network, original = self.workload.network(mixture, self.seed), self.workload.trained(self.seed)
-        (fit,) = self.workload.fit(network, original, mixture, self.seed)
-        return self.workload.difference(network, self.workload.base_of(mixture, original, self.seed), self.seed), fit.after
+        fits = self.workload.fit(network, original, mixture, self.seed)
+        without = self.workload.base_of(replace(mixture, parts=()), original, self.seed)
+        return self.workload.difference(network, without, self.seed), fits[0].after if fits else None
+
+    def _few_dropped(self, options: Mapping[str, Mapping[str, Option]]) -> tuple[str, ...]:
+        """Return the layers to leave out that together save half of what all would save, and have the least errors."""
+        found = {layer: {DROPPED.name: one} for layer, given in options.items() if (one := given.get(DROPPED.name)) is not None}
+        half = sum(one.saving for given in found.values() for one in given.values()) / 2
+        fixed = [layer for layer in found if layer in self.fixed]
+        return tuple(cheapest(found, half, fixed) or found)
 
     def _priced(
-        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None
+        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None, dropped: tuple[str, ...]
     ) -> dict[str, dict[str, Option]]:
-        """Return the options with a share of what the operator loses in all of its layers together, in place of the error.
+        """Return the options with a loss of score in place of the error.
 
-        An operator whose training breaks is no option.
+        That is a share of what the operator loses in all of its layers together, or in those that are `dropped`: a network
+        without any of its layers may learn nothing. An operator whose training breaks is no option.
         """
-        losses: dict[str, float] = {}
+        rates: dict[str, float] = {}  # loss by error
         for title, operator in self.all_operators.items():
-            names = tuple(layer for layer, given in options.items() if title in given)
+            names = dropped if operator == DROPPED else tuple(layer for layer, given in options.items() if title in given)
             score = self._score(Mixture(title, ((operator, names),), base)) if names else nan
             if isfinite(score):
-                losses[title] = max(LEAST_LOSS, self._best - self.workload.metric.quality(score))
-        sums = {title: sum(given[title].loss for given in options.values() if title in given) or 1.0 for title in losses}
+                loss = max(LEAST_LOSS, self._best - self.workload.metric.quality(score))
+                rates[title] = loss / (sum(options[layer][title].loss for layer in names) or 1.0)
         return {
-            layer: {
-                title: one._replace(loss=losses[title] * one.loss / sums[title])
-                for title, one in given.items()
-                if title in losses
-            }
+            layer: {title: one._replace(loss=rates[title] * one.loss) for title, one in given.items() if title in rates}
             for layer, given in options.items()
         }
 
@@ -276,17 +331,26 @@ class _Choice:
     # ---- mixtures ----
 
     def _chosen(
-        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None, time: float, speedup: float
+        self,
+        options: Mapping[str, Mapping[str, Option]],
+        base: NetworkBaseline | None,
+        time: float,
+        speedup: float,
+        most: Mapping[str, int],
     ) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is as fast as the goal asks for."""
-        wanted = speedup
+        wanted, apart = speedup, self._apart.setdefault(base, [])
         for _ in range(ROUNDS):
-            choice = cheapest(options, time - 1 / wanted, self.fixed)
+            while choice := cheapest(options, time - 1 / wanted, self.fixed, apart, most):
+                mixture = self._mixture(choice, base)
+                if not (misfits := self._misfits(mixture)):
+                    break
+                apart += misfits
             if not choice:
                 return
-            mixture = self._mixture(choice, base)
-            expected = 1 / (time - sum(options[layer][name].saving for layer, name in choice.items()))
-            self._show(f"a mixture that is to be {expected:.2f} times as fast")
+            left = time - sum(options[layer][name].saving for layer, name in choice.items())
+            expected = 1 / left if left > 0 else inf
+            self._show(f"a mixture that is to be {wanted:.2f} times as fast")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return
@@ -295,6 +359,26 @@ class _Choice:
             if speed.value >= self.goal:
                 return
             wanted *= max(1.02, speedup / speed.value)
+
+    def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
+        """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""
+        layers = mixture.layers.items()
+        narrower = mixture.narrower.layers.items()
+        if not narrower or self._fits(mixture):
+            return []
+        pairs = [
+            ((layer, one.name), (other, another.name))
+            for (layer, one), (other, another) in product(narrower, layers)
+            if layer != other and not self._fits(Mixture("", ((one, (layer,)), (another, (other,))), mixture.base))
+        ]
+        return [*pairs] or [tuple((layer, one.name) for layer, one in layers)]
+
+    def _fits(self, mixture: Mixture) -> bool:
+        try:
+            self.workload.network(mixture, self.seed)
+        except SynoError:
+            return False
+        return True
 
     def _mixture(self, choice: Mapping[str, str], base: NetworkBaseline | None) -> Mixture:
         parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.all_operators}

@@ -30,7 +30,8 @@ class Alternative(BaseModel):
         operator: the operator's name.
         saving: the time that it saves, as a share of the original network's.
         error: how far the outputs are from those of the base with this operator alone, after the fit: `Workload.difference`.
-        fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`.
+        fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`. None for a layer with fewer channels: it is not
+            fitted.
         loss: by how much it is expected to make the score worse; None without a training: it broke, or an operator that is
             fixed by hand has no place in the base.
     """
@@ -41,7 +42,7 @@ class Alternative(BaseModel):
     operator: str
     saving: float
     error: float
-    fit: float
+    fit: float | None
     loss: float | None = None
 
 
@@ -50,7 +51,8 @@ class ChosenMixture(BaseModel):
 
     Attributes:
         mixture: its text.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save.
+        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
+            that is all of the time or more.
         speedup: how many times as fast it is, timed in turns with the original.
         loss: what its operators together are expected to lose of the score.
         score: after a training as in the search.
@@ -78,6 +80,7 @@ class ChoiceRecord(Record):
         alternatives: what there was to choose from.
         mixtures: that were chosen, the best first; `mixture_1` is the first one.
         others: mixtures that were tried, and are no better.
+        apart: in words, which of the alternatives do not fit together, and were not chosen together.
         reason: why there are fewer mixtures than were asked for; "" if there are as many.
         by_hand: layers of which the settings say what is in them (`keep`, `fix`): the operator's name; "" for none.
         metric: of the scores.
@@ -92,6 +95,7 @@ class ChoiceRecord(Record):
     alternatives: tuple[Alternative, ...]
     mixtures: tuple[ChosenMixture, ...]
     others: tuple[ChosenMixture, ...] = ()
+    apart: tuple[str, ...] = ()
     reason: str = ""
     by_hand: Mapping[str, str] = {}
     metric: MetricKey

@@ -19,10 +19,8 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS as KNOWN
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.baselines import (
-    KnownLayer,
     LayerReplacement,
     Mixture,
-    ModuleBaseline,
     NetworkBaseline,
     Replacement,
     is_module_baseline,
@@ -150,7 +148,7 @@ def key_of(experiment: Experiment, given: str) -> str:
         return given
     operator = operator_of(experiment, given)
     assert operator is not None  # it is not the original
-    if isinstance(operator, KnownLayer | ModuleBaseline | NetworkBaseline | Mixture):
+    if not isinstance(operator, PGraph):
         return operator.name
     return OperatorStore(experiment.folder).add(operator)
 

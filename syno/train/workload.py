@@ -26,7 +26,7 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import Mixture, NetworkBaseline, Replacement
+from syno.model.baselines import Mixture, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.counting import count
 from syno.model.extraction import layers_of, replaceable, size_of
 from syno.model.geometry import LAYER_RULES, Layer
@@ -35,6 +35,7 @@ from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
 from syno.model.outputs import moved_to, to_channels_last
 from syno.model.placed import placed_layers, with_placed
+from syno.model.pruning import narrowable
 from syno.model.spec import Requirement, replaced_share, requirement, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
@@ -428,7 +429,8 @@ class Workload:
     def fit(self, network: nn.Module, original: nn.Module, operator: Replacement, seed: int) -> tuple[LayerFit, ...]:
         """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
 
-        The operators of a mixture in a narrower network are fitted to the layers of that.
+        The operators of a mixture in a narrower network, or beside narrower layers, are fitted to the layers of that. Narrower
+        layers are not fitted.
 
         Args:
             network, original: on the device of the training.
@@ -437,7 +439,8 @@ class Workload:
         """
         if isinstance(operator, NetworkBaseline):
             return ()
-        names = operator.layers if isinstance(operator, Mixture) else {layer.name: operator for layer in self.layers}
+        given = operator.layers if isinstance(operator, Mixture) else {layer.name: operator for layer in self.layers}
+        names = {name for name, one in given.items() if not isinstance(one, NarrowerLayer)}
         settings, device = self.settings.training, next(network.parameters()).device
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
@@ -449,15 +452,16 @@ class Workload:
             return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
 
     def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
-        """Return the network that the operators of a mixture are in, without them: a pruned one has statistics of its own."""
+        """Return the network that the operators of a mixture are in, without them: a narrower one has statistics of its own."""
         settings, device = self.settings.training, next(original.parameters()).device
         with own_state(seed, settings, device):
             return self._base_of(mixture, original, task_of(self.data, settings, seed, device))
 
     def _base_of(self, mixture: Mixture, original: nn.Module, task: DeviceTask) -> nn.Module:
-        if mixture.base is None:
+        narrower = mixture.narrower
+        if narrower.base is None and not narrower.parts:
             return original
-        base = substitute(original, mixture.base, self.example)
+        base = substitute(original, narrower, self.example)
         measure_statistics(base, task)
         return base
 
@@ -467,6 +471,11 @@ class Workload:
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
             return output_difference(network, original, task)
+
+    def narrowable_layers(self, share: float, base: NetworkBaseline | None = None) -> tuple[str, ...]:
+        """Return the names of the layers to replace that can keep a share of their channels alone; see `narrowable`."""
+        model = self.model() if base is None else substitute(self.model(), base, self.example)
+        return narrowable(model, self.example, share, [layer.name for layer in self.layers])
 
     def equal_layers(self, base: NetworkBaseline | None = None) -> list[tuple[str, ...]]:
         """Return the names of the layers to replace, those of one size together, in the original or in a narrower network."""

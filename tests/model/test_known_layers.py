@@ -92,13 +92,13 @@ def test_linear_layers() -> None:
 
 
 def test_names_and_texts() -> None:
-    for name in ("separable", "dropped", "grouped_4", "low_rank_2"):
+    for name in ("separable", "dropped", "grouped_4", "low_rank_2", "narrower_0.5"):
         known = known_layer(name)
         assert known is not None and known.name == name and read_replacement(str(known)) == known
         mixture = Mixture("mixture_1", ((known, ("a", "b")),))
         assert read_replacement(str(mixture)) == mixture
     assert known_layer("separable_conv2d") is None and known_layer("conv1x1") is None
-    for wrong in ("separable_2", "grouped", "low_rank_1"):
+    for wrong in ("separable_2", "grouped", "low_rank_1", "narrower_1.5"):
         with pytest.raises(UnknownNameError, match="is no known layer: give separable, dropped, grouped_NUMBER"):
             known_layer(wrong)
     with pytest.raises(ParseError, match="is no known layer"):

@@ -5,11 +5,12 @@ import torch
 from torch import nn
 
 from syno.base.errors import MisfitError, ParseError, UnknownNameError
+from syno.ir.library import OPERATORS
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import NetworkBaseline, network_baseline, read_replacement
+from syno.model.baselines import KnownLayer, Mixture, NarrowerLayer, NetworkBaseline, network_baseline, read_replacement
 from syno.model.inputs import call
 from syno.model.outputs import tensors_in
-from syno.model.pruning import narrowed
+from syno.model.pruning import narrowable, narrowed
 from syno.model.substitution import substitute
 
 PICTURES = torch.zeros(2, 3, 32, 32)
@@ -57,6 +58,75 @@ def test_channels_without_weights_go_first_and_the_output_stays_the_same():
     torch.testing.assert_close(found(x), network(x))
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert not found.training and all(parameter.requires_grad for parameter in found.parameters())
+
+
+def residual() -> nn.Module:
+    torch.manual_seed(0)
+    network = BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=0).eval()
+    for norm in (one for one in network.modules() if isinstance(one, nn.BatchNorm2d)):
+        (
+            norm.running_mean.normal_(),
+            norm.running_var.uniform_(0.5, 2),
+            norm.weight.data.uniform_(0.5, 2),
+            norm.bias.data.normal_(),
+        )
+    return network
+
+
+def test_a_layer_that_is_narrower_alone_is_as_if_cut_by_hand():
+    network, x = residual(), torch.randn(4, 3, 32, 32)
+    kept = torch.randperm(16)[:8].sort().values
+    gone = torch.ones(16, dtype=torch.bool).index_fill(0, kept, False)
+    first, norm, second = (getattr(network.blocks[0], name) for name in ("conv1", "norm1", "conv2"))
+    for weight in (first.weight, norm.weight, norm.bias):
+        weight.data[gone] = 0.0
+    second.weight.data[:, gone] = 0.0
+    found = narrowed(network, x, 0.5, ["blocks.0.conv1"])
+    cut = {"conv1.weight": first.weight[kept], "norm1.weight": norm.weight[kept], "norm1.bias": norm.bias[kept]}
+    cut |= {"norm1.running_mean": norm.running_mean[kept], "norm1.running_var": norm.running_var[kept]}
+    by_hand = {**network.state_dict(), **{f"blocks.0.{name}": one for name, one in cut.items()}}
+    by_hand["blocks.0.conv2.weight"] = second.weight[:, kept]
+    assert all(torch.equal(value, by_hand[name]) for name, value in found.state_dict().items())
+    torch.testing.assert_close(found(x), network(x))
+
+
+def test_layers_that_can_be_narrower_alone():
+    network, firsts = residual(), tuple(f"blocks.{number}.conv1" for number in range(3))
+    layers = [name for name, one in network.named_modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+    assert narrowable(network, PICTURES, 0.5, layers) == firsts
+    for name, reason in {
+        "blocks.0.conv2": "those of other layers",
+        "head": "the output's",
+        "blocks.9": "no such layer",
+    }.items():
+        with pytest.raises(MisfitError, match=f"{name} cannot keep 0.5 of its channels: .*{reason}"):
+            narrowed(network, PICTURES, 0.5, [name])
+    depthwise = nn.Sequential(nn.Conv2d(3, 32, 1), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(32, 64, 1), nn.Conv2d(64, 5, 1))
+    assert narrowable(depthwise, PICTURES, 0.5, "0123") == ("2",)
+    assert narrowable(depthwise, PICTURES, 0.99, "0123") == ()  # 63.4 is 64 in multiples of 8
+
+
+def test_narrower_layers_beside_operators():
+    half, conv = NarrowerLayer(0.5), OPERATORS["separable_conv2d"]()
+    parts = (
+        (conv, ("blocks.0.conv2", "blocks.2.conv1")),
+        (half, ("blocks.0.conv1",)),
+        (NarrowerLayer(0.25), ("blocks.1.conv1",)),
+    )
+    mixture = Mixture("m", parts)
+    assert read_replacement(str(mixture)) == mixture and mixture.id != Mixture("m", parts[:2]).id
+    changed = substitute(residual(), mixture, PICTURES)
+    sizes = [tuple(one.weight.shape[:2]) for one in (changed.blocks[0].conv1, changed.blocks[1].conv1, changed.blocks[1].conv2)]
+    assert sizes == [(8, 16), (8, 16), (32, 8)] and changed(PICTURES).shape == (2, 10)
+    assert changed.blocks[0].conv2(torch.zeros(1, 8, 32, 32)).shape == (1, 16, 32, 32)
+    everywhere = substitute(residual(), half, PICTURES, where=["blocks.*"])
+    assert [one.conv1.out_channels for one in everywhere.blocks] == [8, 16, 32]
+    with pytest.raises(MisfitError, match=r"dropped .* the layer blocks\.0\.conv2"):  # 8 channels are not 16
+        substitute(
+            residual(), Mixture("m", (parts[1], (KnownLayer("dropped"), ("blocks.0.conv2", "blocks.2.conv2")))), PICTURES
+        )
+    with pytest.raises(MisfitError, match=r"narrower_0\.5 fits none of the 1 layers"):
+        substitute(residual(), half, PICTURES, where=["blocks.0.conv2"])
 
 
 class TwoInputs(nn.Module):

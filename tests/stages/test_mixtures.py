@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import product, starmap
 from pathlib import Path
@@ -99,8 +100,8 @@ def test_the_id_is_that_of_what_is_where() -> None:
 
 SIZES = (("a", "b", "c"), ("d", "e"))
 SAVED = {"grouped_conv2d": (0.10, 0.06), "separable_conv2d": (0.14, 0.12), "low_rank_conv2d": (-0.03, 0.01)}  # by size
-SAVED["dropped"] = (0.2, 0.15)
-LOST = {"grouped_conv2d": 1, "separable_conv2d": 3, "low_rank_conv2d": 2, "dropped": 5}
+SAVED |= {"dropped": (0.2, 0.15), "narrower_0.5": (0.15, 0.13)}
+LOST = {"grouped_conv2d": 1, "separable_conv2d": 3, "low_rank_conv2d": 2, "dropped": 5, "narrower_0.5": 2}
 
 
 def saved(layer: str, operator: str) -> float:
@@ -112,7 +113,14 @@ def lost(layer: str, operator: str) -> float:
 
 
 class SumsOfLayers:
-    """A network of five layers whose time and score are sums over its layers, and what times it."""
+    """A network of five layers whose time and score are sums over its layers, and what times it.
+
+    The layers a and d can have fewer channels. If a has, b has other inputs and cannot be left out. Without any of its layers,
+    the network learns nothing.
+    """
+
+    def __init__(self) -> None:
+        self.trained_ids: list[str] = []
 
     settings = SimpleNamespace(seed=0, training=SimpleNamespace(device="cpu"))
     metric = METRICS["accuracy"]
@@ -122,7 +130,12 @@ class SumsOfLayers:
         return SIZES
 
     def network(self, mixture: Mixture, _: int) -> Mixture:
+        if does_not_fit({layer: one.name for layer, one in mixture.layers.items()}):
+            raise MisfitError("b has other inputs")
         return mixture
+
+    def narrowable_layers(self, *_: object) -> tuple[str, ...]:
+        return ("a", "d")
 
     def trained(self, _: int) -> None:
         return None
@@ -131,47 +144,104 @@ class SumsOfLayers:
         return None
 
     def fit(self, network: Mixture, *_: object) -> list[Any]:
-        return [SimpleNamespace(after=0.5) for _ in network.layers]
+        return [SimpleNamespace(after=0.5) for one in network.layers.values() if one.name != "narrower_0.5"]
 
     def difference(self, network: Mixture, *_: object) -> float:
         return sum(lost(layer, one.name) for layer, one in network.layers.items())
 
     def train(self, mixture: Mixture, *, seed: int) -> Any:
-        return SimpleNamespace(broken=False, score=0.9 - self.difference(mixture, seed))
+        self.trained_ids.append(mixture.id)
+        learns = sum(one.name == "dropped" for one in mixture.layers.values()) < len(self.layers)
+        return SimpleNamespace(broken=False, score=0.9 - self.difference(mixture, seed) if learns else 0.1)
 
     def score_of_trained(self, _: int) -> float:
         return 0.9
 
-    def of(self, mixture: Mixture) -> Any:
+    def of(self, mixture: Mixture | NetworkBaseline) -> Any:
+        if isinstance(mixture, NetworkBaseline):
+            return SimpleNamespace(status="failed")
         ratio = 1 / (1 - sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
         return SimpleNamespace(status="ok", ratio=Interval(ratio, ratio, ratio))
 
 
+def does_not_fit(layers: Mapping[str, str]) -> bool:
+    return layers.get("a") == "narrower_0.5" and layers.get("b") == "dropped"
+
+
+def chosen_by_sums(
+    monkeypatch: pytest.MonkeyPatch, free: Sequence[str], speedup: float = 1.3, **mixtures: Any
+) -> tuple[ChoiceRecord, SumsOfLayers]:
+    network = SumsOfLayers()
+    monkeypatch.setattr(choice, "read_selected", lambda _: [])
+    monkeypatch.setattr(choice, "beginning", lambda _: network)
+    monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(network))
+    found = experiment(
+        goal={"speedup": speedup, "lose_at_most": 0.5, "compiler": "eager"},
+        rivals={"shares": [0.5], "operators": free, "int8": False},
+        mixtures={"margins": [1.0], **mixtures},
+    )
+    return choose_mixtures(found), network
+
+
 @pytest.mark.parametrize(
-    ("keep", "fix"),
-    [([], {}), (["b", "e"], {}), ([], {"[bd]": "grouped_conv2d"}), (["a"], {"c": "low_rank_conv2d", "d": "separable_conv2d"})],
+    ("keep", "fix", "pruned"),
+    [
+        *(([], {}, False), (["b", "e"], {}, False), ([], {"[bd]": "grouped_conv2d"}, False), ([], {}, True)),
+        (["a"], {"c": "low_rank_conv2d", "d": "separable_conv2d"}, False),
+        (["e"], {"a": "narrower_0.5"}, True),
+    ],
 )
+@pytest.mark.parametrize("speedup", [1.3, 1.6])
 def test_no_choice_that_obeys_loses_less(
-    keep: list[str], fix: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keep: list[str], fix: dict[str, str], pruned: bool, speedup: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(choice, "read_selected", lambda _: [])
-    monkeypatch.setattr(choice, "beginning", lambda _: SumsOfLayers())
-    monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(SumsOfLayers()))
     free = ["grouped_conv2d", "separable_conv2d"]
-    found = experiment(
-        goal={"speedup": 1.3, "lose_at_most": 0.5, "compiler": "eager"},
-        rivals={"shares": [0.5], "operators": free, "int8": False},
-        mixtures={"pruned": False, "margins": [1.0], "keep": keep, "fix": fix},
-    )
-    (chosen,) = choose_mixtures(found).mixtures
+    record, network = chosen_by_sums(monkeypatch, free, speedup, pruned=pruned, keep=keep, fix=fix)
+    (chosen,) = record.mixtures
     by_hand = {"b": fix["[bd]"], "d": fix["[bd]"]} if "[bd]" in fix else fix
-    answers = [[""] if layer in keep else [by_hand[layer]] if layer in by_hand else ["", *free, "dropped"] for layer in "abcde"]
+    options = {layer: ["", *free, "dropped", *(["narrower_0.5"] if pruned and layer in "ad" else [])] for layer in "abcde"}
+    answers = [[""] if layer in keep else [by_hand[layer]] if layer in by_hand else options[layer] for layer in "abcde"]
     obeying = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in product(*answers)]
-    least = min(sum(starmap(lost, one)) for one in obeying if sum(starmap(saved, one)) >= 1 - 1 / 1.3)
+    left_out = [[(layer, "dropped") for layer, one in each if one == "dropped"] for each in obeying]
+    half = max(sum(starmap(saved, one)) for one in left_out) / 2
+    few = min((one for one in left_out if sum(starmap(saved, one)) >= half), key=lambda one: sum(starmap(lost, one)))
+    fast = [
+        one
+        for one, out in zip(obeying, left_out, strict=True)
+        if sum(starmap(saved, one)) >= 1 - 1 / speedup and not does_not_fit(dict(one)) and len(out) <= len(few)
+    ]
+    least = min(sum(starmap(lost, one)) for one in fast)
     in_it = {layer: one.name for layer, one in chosen.replacement.layers.items()}
     assert sorted(in_it.items()) in obeying
     assert chosen.loss == pytest.approx(least) == pytest.approx(sum(starmap(lost, in_it.items())))
+    assert len(network.trained_ids) == len(set(network.trained_ids))
+
+
+def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record, _ = chosen_by_sums(monkeypatch, [], 1.4, keep=["c", "d", "e"], fix={"a": "narrower_0.5", "b": "dropped"})
+    assert not record.mixtures and record.apart == ("narrower_0.5 in a and dropped in b do not fit together",)
+    assert f"1.4 times as fast; {record.apart[0]}: 0 of 1" in record.reason
+
+
+def test_a_mixture_that_was_trained_for_its_price_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record, network = chosen_by_sums(monkeypatch, [], 1.35, keep=["b", "c", "e"])
+    assert {one.name for one in record.mixtures[0].replacement.layers.values()} == {"narrower_0.5"}
+    assert record.mixtures[0].replacement.id in network.trained_ids and len(network.trained_ids) == 2
+
+
+def test_layers_that_are_left_out_are_charged_with_what_a_few_of_them_lose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record, _ = chosen_by_sums(monkeypatch, [], 8.0, pruned=False)
+    for one in record.alternatives:  # without all of them, the network learns nothing
+        assert one.loss == pytest.approx(lost(one.layer, "dropped"))
+    assert not record.mixtures and "8 times as fast" in record.reason  # which all of them together are not allowed to be
 
 
 @pytest.mark.parametrize(
@@ -184,6 +254,10 @@ def test_no_choice_that_obeys_loses_less(
             r'layer blocks\.0\.conv2 is in keep: "blocks\.0\.\*" and in fix: "\*\.conv2": grouped_conv2d',
         ),
         ({"keep": ["*"]}, "keep has all layers that can be replaced: "),
+        (
+            {"fix": {"*.conv2": "narrower_0.5"}},
+            r"fix: narrower_0\.5 in .* does not fit: blocks\.0\.conv2 cannot keep 0\.5 of its",
+        ),
         ({"fix": {"*.conv2": "no_such"}}, r"fix: no_such in blocks\.0\.conv2, .* there are: grouped_conv2d"),
         ({"fix": {"*.conv2": "pruned_0.5"}}, "whole network, and no operator; there are: grouped_conv2d"),
         (
@@ -286,16 +360,19 @@ def selected(found: Experiment) -> Experiment:
 @pytest.mark.slow
 @pytest.mark.usefixtures("twice_as_fast")
 def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
-    found = selected(experiment(study={"n_trials": 1}))
+    by_hand = {"blocks.1.conv1": "narrower_0.5", "blocks.1.conv2": "small_7"}
+    found = selected(experiment(study={"n_trials": 1}, mixtures={"count": 2, "margins": [1.05], "fix": by_hand}))
     record = choose_mixtures(found)
     assert record == ChoiceRecord.read(found.folder / "choice.json") and record.mixtures
     assert {(one.base, one.operator) for one in record.alternatives} == {
-        ("original", "small_7"),
-        ("original", "dropped"),
-        ("original", "grouped_conv2d"),
+        *(("original", name) for name in ("small_7", "narrower_0.5", "dropped", "grouped_conv2d")),
+        ("pruned_0.5", "small_7"),  # by hand; others save nothing more there, and the layer before has too few channels
     }
+    narrower = {one.layer for one in record.alternatives if one.operator == "narrower_0.5"}
+    assert narrower == {"blocks.1.conv1", "blocks.2.conv1"}  # 4 channels, as in the first block, are too few
     first = record.mixtures[0].replacement
-    assert first.name == "mixture_1" and 0 < len(first.layers) < 6  # each saves half of the time, whatever it is in
+    assert first.name == "mixture_1" and len(first.layers) < 6  # each saves half of the time, whatever it is in
+    assert {layer: first.layers[layer].name for layer in by_hand} == by_hand
     train(found, "original", 1)
     evaluated = evaluate_rival(found, "mixture_1")
     assert evaluated.state == "ok" and evaluated.seeds == (1,) and evaluated.operator == str(first)
@@ -311,7 +388,8 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     assert len(shown.choice.layers) == 6
     assert "mixture_1" in {row.operator for row in shown.speedup_list}  # in the figure of scores and speedups
     taken = trained_network(found, "mixture_1")
-    assert sorted(kinds(taken)) == sorted(first.layers)
+    assert sorted(kinds(taken)) == sorted(first.layers.keys() - first.narrower.layers.keys())
+    assert [block.conv1.out_channels for block in taken.blocks[:2]] == [4, 4]
     (line,) = take_network(found, "mixture_1", Path("home"))
     assert "as recorded" in line
 
