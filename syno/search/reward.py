@@ -265,16 +265,16 @@ INTERVAL = 2 * 1.96  # standard deviations in an interval of 95 %
 
 @REWARDS.register("gain")
 class GainReward(GoalReward):
-    """The reward of a search beside rivals: how far a network is above the front of those without synthesis, at its own speed.
+    """The reward of a search beside rivals: how far a network is above the front of those without synthesis at its speed.
 
-    F(g / d), with F(z) = (1 + z / sqrt(2 + z * z)) / 2. The gain g is the score minus the score to beat at the network's speedup
-    x, and d its standard deviation: that of the front, of one training, and of the score to beat over the interval of x. Those
-    that are too slow have x / speedup times as much. So a network as good as a rival of its speed has 1/2, and the reward is about
-    the chance that the network is above the front. F is the distribution function of Student's t with 2 degrees of freedom, those
-    of a deviation from three seeds. It nears 0 and 1 slowly, with 1 / (2 * z * z), so that networks far from the front are told
-    apart, too. The score to beat is on the line between the two rivals of the front next to x. With `lose_at_most`, it is at least
-    what the goal allows. Beyond the fastest rival it is that of this rival, or with `find: fastest` what the goal allows. Without
-    a front, the reward is that of `goal`.
+    F(g / d), with F(z) = (1 + z / sqrt(2 + z * z)) / 2. The gain g is the score minus the score to beat at the network's
+    speedup x, and d its standard deviation: that of the front, of one training, and of the score to beat over the interval of
+    x. Those that are too slow have x / speedup times as much. So a network as good as a rival of its speed has 1/2, and the
+    reward is about the chance that the network is above the front. F is the distribution function of Student's t with 2
+    degrees of freedom, those of a deviation from three seeds. It nears 0 and 1 slowly, with 1 / (2 * z * z), so that networks
+    far from the front are told apart, too. The score to beat is on the line between the two rivals of the front next to x.
+    With `lose_at_most`, it is at least what the goal allows. Beyond the fastest rival it is that of this rival, or with
+    `find: fastest` what the goal allows. Without a front, the reward is that of `goal`.
     """
 
     name = "gain"

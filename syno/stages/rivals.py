@@ -364,7 +364,8 @@ def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
     if missing:
         raise SpecError(
             f"the search begins with the records of its rivals, and {rival_file(experiment, missing[0])} is not there; run "
-            f"`syno baseline CONFIG {ORIGINAL}`, and `syno rival CONFIG NAME` for {', '.join(missing)}; `syno run CONFIG` does all"
+            f"`syno baseline CONFIG {ORIGINAL}`, and `syno rival CONFIG NAME` for {', '.join(missing)}; or run all with "
+            "`syno run CONFIG`"
         )
     found = [TrainedRival(ORIGINAL, Interval(1.0), _scores(experiment, ORIGINAL))]
     for name in experiment.rival_names:

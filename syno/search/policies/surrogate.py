@@ -245,7 +245,8 @@ class GoalModels:
         least = math.log(self.goal.least_speedup or 1.0)
         scores = self.score.predict(rows)
         if self.to_beat is not None:
-            best = max((score - self.to_beat(math.exp(speed)) for score, speed in self.points), default=0.0)
+            fast = ((score, speed) for score, speed in self.points if speed >= least)
+            best = max((score - self.to_beat(math.exp(speed)) for score, speed in fast), default=0.0)
             return self._passing(rows) * expected_gain(scores, speeds, self.to_beat, best, least)
         if self.goal.find == "front":
             return self._passing(rows) * expected_hypervolume(scores, speeds, self.points, (0.0, least))
