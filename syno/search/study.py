@@ -265,7 +265,7 @@ class Study:
         seed: int = 0,
         reward: Reward | None = None,
         warm_start: Sequence[PGraph] = (),
-        known: Sequence[KnownResult] = (),
+        known: Sequence[KnownResult] | None = None,
         pruner: BasePruner | None = None,
         stopping: HalvingSettings | None = None,
         rounds: int | None = None,
@@ -309,12 +309,12 @@ class Study:
         kind = POLICIES.find(policy)
         proposals = self._proposals(tree, warm_start)
         of_goal: dict[str, Any] = {} if goal is None else {"goal": goal, "reward": self.reward}
-        told = [(_proposal(tree, one.operator), dict(one.metrics)) for one in known]
+        told = [(_proposal(tree, one.operator), dict(one.metrics)) for one in known or ()]
         new_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **of_goal)
         self._make_policy = partial(self._knowing, new_policy, told)
         self.policy: Policy = self._make_policy()
         more = dict(more_settings or {})
-        if known:
+        if known is not None:
             more[KNOWN] = [{"operator": str(one.operator), "metrics": dict(one.metrics)} for one in known]
         if goal is not None:
             more[GOAL] = goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)

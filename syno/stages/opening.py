@@ -71,43 +71,50 @@ def open_study(experiment: Experiment, space: Space) -> Study:
 # known operators, which the policy is told (`warm_start: known`). The study keeps both, whatever becomes of the records.
 
 
-def _beside_rivals(experiment: Experiment, space: Space) -> tuple[Reward, list[KnownResult]]:
-    """Return the reward, and the operators whose results are known. Raises SpecError if the record of a rival is missing."""
+def _beside_rivals(experiment: Experiment, space: Space) -> tuple[Reward, list[KnownResult] | None]:
+    """Return the reward, and the operators whose results are known; None if none are asked for.
+
+    Raises SpecError if the record of a rival is missing.
+    """
     from syno.search.settings import KNOWN, REWARD
     from syno.search.storage.store import read_settings
     from syno.search.study import KnownResult
 
-    reward = experiment.make_reward()
+    reward, asks_for_known = experiment.make_reward(), experiment.warm_start == "known"
     if not experiment.begins_with_rivals:
-        return reward, []
+        return reward, None
     stored = read_settings(experiment.storage, experiment.name)
-    if _is_like(stored, experiment):
-        if experiment.needs_front and stored[REWARD]["name"] == reward.name:
-            reward = from_settings({**reward.settings(), **{name: stored[REWARD][name] for name in OF_RIVALS}})
+    if _begins_alike(stored, experiment):
+        kept, of_rivals = stored[REWARD], {}
         known = [KnownResult(parse_stored(one["operator"]), one["metrics"]) for one in stored.get(KNOWN, [])]
-        return reward, known
-    rivals = trained_rivals(experiment)
-    if experiment.needs_front:
-        points, deviation = front_of(rivals, experiment.network.metric)
-        reward = from_settings({**reward.settings(), "front": [point.model_dump() for point in points], "deviation": deviation})
-        if not points:
-            warnings.warn(
-                f'study "{experiment.name}": no rival was timed and trained, so the reward is that of `goal`', stacklevel=3
-            )
-    return reward, _known_results(experiment, space, rivals) if experiment.warm_start == "known" else []
+        if experiment.needs_front:
+            of_rivals = {"front": kept["front"], "deviation": kept["deviation"]}
+    else:
+        rivals, of_rivals = trained_rivals(experiment), {}
+        known = _known_results(experiment, space, rivals) if asks_for_known else []
+        if experiment.needs_front:
+            points, deviation = front_of(rivals, experiment.network.metric)
+            of_rivals = {"front": [point.model_dump() for point in points], "deviation": deviation}
+            if not points:
+                text = f'study "{experiment.name}": no rival was timed and trained, so the reward is that of `goal`'
+                warnings.warn(text, stacklevel=3)
+    return from_settings({**reward.settings(), **of_rivals}), known if asks_for_known else None
 
 
-OF_RIVALS = ("front", "deviation")  # settings of the reward `gain`
-
-
-def _is_like(stored: Mapping[str, Any], experiment: Experiment) -> bool:
-    """Return whether a study's settings are of the training and the goal of the experiment, so that its rivals count."""
-    from syno.search.settings import GOAL, WORKLOAD
+def _begins_alike(stored: Mapping[str, Any], experiment: Experiment) -> bool:
+    """Return whether a study with these settings begins with rivals of the experiment's training, goal, and kind of reward."""
+    from syno.search.settings import GOAL, KNOWN, REWARD, WORKLOAD
 
     if not stored or experiment.workload is None or experiment.goal is None:
         return False
     of_goal = experiment.goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)
-    return (stored.get(WORKLOAD), stored.get(GOAL)) == (experiment.workload.model_dump(mode="json"), of_goal)
+    given = (
+        experiment.workload.model_dump(mode="json"),
+        of_goal,
+        experiment.reward.get("name"),
+        experiment.warm_start == "known",
+    )
+    return (stored.get(WORKLOAD), stored.get(GOAL), stored[REWARD]["name"], KNOWN in stored) == given
 
 
 def front_of(rivals: Sequence[TrainedRival], metric: Metric) -> tuple[list[FrontPoint], float]:

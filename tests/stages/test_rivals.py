@@ -278,7 +278,12 @@ class TestSearchBesideRivals:
 
     def test_the_study_keeps_the_front_of_the_records(self) -> None:
         found = self.begun(rivals={**RIVALS, "operators": []})
-        study = open_study(found, Space(found.operator_spec))
+        space = Space(found.operator_spec)
+        open_study(
+            experiment(policy=self.policy, rivals={**RIVALS, "operators": []}), space
+        )  # with the usual reward, and no trial
+        with pytest.warns(UserWarning, match="takes other settings"):
+            study = open_study(found, space)
         assert isinstance(study.reward, GainReward) and (study.reward.find, study.reward.speedup) == ("most_accurate", 1.5)
         scores = {
             name: [TrainingRecord.read(training_file(found, name, seed)).score for seed in (1, 2)]
@@ -295,7 +300,7 @@ class TestSearchBesideRivals:
 
         for name in found.rival_names:
             rival_file(found, name).unlink()
-        assert open_study(found, Space(found.operator_spec)).reward == study.reward, "it goes on with its front"
+        assert open_study(found, space).reward == study.reward, "it goes on with its front"
 
     def test_what_is_missing_is_one_sentence_and_what_failed_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = experiment(reward={"name": "gain"})
