@@ -380,18 +380,19 @@ def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
 
 
 def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
-    """Return the scores of a network in the trainings with all seeds. Raises SpecError if one is not of these settings."""
+    """Return the scores of a network after the trainings with all seeds. SpecError if one is missing, or of other settings."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
     scores = []
     for seed in experiment.train.seeds:
         file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
-        record = TrainingRecord.read(file)
-        if (record.workload, record.data_hash) != (settings, Workload(settings, experiment.network.data).hash):
+        record, data = TrainingRecord.read(file) if file.is_file() else None, Workload(settings, experiment.network.data).hash
+        if record is None or (record.workload, record.data_hash) != (settings, data):
+            what = "is not there" if record is None else "is of other settings than the search, so delete it"
             raise SpecError(
-                f"{file} is of another training than that of the search, whose scores cannot be compared with it; delete it, "
-                f"and run `syno run CONFIG`"
+                f"{file} {what}; the search begins with the scores of its rivals: run `syno train CONFIG {name} --seed {seed}`, or "
+                "all with `syno run CONFIG`"
             )
         scores.append(record.score)
     return tuple(scores)

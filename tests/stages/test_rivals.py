@@ -315,7 +315,7 @@ class TestSearchBesideRivals:
             study = open_study(found, Space(found.operator_spec))
         assert isinstance(study.reward, GainReward) and study.reward.front == ()
         longer = experiment(reward={"name": "gain"}, workload={**FIELDS["workload"], "seed": 7})
-        with pytest.raises(SpecError, match=r"original/seed1\.json is of another training than that of the search"):
+        with pytest.raises(SpecError, match=r"original/seed1\.json is of other settings than the search, so delete"):
             trained_rivals(longer)
 
     def test_known_operators_of_the_space_are_known_and_not_trained_again(self) -> None:
