@@ -49,7 +49,7 @@ from syno.results.measurement import INT8
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.policies.presets import named_policy
-from syno.search.reward import REWARDS, GoalReward, Reward, from_settings
+from syno.search.reward import REWARDS, GainReward, GoalReward, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 from syno.train.metric import ACCURACY
@@ -130,7 +130,8 @@ def check_goal(goal: Goal | None, reward: str, select: SelectSettings, tune: Tun
         select, tune: settings of these stages.
         searches: whether the experiment has a search.
     """
-    for option, needs_it in (("reward: goal", reward == GoalReward.name), ("select: by: goal", select.by == "goal")):
+    of_goal = (GoalReward.name, GainReward.name)
+    for option, needs_it in ((f"reward: {reward}", reward in of_goal), ("select: by: goal", select.by == "goal")):
         if goal is None and needs_it:
             raise SpecError(f"{option} needs a goal: give one, as in goal: {{speedup: 1.5, lose_at_most: 0.01}}")
     if goal is None:
@@ -244,8 +245,9 @@ class Experiment(Section):
     policy: PolicyChoice = {"name": "mcts"}
     """name and settings of the policy, or its name alone; where the search trains operators, `surrogate` is the default"""
     study: StudySettings = StudySettings()
-    warm_start: tuple[OperatorChoice, ...] = ()
-    """operators that the first trials evaluate, in this order"""
+    warm_start: tuple[OperatorChoice, ...] | Literal["known"] = ()
+    """operators that the first trials evaluate, in this order; known: the policy begins with the results of those known
+    operators among the `rivals` that are in the space, which are not trained again"""
     select: SelectSettings = SelectSettings()
     train: TrainSettings = TrainSettings()
     rivals: RivalSettings | Literal["none"] = RivalSettings()
@@ -324,6 +326,8 @@ class Experiment(Section):
         check_stopping(self.study, rounds_of(self.workload, self.evaluation), runs=runs)
         check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
+        if self.begins_with_rivals:
+            self._check_begins_with_rivals()
         if self.mixtures != "none":
             self._check_mixtures()
         if self.workload is not None:
@@ -349,6 +353,21 @@ class Experiment(Section):
         self.operator_spec  # noqa: B018
         if self.evaluation == "cost" and self.original is None and reward is not None:
             check_compares_with_nothing(reward)
+
+    def _check_begins_with_rivals(self) -> None:
+        """Raise SpecError if there are no rivals whose trainings are those of the search."""
+        option = f"reward: {GainReward.name}" if self.needs_front else "warm_start: known"
+        if self.evaluation != "training" or not self.rival_names:
+            raise SpecError(
+                f"{option} compares trials with rivals, and there are none: give a goal with speedup, rivals, train: seeds and "
+                "trials that are trained, or leave it out"
+            )
+        training = self.train.training
+        if training is not None and self.workload is not None and training != self.workload.training:
+            raise SpecError(
+                f"{option} compares trials with rivals, which train: training would train in another way than the search "
+                "trains operators; leave one of the two out"
+            )
 
     def _check_mixtures(self) -> None:
         """Raise SpecError if there is nothing that mixtures begin with or aim at."""
@@ -491,6 +510,16 @@ class Experiment(Section):
         if self.train.int8:  # it is a baseline, whose name is the same
             formats.discard(INT8)
         return rivals.names(goal, self.baselines, formats)
+
+    @property
+    def needs_front(self) -> bool:
+        """Whether the reward compares with the front of the rivals, which is found from their records."""
+        return self.reward.get("name") == GainReward.name and not self.reward.get("front")
+
+    @property
+    def begins_with_rivals(self) -> bool:
+        """Whether the rivals are trained before the search, which begins with their results."""
+        return self.needs_front or self.warm_start == "known"
 
     @property
     def mixture_names(self) -> tuple[str, ...]:

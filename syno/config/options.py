@@ -143,6 +143,8 @@ def _experiment() -> dict[str, Any]:
     ]
     del properties["policy"]["type"]  # a text may be the whole policy
     properties["policy"] |= {"anyOf": [{"anyOf": [{"enum": [*POLICIES, *POLICY_PRESETS]}, OWN_NAME]}, *policies]}
+    for name in REWARDS:
+        groups |= _schema(REWARDS[name]).get("$defs", {})
     properties["reward"] |= {"anyOf": [*(_schema_of_named(name, REWARDS[name]) for name in REWARDS), OWN]}
     groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
         "type": "object",

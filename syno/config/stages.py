@@ -21,7 +21,7 @@ from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_he
 from syno.results.measurement import NUMBER_FORMATS
 from syno.search.goal import Goal
 from syno.search.halving import HalvingSettings
-from syno.search.reward import GoalReward, RelativeReward
+from syno.search.reward import GainReward, GoalReward, RelativeReward
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 
 Seed = Annotated[int, Field(ge=0)]  # not negative, since names of files contain it
@@ -511,7 +511,7 @@ def following(
         return found
     if "policy" not in given:
         found["policy"] = OF_TRAINING["policy"]
-    if "reward" not in given or reward.get("name") == GoalReward.name:
+    if "reward" not in given or reward.get("name") in (GoalReward.name, GainReward.name):
         numbers = {"find": goal.find, "speedup": goal.speedup, "lose_at_most": goal.lose_at_most}
         own = reward if "reward" in given else {}
         found["reward"] = {"name": GoalReward.name, **{name: one for name, one in numbers.items() if one is not None}, **own}

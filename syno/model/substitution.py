@@ -324,12 +324,17 @@ def _narrower(model: nn.Module, narrower: NarrowerLayer, example: Inputs, layers
     return narrowed(model, example, narrower.share, names)
 
 
+def operator_in(layer: Layer, known: KnownLayer) -> PGraph | None:
+    """Return the operator by which a known layer takes the place of a layer; None where the layer stays."""
+    kernel, groups = [axis.kernel for axis in layer.windows], getattr(layer.module, "groups", 1)
+    return known.operator(kernel, *layer.channels, groups)
+
+
 def _known(known: KnownLayer, layers: Sequence[Layer]) -> tuple[list[Layer], list[PGraph]]:
     """Return the layers that a known layer takes the place of, each with its operator. MisfitError if it takes none."""
     found: list[tuple[Layer, PGraph]] = []
     for layer in layers:
-        kernel, groups = [axis.kernel for axis in layer.windows], getattr(layer.module, "groups", 1)
-        if (operator := known.operator(kernel, *layer.channels, groups)) is not None:
+        if (operator := operator_in(layer, known)) is not None:
             found.append((layer, operator))
     if not found:
         raise MisfitError(f"{known.name} is no cheaper than each of the {len(layers)} layers, or fits none; take another layer")

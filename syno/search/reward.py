@@ -13,8 +13,10 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -243,6 +245,99 @@ class GoalReward(Reward):
         return float((max(relative, 0.0) / least) ** self.power / 2)
 
 
+class FrontPoint(Settings):
+    """A network without synthesis on the front of speed and score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    name: str
+    """of the rival, or "original\""""
+    speedup: Positive
+    """how many times as fast as the original it is"""
+    score: float
+    """mean over the trainings, in the unit of the metric"""
+    deviation: Annotated[float, Field(ge=0)] = 0.0
+    """standard deviation of that mean"""
+
+
+LEAST_DEVIATION = 0.002  # of a score, as a share of the distance from chance to the original: trainings are never quite equal
+INTERVAL = 2 * 1.96  # standard deviations in an interval of 95 %
+
+
+@REWARDS.register("gain")
+class GainReward(GoalReward):
+    """The reward of a search beside rivals: how far a network is above the front of those without synthesis at its speed.
+
+    F(g / d), with F(z) = (1 + z / sqrt(2 + z * z)) / 2. The gain g is the score minus the score to beat at the network's
+    speedup x, and d its standard deviation: that of the front, of one training, and of the score to beat over the interval of
+    x. Those that are too slow have x / speedup times as much. So a network as good as a rival of its speed has 1/2, and the
+    reward is about the chance that the network is above the front. F is the distribution function of Student's t with 2
+    degrees of freedom, those of a deviation from three seeds. It nears 0 and 1 slowly, with 1 / (2 * z * z), so that networks
+    far from the front are told apart, too. The score to beat is on the line between the two rivals of the front next to x.
+    With `lose_at_most`, it is at least what the goal allows. Beyond the fastest rival it is that of this rival, or with
+    `find: fastest` what the goal allows. Without a front, the reward is that of `goal`.
+    """
+
+    name = "gain"
+    front: tuple[FrontPoint, ...] = ()
+    """the front of the rivals, the slowest first; by default found from their records when the search begins"""
+    deviation: Annotated[float, Field(ge=0)] = 0.0
+    """standard deviation of the score of one training; by default from the seeds of the rivals"""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> GainReward:
+        if any(slower.speedup >= faster.speedup for slower, faster in pairwise(self.front)):
+            raise ValueError("front must begin with the slowest network, and have each speedup once")
+        return self
+
+    def needed(self, metrics: Metrics) -> tuple[str, ...]:
+        """Return the names of the scores that it reads, and of the speedup."""
+        if not self.front:
+            return super().needed(metrics)
+        metric = score_of(metrics) or ACCURACY.key
+        return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}", "speedup"
+
+    def of(self, metrics: Metrics) -> Outcome:
+        """Return the reward by the formula of the class."""
+        if not self.front:
+            return super().of(metrics)
+        metric, speedup = score_of(metrics) or ACCURACY.key, metrics["speedup"]
+        original, chance = metrics[f"{OF_ORIGINAL}{metric}"], metrics[f"{CHANCE}{metric}"]
+        if problem := learnt_nothing(metric, original, chance):
+            return Failure(problem, "function")
+        gain = METRICS[metric].quality(metrics[metric] - self.score_to_beat(speedup, metric, original))
+        slow, fast = (
+            self.score_to_beat(metrics.get(end, speedup), metric, original) for end in ("speedup_low", "speedup_high")
+        )
+        of_front = (weight * point.deviation for weight, point in self._neighbours(speedup))
+        deviation = math.hypot(self.deviation, (slow - fast) / INTERVAL, *of_front)
+        z = gain / max(deviation, LEAST_DEVIATION * abs(original - chance))
+        share = (1 + z / math.sqrt(2 + z * z)) / 2
+        return share * min(1.0, speedup / (self.speedup or speedup))
+
+    def score_to_beat(self, speedup: float, metric: str, original: float) -> float:
+        """Return the score of the front at a speed.
+
+        Args:
+            speedup: the speed.
+            metric: the key of the score's metric.
+            original: the original network's score, from which `lose_at_most` counts.
+        """
+        quality = METRICS[metric].quality  # which is its own inverse
+        is_open = self.find == "fastest" and self.lose_at_most is not None and speedup > self.front[-1].speedup
+        front = -math.inf if is_open else sum(weight * quality(point.score) for weight, point in self._neighbours(speedup))
+        least = -math.inf if self.lose_at_most is None else quality(original) - self.lose_at_most
+        return quality(max(front, least))
+
+    def _neighbours(self, speedup: float) -> tuple[tuple[float, FrontPoint], ...]:
+        """Return the points of the front next to a speed, with the weights of their scores; at its ends only one."""
+        place = bisect_right([point.speedup for point in self.front], speedup)
+        if place in (0, len(self.front)):
+            return ((1.0, self.front[max(place - 1, 0)]),)
+        slower, faster = self.front[place - 1], self.front[place]
+        share = (speedup - slower.speedup) / (faster.speedup - slower.speedup)
+        return (1 - share, slower), (share, faster)
+
+
 def relative_score(metrics: Metrics) -> float | None:
     """Return the score on a scale where chance is 0 and the original network 1; None if it is not known."""
     metric = score_of(metrics)
@@ -258,6 +353,8 @@ __all__ = [
     "AccuracyReward",
     "Failure",
     "FlopsReward",
+    "FrontPoint",
+    "GainReward",
     "GoalReward",
     "LossReward",
     "Metrics",

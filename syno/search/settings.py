@@ -19,7 +19,7 @@ from syno.search.storage.store import EXHAUSTED, SETTINGS, TrialStore
 from syno.search.trials import is_running
 
 FORMAT = 1
-SPACE, SPEC, WORKLOAD = "space", "spec", "workload"
+SPACE, SPEC, WORKLOAD, GOAL, REWARD, KNOWN = "space", "spec", "workload", "goal", "reward", "known"
 
 
 def study_settings(
@@ -36,7 +36,7 @@ def study_settings(
         SPACE: space_id,
         "policy": {"name": policy.name, **policy.settings.model_dump(mode="json")},
         "seed": policy.seed,
-        "reward": reward.settings(),
+        REWARD: reward.settings(),
         "warm_start": [proposal.fingerprint for proposal in warm_start],
         "most_attempts": most_attempts,
         **(more or {}),

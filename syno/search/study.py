@@ -30,7 +30,7 @@ from syno.search.halving import HalvingSettings
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Reward
 from syno.search.scheduler import MACHINE_ATTEMPTS, Scheduler, Terminator, stopped_by_machine
-from syno.search.settings import agree, study_settings
+from syno.search.settings import GOAL, KNOWN, agree, study_settings
 from syno.search.storage.errors import database_errors
 from syno.search.storage.opening import open_storage
 from syno.search.storage.records import Kind, Result, TrialRecord, best_records, deaths_in_words, table
@@ -219,11 +219,24 @@ def _result(measured: Mapping[str, float], reward: float | Failure) -> Result:
 
 
 @dataclass(frozen=True)
+class KnownResult:
+    """An operator whose metrics are known before the search, so that it is not evaluated."""
+
+    operator: PGraph
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Rejected:
     """An operator of the warm start that the search cannot start from, and the reason."""
 
     operator: PGraph
     reason: str
+
+
+def _proposal(tree: Tree, operator: PGraph) -> Proposal:
+    """Return the proposal of an operator. Raises a SynoError if it is not in the tree."""
+    return Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator)
 
 
 class Study:
@@ -252,6 +265,7 @@ class Study:
         seed: int = 0,
         reward: Reward | None = None,
         warm_start: Sequence[PGraph] = (),
+        known: Sequence[KnownResult] | None = None,
         pruner: BasePruner | None = None,
         stopping: HalvingSettings | None = None,
         rounds: int | None = None,
@@ -273,6 +287,7 @@ class Study:
             seed: seed of the policy.
             reward: computes the reward in [0, 1] from metrics; the accuracy reward by default.
             warm_start: operators to begin with, in this order.
+            known: operators of the space that the policy is told of before its first proposal. They are no trials.
             pruner: an Optuna pruner, which sees what evaluations report; none by default.
             stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
             rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
@@ -293,12 +308,16 @@ class Study:
         self.rejected: list[Rejected] = []
         kind = POLICIES.find(policy)
         proposals = self._proposals(tree, warm_start)
-        of_goal: dict[str, Any] = {} if goal is None else {"goal": goal}
-        self._make_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **of_goal)
+        of_goal: dict[str, Any] = {} if goal is None else {"goal": goal, "reward": self.reward}
+        told = [(_proposal(tree, one.operator), dict(one.metrics)) for one in known or ()]
+        new_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **of_goal)
+        self._make_policy = partial(self._knowing, new_policy, told)
         self.policy: Policy = self._make_policy()
         more = dict(more_settings or {})
+        if known is not None:
+            more[KNOWN] = [{"operator": str(one.operator), "metrics": dict(one.metrics)} for one in known]
         if goal is not None:
-            more["goal"] = goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)
+            more[GOAL] = goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)
         self._by, keep = "loss" if stopping is None else stopping.by, None
         if stopping is not None:
             keep = stopping.rungs(rounds)
@@ -317,18 +336,27 @@ class Study:
         found: dict[str, Proposal] = {}
         for operator in operators:
             try:
-                path, fingerprint = tree.path(operator), tree.fingerprint(operator)
+                proposal = _proposal(tree, operator)
             except SynoError as error:
                 self.rejected.append(Rejected(operator, str(error)))
                 continue
-            if fingerprint in found:
-                same = found[fingerprint].operator
+            if proposal.fingerprint in found:
+                same = found[proposal.fingerprint].operator
                 self.rejected.append(Rejected(operator, f'it means the same as "{same.name}" ({same.id[:8]}), given before'))
                 continue
-            found[fingerprint] = Proposal(actions(path), fingerprint, operator)
+            found[proposal.fingerprint] = proposal
         for rejected in self.rejected:
             warnings.warn(f'warm start without "{rejected.operator.name}": {rejected.reason}', stacklevel=3)
         return list(found.values())
+
+    def _knowing(self, new_policy: Callable[[], Policy], told: Sequence[tuple[Proposal, dict[str, float]]]) -> Policy:
+        """Return a new policy that was told these operators' metrics."""
+        policy = new_policy()
+        for proposal, metrics in told:
+            policy.adopt(proposal)
+            policy.measure(proposal, metrics)
+            policy.tell(proposal, self.reward(metrics))
+        return policy
 
     # ---- running --------------------------------------------------------------------------------------------------
 

@@ -66,10 +66,10 @@ def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | 
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
     Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
-    it is code of one's own, which no page runs.
+    it is code of one's own, which no page runs, or compares with rivals: then it depends on the trial's speed.
     """
     goal = experiment.goal
-    if goal is None or goal.lose_at_most is None or trials.empty or experiment.has_own_reward:
+    if goal is None or goal.lose_at_most is None or trials.empty or experiment.has_own_reward or experiment.needs_front:
         return None
     metrics = next((trial.metrics for trial in trials_in(trials) if trial.outcome == "complete"), {})
     metric = METRICS.get(score_of(metrics) or "")

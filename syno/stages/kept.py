@@ -18,8 +18,8 @@ from syno.config.left_out import decided
 from syno.config.own_code import own_paths
 from syno.space.space import Space
 from syno.stages.data import DataRecord
+from syno.stages.opening import open_study
 from syno.stages.places import DATA, FROZEN, SELECTED
-from syno.stages.study import open_study
 
 OWNER_ONLY, OF_OTHERS = 0o600, 0o077  # permissions of a file
 MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later

@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -335,6 +336,66 @@ def _latency(experiment: Experiment, key: str, compiler: str, device: str) -> In
         raise SpecError(record.reason)
     low, high = (record.latency_ms if end is None else end for end in (record.latency_low_ms, record.latency_high_ms))
     return Interval(record.latency_ms, low, high)
+
+
+# ---- for the search ----------------------------------------------------------------------------------------------------
+
+
+class TrainedRival(NamedTuple):
+    """A network without synthesis.
+
+    Attributes:
+        name: its key.
+        speedup: over the original.
+        scores: of its trainings.
+    """
+
+    name: str
+    speedup: Interval
+    scores: tuple[float, ...]
+
+
+def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
+    """Return the original network and those of its rivals, also in lower precision, that were timed and trained.
+
+    Raises SpecError, which says what to run, if the record of a rival or of a training is missing, or of other settings.
+    """
+    missing = [name for name in experiment.rival_names if not rival_file(experiment, name).is_file()]
+    if missing:
+        raise SpecError(
+            f"the search begins with the records of its rivals, and {rival_file(experiment, missing[0])} is not there; run "
+            f"`syno baseline CONFIG {ORIGINAL}`, and `syno rival CONFIG NAME` for {', '.join(missing)}; or run all with "
+            "`syno run CONFIG`"
+        )
+    found = [TrainedRival(ORIGINAL, Interval(1.0), _scores(experiment, ORIGINAL))]
+    for name in experiment.rival_names:
+        record = RivalRecord.read(rival_file(experiment, name))
+        if record.speed is not None and record.seeds:
+            found.append(TrainedRival(name, record.speed.ratio, _scores(experiment, name)))
+        for key, one in record.converted.items():
+            if one.speed is not None and one.scores:
+                _scores(experiment, as_trained(key))  # raises if these are not the trainings that were converted
+                found.append(TrainedRival(key, one.speed.ratio, tuple(one.scores.values())))
+    return [one for one in found if all(map(isfinite, one.scores))]
+
+
+def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
+    """Return the scores of a network after the trainings with all seeds. SpecError if one is missing, or of other settings."""
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
+
+    scores = []
+    for seed in experiment.train.seeds:
+        file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
+        record, data = TrainingRecord.read(file) if file.is_file() else None, Workload(settings, experiment.network.data).hash
+        if record is None or (record.workload, record.data_hash) != (settings, data):
+            what = "is not there" if record is None else "is of other settings than the search, so delete it"
+            raise SpecError(
+                f"{file} {what}; the search begins with the scores of its rivals: run `syno train CONFIG {name} --seed {seed}`, or "
+                "all with `syno run CONFIG`"
+            )
+        scores.append(record.score)
+    return tuple(scores)
 
 
 # ---- for tables --------------------------------------------------------------------------------------------------------

@@ -36,9 +36,9 @@ from syno.space.complete import cost
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
 from syno.stages.kept import keep_config
+from syno.stages.opening import open_study
 from syno.stages.places import ORIGINAL_TRAINING, WEIGHTS, worker_file
 from syno.stages.speedups import speedups_of
-from syno.stages.study import open_study
 
 if TYPE_CHECKING:
     import pandas

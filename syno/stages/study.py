@@ -1,4 +1,4 @@
-"""The study of an experiment: opened with its settings, and frozen as a table when the search has ended."""
+"""The trials of an experiment's study: a table, which is frozen when the search has ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
-from syno.config.stages import rounds_of
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nearest_screened
 from syno.results.parquet import read_parquet, write_parquet
 from syno.results.values import Trial, trials_in
-from syno.space.space import Space
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
 
@@ -21,46 +19,9 @@ if TYPE_CHECKING:
     import pandas
 
     from syno.ir.graph import PGraph
-    from syno.search.study import Study
 
 COLUMNS = ("number", "outcome", "reward", "operator")  # that every table of trials has
 NEAREST = 6  # operators that are shown where none meets the goal
-
-
-def open_study(experiment: Experiment, space: Space) -> Study:
-    """Return the study, created if it does not exist. Raises SpecError if it exists with other settings."""
-    from optuna import logging  # slow to import
-
-    from syno.search.evaluation import make_pruner
-    from syno.search.study import Study
-
-    logging.set_verbosity(logging.WARNING)
-    settings, spec, workload = experiment.study, experiment.operator_spec, experiment.workload
-    is_timed = experiment.goal is not None and experiment.goal.measures
-    more_settings = {
-        "spec": spec.model_dump(mode="json", exclude={"name"}),
-        **({} if workload is None else {"workload": workload.model_dump(mode="json")}),
-        **({"timing": experiment.tune.latency.model_dump(mode="json")} if is_timed else {}),
-    }
-    return Study(
-        space,
-        space_id=spec.id,
-        more_settings=more_settings,
-        name=experiment.name,
-        storage=experiment.storage,
-        policy=str(experiment.policy.get("name", "mcts")),
-        policy_settings=experiment.policy_settings,
-        seed=settings.seed,
-        reward=experiment.make_reward(),
-        warm_start=[choice.find() for choice in experiment.warm_start],
-        pruner=None if settings.pruner is None else make_pruner(settings.pruner),
-        stopping=settings.stopping,
-        rounds=rounds_of(workload, experiment.evaluation),
-        goal=experiment.goal,
-        most_attempts=settings.most_attempts,
-        heartbeat_seconds=settings.heartbeat_seconds,
-        grace_seconds=settings.grace_seconds,
-    )
 
 
 def study_table(experiment: Experiment) -> pandas.DataFrame:

@@ -178,7 +178,7 @@ _LIST = (
     WorkflowStage(
         "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
         readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
-    WorkflowStage(
+    WorkflowStage(  # its jobs read the records of rivals, too, if the search begins with those
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
         readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=SEARCHING_MIB,
         minutes=A_DAY),

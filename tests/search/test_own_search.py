@@ -20,7 +20,7 @@ from syno.search.policies import POLICIES, Policy
 from syno.search.policies.contract import CHECKS, check_proposing_changes_nothing, check_seed
 from syno.search.reward import REWARDS, Failure, from_settings
 from syno.space.space import Space
-from syno.stages.study import open_study
+from syno.stages.opening import open_study
 from syno.train.contract import Report
 
 MODULE = """

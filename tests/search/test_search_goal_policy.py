@@ -14,7 +14,15 @@ from syno.ir.graph import PGraph
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, Proposal
 from syno.search.policies.earlier import Evaluated
-from syno.search.policies.surrogate import GoalModels, Model, SpeedModel, SurrogateSettings, expected_hypervolume
+from syno.search.policies.surrogate import (
+    GoalModels,
+    Model,
+    SpeedModel,
+    SurrogateSettings,
+    expected_gain,
+    expected_hypervolume,
+)
+from syno.search.reward import FrontPoint, GainReward, Reward
 
 FEW = SurrogateSettings(trees=8, walks=4, mutations=4, beginner_walks=4)
 quality = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))
@@ -62,7 +70,7 @@ def test_finds_fast_and_accurate_operators_in_fewer_trainings_than_a_policy_blin
     assert mean(asked for _, asked in ours) < mean(asked for _, asked in random) / 1.5, (ours, random)
 
 
-def models(goal: Goal, known: list[tuple[float, float, float]]) -> GoalModels:
+def models(goal: Goal, known: list[tuple[float, float, float]], reward: Reward | None = None) -> GoalModels:
     """Models of operators with one number, each with its score in [0, 1] and its speedup; of NaN, it was screened out."""
     evaluated = [
         Evaluated(
@@ -72,7 +80,7 @@ def models(goal: Goal, known: list[tuple[float, float, float]]) -> GoalModels:
         )
         for place, (number, score, speed) in enumerate(known)
     ]  # fmt: skip
-    return GoalModels.fit(goal, partial(Model, 32, 0), evaluated, lambda one: one.row or (), list)
+    return GoalModels.fit(goal, partial(Model, 32, 0), evaluated, lambda one: one.row or (), list, reward=reward)
 
 
 ROWS = np.array([[0.0, number] for number in (0.0, 1.0, 2.0, 3.0)])
@@ -106,6 +114,33 @@ def test_the_fastest_of_those_that_suffice_is_wanted() -> None:
     assert found.least == pytest.approx(0.9)
     gains = found.gains(ROWS, lambda: np.ones(4))
     assert gains.argmax() == 1 and gains[0] < 0.01 > gains[3]  # the first is the fastest, and not accurate enough
+
+
+def test_above_the_front_is_wanted_where_rivals_are_known() -> None:
+    front = [FrontPoint(name="slow", speedup=1.2, score=0.97), FrontPoint(name="fast", speedup=2.0, score=0.45)]
+    known = [*KNOWN[:2], (2.0, 0.96, 1.2)]  # the third has the best score, but is below the front at its speed
+    rewards = [None, GainReward(front=tuple(front))]
+    plain, found = (models(Goal(speedup=1.1), known, reward) for reward in rewards)
+    assert plain.score is None and found.to_beat is not None and found.to_beat(1.6) == pytest.approx(0.71)
+    gains = found.gains(ROWS[:3], lambda: ROWS[:3, 1])  # by the reward, the third would be the best
+    assert gains.argmax() == 1 and gains[2] < 0.1 * gains[1], gains
+    assert plain.gains(ROWS[:3], lambda: ROWS[:3, 1]).argmax() == 2
+
+    strict = models(Goal(speedup=1.9), known, rewards[1]).gains(ROWS[:3], lambda: ROWS[:3, 1])
+    assert strict[2] < 1e-3 and strict[1] / strict[0] < 0.1 * gains[1] / gains[0], "gains that are too slow do not count"
+
+
+def test_the_expected_gain_is_the_mean_over_scores_and_speeds() -> None:
+    reward = GainReward(front=(FrontPoint(name="a", speedup=1, score=0.9), FrontPoint(name="b", speedup=4, score=0.6)))
+    draws = np.random.default_rng(0)
+    scores, speeds = draws.normal(0.8, 0.05, 20_000), np.exp(draws.normal(0.7, 0.3, 20_000))
+    won = [
+        max(score - reward.score_to_beat(speed, "accuracy", 0.9) + 0.02, 0.0) if speed >= 1.5 else 0.0
+        for score, speed in zip(scores, speeds, strict=True)
+    ]
+    both = [(np.array([mid]), np.array([spread])) for mid, spread in ((0.8, 0.05), (0.7, 0.3))]
+    found = expected_gain(both[0], both[1], lambda speed: reward.score_to_beat(speed, "accuracy", 0.9), -0.02, np.log(1.5))
+    assert found[0] == pytest.approx(mean(won), rel=0.05)
 
 
 def test_an_operator_that_may_be_too_large_is_worth_less() -> None:

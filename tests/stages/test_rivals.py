@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from statistics import mean, variance
+from typing import Any, ClassVar
 
 import pytest
+from pydantic import ValidationError
 from small_experiment import FIELDS
 
 from syno.base.errors import SpecError
@@ -15,15 +18,27 @@ from syno.base.files import write_whole
 from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.ir.text import parse
 from syno.measure import measuring_process
 from syno.results.measurement import Measurement
 from syno.results.speedups import IN_TURNS
 from syno.results.table import measurement_table
+from syno.search.reward import GainReward, from_settings
+from syno.space.space import Space
 from syno.stages import rivals as stage
 from syno.stages.data import prepare
 from syno.stages.goal import answer_of
+from syno.stages.opening import open_study
 from syno.stages.places import SELECTED, training_file
-from syno.stages.rivals import RivalRecord, evaluate_rival, rival_file, rivals_of, speeds_of_rivals, with_latencies
+from syno.stages.rivals import (
+    RivalRecord,
+    evaluate_rival,
+    rival_file,
+    rivals_of,
+    speeds_of_rivals,
+    trained_rivals,
+    with_latencies,
+)
 from syno.stages.selection import Selected, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables, read_tables
@@ -247,3 +262,87 @@ def test_a_mixture_in_lower_precision_is_what_the_mixture_is(role: str, monkeypa
 def test_a_name_that_is_not_known_is_an_error_before_the_search(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         prepare(experiment(**fields))
+
+
+class TestSearchBesideRivals:
+    """A search with the reward `gain` begins with the front of its rivals."""
+
+    policy: ClassVar = {"name": "surrogate", "beginners": 1, "beginner_walks": 2, "walks": 2, "mutations": 2}
+
+    def begun(self, name: str = "small", **changes: Any) -> Experiment:
+        """An experiment whose original and rivals are trained, all with the same speed."""
+        found = trained(experiment(name, reward={"name": "gain"}, policy=self.policy, **changes))
+        for rival in found.rival_names:
+            evaluate_rival(found, rival)
+        return found
+
+    def test_the_study_keeps_the_front_of_the_records(self) -> None:
+        found = self.begun(rivals={**RIVALS, "operators": []})
+        space = Space(found.operator_spec)
+        open_study(
+            experiment(policy=self.policy, rivals={**RIVALS, "operators": []}), space
+        )  # with the usual reward, and no trial
+        with pytest.warns(UserWarning, match="takes other settings"):
+            study = open_study(found, space)
+        assert isinstance(study.reward, GainReward) and (study.reward.find, study.reward.speedup) == ("most_accurate", 1.5)
+        scores = {
+            name: [TrainingRecord.read(training_file(found, name, seed)).score for seed in (1, 2)]
+            for name in ("original", *found.rival_names)
+        }
+        best = max(found.rival_names, key=lambda name: mean(scores[name]))
+        ahead = [("original", 1.0), (best, 2.0)] if mean(scores["original"]) > mean(scores[best]) else [(best, 2.0)]
+        assert [(point.name, point.speedup, point.score) for point in study.reward.front] == [
+            (name, speedup, mean(scores[name])) for name, speedup in ahead
+        ]
+        assert study.reward.deviation == pytest.approx(sqrt(mean([variance(scores[name]) for name, _ in ahead])))
+        assert study.reward.front[0].deviation == pytest.approx(study.reward.deviation / sqrt(2))
+        assert from_settings(study.settings["reward"]) == study.reward == study.policy.reward
+
+        for name in found.rival_names:
+            rival_file(found, name).unlink()
+        assert open_study(found, space).reward == study.reward, "it goes on with its front"
+
+    def test_what_is_missing_is_one_sentence_and_what_failed_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = experiment(reward={"name": "gain"})
+        with pytest.raises(
+            SpecError, match=r"pruned_0.5.json is not there; run `syno baseline CONFIG original`, and `syno rival"
+        ) as error:
+            open_study(found, Space(found.operator_spec))
+        assert f"for {', '.join(found.rival_names)}; or run all with `syno run CONFIG`" in str(error.value)
+        monkeypatch.setattr(stage, "_trainings", lambda *_: {"state": "failed", "reason": "no memory"})
+        found = self.begun()
+        with pytest.warns(UserWarning, match="no rival was timed and trained, so the reward is that of `goal`"):
+            study = open_study(found, Space(found.operator_spec))
+        assert isinstance(study.reward, GainReward) and study.reward.front == ()
+        longer = experiment(reward={"name": "gain"}, workload={**FIELDS["workload"], "seed": 7})
+        with pytest.raises(SpecError, match=r"original/seed1\.json is of other settings than the search, so delete"):
+            trained_rivals(longer)
+
+    def test_known_operators_of_the_space_are_known_and_not_trained_again(self) -> None:
+        rivals = {**RIVALS, "pruning": False, "narrowing": False, "operators": ["conv2d", "grouped_4", "separable"]}
+        spec = {**FIELDS["spec"], "depth": 9, "rules_off": ["all"]}  # the text of grouped convolutions is not canonical
+        found = self.begun(warm_start="known", rivals=rivals, spec=spec, train={"seeds": [1]})
+        space = Space(found.operator_spec)
+        study = open_study(found, space)
+        known = {parse(one["operator"]): one["metrics"] for one in study.settings["known"]}  # separable ones are in no space
+        assert [(operator.name, "k_1" in operator.variables) for operator in known] == [("conv2d", True), ("grouped_4", True)]
+        for operator, metrics in known.items():
+            score = TrainingRecord.read(training_file(found, operator.name, 1)).score
+            assert (metrics["accuracy"], metrics["speedup"], metrics["speedup_low"]) == (score, 2.0, 1.9)
+            assert space.fingerprint(operator) in study.policy.walks.taken
+        assert study.trials.empty
+        rival_file(found, "conv2d").unlink()
+        assert open_study(found, space).settings == study.settings, "it goes on with what it knows"
+
+    @pytest.mark.parametrize("changes", [{"rivals": "none"}, {"train": {"seeds": []}}, {"evaluate": "cost"}])
+    def test_it_needs_rivals(self, changes: dict[str, Any]) -> None:
+        for beginning, option in (
+            ({"reward": {"name": "gain"}}, "reward: gain"),
+            ({"warm_start": "known"}, "warm_start: known"),
+        ):
+            with pytest.raises(ValidationError, match=f"{option} compares trials with rivals, and there are none: give a goal"):
+                experiment(**changes, **beginning)
+
+    def test_it_needs_rivals_of_the_same_training(self) -> None:
+        with pytest.raises(ValidationError, match="which train: training would train in another way"):
+            experiment(reward={"name": "gain"}, train={"seeds": [1], "training": {"epochs": 2}})

@@ -17,12 +17,13 @@ class Job:
 
     Attributes:
         rule: its name.
-        outputs: its files, as printed.
+        inputs, outputs: its files, as printed.
         threads: how many cores it has.
         resources: what else, as text.
     """
 
     rule: str
+    inputs: str
     outputs: str
     threads: int
     resources: dict[str, str]
@@ -32,7 +33,13 @@ class Job:
         """A block of what Snakemake printed."""
         found = dict(re.findall(r"^ {4,}(\w+): (.*)$", block, re.MULTILINE))
         pairs = (pair.partition("=") for pair in found.get("resources", "").split(", "))
-        return cls(rule, found.get("output", ""), int(found.get("threads", "1")), {name: value for name, _, value in pairs})
+        return cls(
+            rule,
+            found.get("input", ""),
+            found.get("output", ""),
+            int(found.get("threads", "1")),
+            {name: value for name, _, value in pairs},
+        )
 
 
 def dry_run(folder: Path, config: Path, profile: str, *more: str) -> list[Job]:

@@ -7,7 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from small_run import ROOT, planned, run_snakemake
+from dry_run import dry_run
+from small_run import FIELDS, ROOT, planned, run_snakemake, write_config
 
 from syno.config import load_experiments
 from syno.config.left_out import record_devices
@@ -105,6 +106,17 @@ def test_one_of_several_takes_with_it_only_what_it_needs(tmp_path: Path) -> None
     assert planned(tmp_path, paper, "imagenet-resnet18") == {
         **needed, "figure": needed["figure"] - shown["figure"], "report": 1
     }  # fmt: skip
+
+
+def test_a_search_waits_for_the_rivals_that_it_begins_with(tmp_path: Path) -> None:
+    goal = {"speedup": 2, "compiler": "eager"}
+    changes = {"goal": goal, "rivals": {"shares": [0.5], "operators": [], "int8": False}, "reward": {"name": "gain"}}
+    config = write_config(tmp_path / "gain.yaml", changes, {**FIELDS, "reward": {}})
+    jobs = dry_run(tmp_path, config, "workflow/profiles/local", "--cores", "2", "--quiet", "host")
+    (worker,) = (job for job in jobs if job.rule == "worker")
+    rivals = {job.outputs for job in jobs if job.rule == "rival"}
+    assert len(rivals) == 2 and rivals < set(worker.inputs.split(", ")), "those of the selection come later"
+    assert all("trials" not in job.inputs for job in jobs if job.rule == "rival")
 
 
 def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:

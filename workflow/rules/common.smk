@@ -22,7 +22,7 @@ from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
 from syno.stages.select import compared_trainings
 from syno.stages.networks import keys
-from syno.stages.places import SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
+from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
 from syno.stages.train import trained_original
 from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
@@ -190,6 +190,16 @@ def trained_before(wildcards):
     key = ORIGINAL if is_mixture or name in experiment.rival_names else as_trained(name)
     found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
     return [*found, *(files_of(wildcards.folder, ["choose"]) if is_mixture else [])]
+
+
+def rivals_before(wildcards):
+    """Return the records of the rivals that a search begins with, if any.
+
+    These only have to be there: a study keeps what it knows of them, whatever becomes of the records.
+    """
+    experiment = EXPERIMENTS[wildcards.folder]
+    names = experiment.rival_names if experiment.begins_with_rivals else ()
+    return [ancient(f"{experiment.folder / RIVAL.format(rival=name)}") for name in names]
 
 
 def original_before(wildcards):

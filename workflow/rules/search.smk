@@ -1,8 +1,10 @@
 # Workers share the storage of the study. It is not an output, because Snakemake would delete it when a worker fails. The outputs are the
-# workers' records. When all workers have ended, the trials are written to a table. An experiment with a source has no study.
+# workers' records. When all workers have ended, the trials are written to a table. An experiment with a source has no study. A search
+# that compares its trials with rivals waits for their records.
 rule worker:
     input:
         read_by("worker"),
+        rivals_before,
     output:
         written_by("worker"),
     log:

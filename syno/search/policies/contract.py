@@ -28,7 +28,7 @@ from syno.base.validation import Settings
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.search.goal import Goal
-from syno.search.reward import Failure, Outcome
+from syno.search.reward import Failure, Outcome, Reward
 from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import LIMIT, Draws, Walks
 from syno.space.space import Space
@@ -104,7 +104,8 @@ class Policy(ABC):
     gives metrics, and `screen_out` says that an operator cannot meet the goal: by default, the reward 0. Every policy
     guarantees (`syno.search.policies.contract` checks it):
 
-    * Its proposals are a function of the tree, the settings, the seed and the events so far in their order, of nothing else.
+    * Its proposals are a function of the tree, the settings, the seed, the goal, the reward and the events so far in their
+      order, of nothing else.
       So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends, the policy also
       proposes again, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
@@ -122,6 +123,7 @@ class Policy(ABC):
         seed: of all its random numbers.
         settings: its constants, an instance of `Settings`.
         goal: the goal of the search; None if it has none.
+        reward: of a search with a goal, the function whose values `tell` gets; None elsewhere.
         walks: random walks in the tree that avoid dead ends and proposed operators.
     """
 
@@ -142,9 +144,11 @@ class Policy(ABC):
         warm_start: Sequence[Proposal] = (),
         limit: int = LIMIT,
         goal: Goal | None = None,
+        reward: Reward | None = None,
     ) -> None:
         self.tree = tree
         self.goal = goal
+        self.reward = reward
         self.seed = seed
         self.settings = settings if settings is not None else self.Settings()
         if not isinstance(self.settings, self.Settings):

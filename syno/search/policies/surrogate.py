@@ -21,7 +21,7 @@ from syno.lower.pytorch.statements import estimated_time
 from syno.search.goal import Goal
 from syno.search.policies.contract import POLICIES, STOPPED, Candidate, Policy, PolicySettings, Proposal
 from syno.search.policies.earlier import Evaluated, content, read_earlier, rewards
-from syno.search.reward import Failure, Outcome, relative_score
+from syno.search.reward import Failure, GainReward, Outcome, Reward, relative_score
 from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import SHORT, Draws
 from syno.space.features import OperatorFeatures
@@ -74,7 +74,7 @@ class Model:
         return shares
 
 
-def expected_improvement(means: Numbers, deviations: Numbers, best: float) -> Numbers:
+def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numbers) -> Numbers:
     """Return by how much each reward is expected to be above `best`, rewards below it counting as 0."""
     from scipy.special import ndtr
 
@@ -94,6 +94,7 @@ EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estima
 UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
 LIKELY = 0.5  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
 LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
+SPEEDS = 8  # of an operator, over which its gain is averaged
 Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
 Point = tuple[float, float]
 
@@ -165,6 +166,7 @@ class GoalModels:
         score: of the score, as in `quality`; None while nothing was trained, and where the reward is what counts.
         least: the least score that suffices.
         points: score and logarithm of the speedup of the trained operators.
+        to_beat: with the reward `gain`, returns the score to beat at a speedup, as in `quality`; else None.
     """
 
     goal: Goal
@@ -173,11 +175,12 @@ class GoalModels:
     score: Model | None
     least: float
     points: tuple[Point, ...]
+    to_beat: Callable[[float], float] | None = None
 
     @classmethod
     def fit(
         cls, goal: Goal, new: Callable[[], Model], known: Sequence[Evaluated], row: Callable[[Evaluated], tuple[float, ...]],
-        sample: Sample, timed: bool = False,
+        sample: Sample, timed: bool = False, reward: Reward | None = None,
     ) -> GoalModels:  # fmt: skip
         """Return models that have learnt from the operators of a study.
 
@@ -188,6 +191,7 @@ class GoalModels:
             row: returns the numbers of an operator.
             sample: returns the operators that a model learns from, each with what is learnt.
             timed: whether the last number of an operator is the logarithm of its estimated time.
+            reward: of the search.
         """
 
         def learnt(pairs: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
@@ -204,8 +208,9 @@ class GoalModels:
         passed = [(one, float(not one.is_screened or log_speedup(one) is not None)) for one in known]
         trained = [one for one in known if one.is_informed]
         scores = rewards([one if one.reward is None else one._replace(reward=quality(one)) for one in trained])
-        needs_score = goal.find != "most_accurate" and trained
         ended = [one for one in trained if one.reward is not None]
+        to_beat = next((found for one in ended if (found := _score_to_beat(reward, one)) is not None), None)
+        needs_score = trained and (goal.find != "most_accurate" or to_beat is not None)
         return cls(
             goal,
             SpeedModel(new, timed=timed).learn(*learnt(speeds)),
@@ -213,6 +218,7 @@ class GoalModels:
             fitted(list(zip(trained, scores, strict=True))) if needs_score else None,
             max((_least(goal, one) for one in ended), default=0.0),
             tuple((quality(one), speed) for one in ended if (speed := log_speedup(one)) is not None),
+            to_beat,
         )
 
     def chances(self, rows: Numbers) -> Numbers:
@@ -238,6 +244,10 @@ class GoalModels:
             return self.chances(rows) * rewards()
         least = math.log(self.goal.least_speedup or 1.0)
         scores = self.score.predict(rows)
+        if self.to_beat is not None:
+            fast = ((score, speed) for score, speed in self.points if speed >= least)
+            best = max((score - self.to_beat(math.exp(speed)) for score, speed in fast), default=0.0)
+            return self._passing(rows) * expected_gain(scores, speeds, self.to_beat, best, least)
         if self.goal.find == "front":
             return self._passing(rows) * expected_hypervolume(scores, speeds, self.points, (0.0, least))
         from scipy.special import ndtr
@@ -258,6 +268,42 @@ def _least(goal: Goal, one: Evaluated) -> float:
     if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
         return 0.0
     return max(0.0, 1 - goal.lose_at_most / abs(scores[0] - scores[1]))
+
+
+def _score_to_beat(reward: Reward | None, one: Evaluated) -> Callable[[float], float] | None:
+    """Return a function for the score to beat at a speedup, as in `quality`; None without the reward `gain`, and a front.
+
+    It takes the scores of the original and of chance from the metrics of a trained operator.
+    """
+    metric = score_of(one.metrics)
+    if not (isinstance(reward, GainReward) and reward.front) or metric is None or relative_score(one.metrics) is None:
+        return None
+    original, chance = one.metrics[f"{OF_ORIGINAL}{metric}"], one.metrics[f"{CHANCE}{metric}"]
+    return lambda speedup: (reward.score_to_beat(speedup, metric, original) - chance) / (original - chance)
+
+
+def expected_gain(
+    score: tuple[Numbers, Numbers], speed: tuple[Numbers, Numbers], to_beat: Callable[[float], float], best: float, least: float
+) -> Numbers:
+    """Return by how much the gain of each operator is expected to exceed the best one known.
+
+    The gain is the score above the one to beat at the operator's speed. Score and speed are independent and normal. Operators
+    that are too slow gain nothing. The mean over the speeds that suffice is that over quantiles of equal probability.
+
+    Args:
+        score, speed: means and standard deviations of the score and of the logarithm of the speedup, shapes [operators].
+        to_beat: returns the score to beat at a speedup.
+        best: gain of the best operator that is known.
+        least: logarithm of the least speedup.
+    """
+    from scipy.special import ndtr, ndtri
+
+    (means, deviations), likely = speed, ndtr((speed[0] - least) / speed[1])
+    quantiles = (np.arange(SPEEDS) + 0.5) / SPEEDS
+    speeds = np.exp(means[:, None] - deviations[:, None] * ndtri(likely[:, None] * quantiles))  # the upper tails
+    beaten = best + np.array([[to_beat(one) for one in row] for row in speeds])
+    found: Numbers = likely * expected_improvement(score[0][:, None], score[1][:, None], beaten).mean(axis=1)
+    return found
 
 
 def expected_hypervolume(
@@ -529,7 +575,7 @@ class Surrogate(Policy):
         events, known = self._snapshot()
         if self._of_goal is None or self._of_goal[0] != events:
             new, timed = partial(Model, self.settings.trees, self.seed), self._descriptions.is_timed
-            self._of_goal = (events, GoalModels.fit(self.goal, new, known, self._row, self._sample, timed))
+            self._of_goal = (events, GoalModels.fit(self.goal, new, known, self._row, self._sample, timed, self.reward))
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:

@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite, nan
+from pathlib import Path
 from typing import Any, TypeVar
 
 import optuna
@@ -193,12 +194,11 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
 def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
     """Return the trials as `read_trials` does, and whether a worker found no operator left to propose."""
-    journal = journal_file(url)
-    file = journal or sqlite_file(url)
+    file = _file_of(url)
     if file is not None and not file.is_file():
         raise SpecError(f'there is no study "{name}": {file} is not there; `syno search` makes it')
     with storage_errors(url):
-        storage = JournalStorage(JournalView(journal)) if journal is not None else open_storage(url)[0]
+        storage = _storage_to_read(url)
         try:
             study = storage.get_study_id_from_name(name)
         except KeyError:
@@ -207,6 +207,30 @@ def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
         trials = Verification(url).verified(storage.get_all_trials(study, deepcopy=False))
         attributes = storage.get_study_user_attrs(study)
         return with_withdrawn(trials, attributes), is_exhausted(attributes)
+
+
+def read_settings(url: str, name: str) -> dict[str, Any]:
+    """Return the settings of a study; {} if there is no such study yet. The storage is neither made nor changed."""
+    file = _file_of(url)
+    if file is not None and not file.is_file():
+        return {}
+    with storage_errors(url):
+        storage = _storage_to_read(url)
+        try:
+            attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(name))
+        except KeyError:
+            return {}
+        return dict(attributes.get(SETTINGS) or {})
+
+
+def _file_of(url: str) -> Path | None:
+    return journal_file(url) or sqlite_file(url)
+
+
+def _storage_to_read(url: str) -> BaseStorage:
+    """Return a storage that is only read: of a journal, a view."""
+    journal = journal_file(url)
+    return JournalStorage(JournalView(journal)) if journal is not None else open_storage(url)[0]
 
 
 # ---- trials that do not count -----------------------------------------------------------------------------------------

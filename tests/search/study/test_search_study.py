@@ -21,7 +21,8 @@ from syno.ir.text import parse
 from syno.search.policies.mcts import MctsSettings
 from syno.search.reward import AccuracyReward, LossReward
 from syno.search.storage.records import attributes
-from syno.search.storage.store import read_trials
+from syno.search.storage.store import read_settings, read_trials
+from syno.search.study import KnownResult
 from syno.train.contract import Report
 
 
@@ -198,6 +199,28 @@ class TestWarmStart:
         assert reasons[2].startswith('it means the same as "set_2_3_7_10" (') and reasons[2].endswith("), given before")
         found.run(evaluate, 1)
         assert parse(found.trials.operator[0]) == self.given[0]
+
+
+class TestKnownResults:
+    """Operators whose results are known before the search are told to the policy, and are no trials."""
+
+    given = tuple(operator_of(frozenset(chosen)) for chosen in ({2, 3, 7, 10}, {3, 5, 6, 10, 11}))
+
+    @pytest.mark.parametrize("policy", ["random", "mcts", "evolution", "surrogate"])
+    def test_a_study_goes_on_with_what_it_knows(self, policy: str, journal: str) -> None:
+        known = [KnownResult(operator, {"accuracy": 0.7}) for operator in self.given]
+        assert read_settings(f"journal:{journal}", "study") == {}
+        whole = study(policy=policy, known=known)
+        whole.run(evaluate, 10)
+        for total in (4, 10):
+            parts = study(journal, policy=policy, known=known)
+            parts.run(evaluate, total)
+        assert proposed(parts) == proposed(whole) and len(parts.trials) == 10
+        assert not {operator.id for operator in self.given} & {parse(text).id for text in parts.trials.operator}
+        stored = read_settings(f"journal:{journal}", "study")["known"]
+        assert [(parse(one["operator"]), one["metrics"]) for one in stored] == [(one, {"accuracy": 0.7}) for one in self.given]
+        with pytest.raises(SpecError, match="known"):
+            study(journal, policy=policy, known=known[:1])
 
 
 class TestDisplay:
