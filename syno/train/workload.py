@@ -398,10 +398,9 @@ class Workload:
                 if settings.initialization == "fit" and not is_resumed:
                     self.fit(network, original, operator, chosen)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
-            teacher = None if settings.distill is None else original
-            result = train(
-                network, self.data, settings, seed=chosen, report=asked, processes=processes, teacher=teacher, **kept
-            )
+            if settings.distill is not None:
+                kept |= {"teacher": original, "features": [layer.name for layer in self.layers]}
+            result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result
