@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,11 +104,13 @@ class TrialReport(Report):
         trial: the trial.
         scheduler: the worker's view of the study.
         by: what trials are compared by at their rungs: "loss", where the evaluation gives it, or the reported "score".
+        known: metrics that are known before the first step.
     """
 
     trial: RunningTrial
     scheduler: Scheduler
     by: Literal["loss", "score"] = "loss"
+    known: Mapping[str, float] = field(default_factory=dict)
     _loss: tuple[float, float] | None = None  # the last one, with its step
 
     @property
@@ -130,6 +132,11 @@ class TrialReport(Report):
         self._loss = (step, loss)
         if step in self.looks:
             self._compare(step, -loss)
+
+    def measured(self, metrics: Mapping[str, float]) -> None:
+        """Store metrics that are known before the first step."""
+        self.known = {**self.known, **metrics}
+        self.scheduler.store.annotate(self.trial.trial_id, SCREENING, screening_attribute(self.known))
 
     def __call__(self, step: int, value: float) -> None:
         """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
@@ -159,20 +166,19 @@ def run_trial(
         scheduler: the worker's view of the study.
         by: what trials are compared by; see `TrialReport`.
     """
-    began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by)
-    known: Mapping[str, float] = trial.screening or {}
+    began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by, trial.screening or {})
 
     def finish(result: Result) -> bool:
         seconds = round(time.monotonic() - began, 3)
-        return scheduler.finish(trial, replace(result, seconds=seconds, metrics={**known, **result.metrics}))
+        return scheduler.finish(trial, replace(result, seconds=seconds, metrics={**report.known, **result.metrics}))
 
     try:
         with scheduler.store.leases.kept(trial.trial_id):
             screening = _screening(trial, evaluate, scheduler)
-            known = screening.metrics
+            report.known = screening.metrics
             if screening.unmet is None:
-                metrics = {**known, **evaluate(trial.operator, report)}
-                measured = {str(name): float(value) for name, value in metrics.items()}
+                metrics = evaluate(trial.operator, report)
+                measured = {str(name): float(value) for name, value in {**report.known, **metrics}.items()}
                 result = _result(measured, reward(measured))
             else:
                 result = Result("screened", message=screening.unmet, cause=screening.kind)

@@ -56,7 +56,8 @@ class OperatorTrials:
         has_died: whether it failed because too many workers died while they evaluated it.
         failure: the result that ended it, if its evaluation failed.
         screened: why it was not evaluated, in a word or two; "" if it was not screened out.
-        screening: the metrics of the screening that it passed; None if there was none yet.
+        screening: the metrics known before its training, of the screening that it passed and of its fit; None if there were none
+            yet.
         metrics: the metrics of the result that ended it.
     """
 
@@ -86,7 +87,7 @@ class OperatorTrials:
         """
         result = Result.of(trials[-1])
         self.needs_trial = False
-        self.screening = screening_metrics(trials) if self.screening is None else self.screening
+        self.screening = screening_metrics(trials)
         self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
         if result is None and not trials[-1].state.is_finished():
             return None
@@ -139,7 +140,7 @@ class RunningTrial:
         number: its number in the study.
         operator: the operator to evaluate.
         passed: the step after which an earlier trial of this operator paused; 0 if none did.
-        screening: the metrics of the screening that an earlier trial of this operator passed; None if none did.
+        screening: the metrics that earlier trials of this operator knew before its training; None if none came so far.
     """
 
     trial_id: int
