@@ -26,7 +26,7 @@ from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
 from syno.search.faults import Fault, fault_of
 from syno.search.goal import Goal
-from syno.search.halving import HalvingSettings
+from syno.search.halving import OF_FIT, HalvingSettings
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Reward
 from syno.search.scheduler import MACHINE_ATTEMPTS, Scheduler, Terminator, stopped_by_machine
@@ -37,7 +37,7 @@ from syno.search.storage.records import Kind, Result, TrialRecord, best_records,
 from syno.search.storage.store import SCREENING, TrialStore, screening_attribute, with_withdrawn
 from syno.search.tree import Tree, actions
 from syno.search.trials import RunningTrial, StudyState
-from syno.train.contract import Evaluate, Evaluation, Report, Screening, evaluation_of
+from syno.train.contract import FIT_ERROR, Evaluate, Evaluation, Report, Screening, evaluation_of
 from syno.train.progress import Paused
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class TrialReport(Report):
     @property
     def passed(self) -> float:  # type: ignore[override]
         """The step after which the evaluation of this operator paused before; 0 if it did not."""
-        return self.trial.passed
+        return max(self.trial.passed, 0)
 
     @property
     def looks(self) -> tuple[float, ...]:  # type: ignore[override]
@@ -134,9 +134,11 @@ class TrialReport(Report):
             self._compare(step, -loss)
 
     def measured(self, metrics: Mapping[str, float]) -> None:
-        """Store metrics that are known before the first step."""
+        """Store metrics that are known before the first step. Raise Paused if operators of other trials were fitted better."""
         self.known = {**self.known, **metrics}
         self.scheduler.store.annotate(self.trial.trial_id, SCREENING, screening_attribute(self.known))
+        if FIT_ERROR in metrics:
+            self._compare(OF_FIT, -metrics[FIT_ERROR])
 
     def __call__(self, step: int, value: float) -> None:
         """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
@@ -148,7 +150,8 @@ class TrialReport(Report):
 
     def _compare(self, step: float, value: float) -> None:
         if not self.scheduler.goes_on(self.trial, step, value):
-            raise Paused(f"paused after step {step:g}: others are ahead", step)
+            place = "the fit" if step == OF_FIT else f"step {step:g}"
+            raise Paused(f"paused after {place}: others are ahead", step)
 
 
 def run_trial(

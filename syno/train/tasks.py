@@ -295,9 +295,7 @@ class DeviceTask(ABC):
             yield batch
 
 
-def feature_pairs(
-    network: nn.Module, teacher: nn.Module, names: Iterable[str]
-) -> tuple[tuple[nn.Module, nn.Module], ...]:
+def feature_pairs(network: nn.Module, teacher: nn.Module, names: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
     """Return layers of a network that learns, each with the teacher's; without those that have no weights, as a dropped one."""
     pairs = ((network.get_submodule(name), teacher.get_submodule(name)) for name in names)
     return tuple(pair for pair in pairs if any(weight.requires_grad for weight in pair[0].parameters()))
