@@ -41,7 +41,6 @@ from syno.config.stages import (
     TuneSettings,
     check_stopping,
     following,
-    rounds_of,
 )
 from syno.measure.compilers import compiler_facts, compiler_named
 from syno.measure.tvm.targets import is_here

@@ -486,8 +486,8 @@ def check_stopping(study: StudySettings, workload: WorkloadSettings | None, eval
     is_fitted = workload is None or evaluation != "training" or workload.training.initialization == "fit"
     if OF_FIT in keep and not is_fitted:
         raise SpecError(
-            "study: stopping: keep has 0, where operators are compared by the errors of their fits, and here they begin with new "
-            "weights; give training: {initialization: fit}, or leave 0 out"
+            "study: stopping: keep has 0, where operators are compared by the errors of their fits, and here they begin "
+            "with new weights; give training: {initialization: fit}, or leave 0 out"
         )
 
 

@@ -57,8 +57,8 @@ class HalvingSettings(Settings):
 
     keep: Literal["auto"] | Mapping[int | float, Share] = "auto"
     """share of all trials that goes on, by epoch, as in {0.5: 0.8, 1: 0.5, 2: 0.3}; `auto`: shares after an eighth up to three
-    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md. After 0 epochs, as in
-    {0: 0.8, 1: 0.5}, operators are compared by the errors of their fits (`training: {initialization: fit}`)"""
+    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md. Epoch 0 is the end
+    of the fit (`training: {initialization: fit}`), where operators are compared by its error, as in {0: 0.8, 1: 0.5}"""
     by: Literal["loss", "score"] = "loss"
     """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""
 

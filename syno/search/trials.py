@@ -56,8 +56,7 @@ class OperatorTrials:
         has_died: whether it failed because too many workers died while they evaluated it.
         failure: the result that ended it, if its evaluation failed.
         screened: why it was not evaluated, in a word or two; "" if it was not screened out.
-        screening: the metrics known before its training, of the screening that it passed and of its fit; None if there were none
-            yet.
+        screening: the metrics known before its training, of the screening that it passed and of its fit; None if none are yet.
         metrics: the metrics of the result that ended it.
     """
 

@@ -40,9 +40,10 @@ class ProxyTraining(Evaluation):
     check_gradients: bool = True
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Return metrics by name: the score by its key, "epochs" (the number of rounds), costs, and those of `original`. With
-        `initialization: fit`, `fit_error` is the mean over the layers of the error of the fit (`LayerFit.after`); it is reported
-        before the training, and a training that resumes is not fitted again.
+        """Return metrics by name: the score by its key, "epochs" (the number of rounds), costs, and those of `original`.
+
+        With `initialization: fit`, `fit_error` is the mean error of the fit over the layers (`LayerFit.after`). It is reported
+        before the training begins; of a training that resumes, it was reported before.
 
         A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
         with a warning.

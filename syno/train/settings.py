@@ -247,7 +247,7 @@ class TrainingSettings(Settings):
     not where `workload: weights` gives them"""
     distill: DistillSettings | None = None
     """whether networks with operators, and narrower ones, also learn from the outputs of the trained original, as in
-    {weight: 0.7, temperature: 2}, which {} stands for; with {features: 0.5}, also from those of its layers; null: they do not"""
+    {weight: 0.7, temperature: 2}, which {} stands for, and with {features: 0.3} from those of its layers; null: they do not"""
 
     @model_validator(mode="before")
     @classmethod

@@ -246,9 +246,8 @@ class DeviceTask(ABC):
     def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
         """Return the loss of a batch with the teacher's share. The teacher gets each input that the network gets."""
         differences, errors = list[torch.Tensor](), list[torch.Tensor]()
-        pairs = self.features if self._distill.features else ()
-
-        with _recorded([one for one, _ in pairs]) as own_outputs, _recorded([one for _, one in pairs]) as taught_outputs:
+        own_layers, taught_layers = ([pair[side] for pair in self.features] for side in (0, 1))
+        with _recorded(own_layers) as own_outputs, _recorded(taught_layers) as taught_outputs:
 
             def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
                 for outputs in (*own_outputs, *taught_outputs):

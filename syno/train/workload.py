@@ -403,7 +403,8 @@ class Workload:
                         fitted(fits)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
             if settings.distill is not None:
-                kept |= {"teacher": original, "features": [layer.name for layer in self.layers]}
+                names = [layer.name for layer in self.layers] if settings.distill.features else ()
+                kept |= {"teacher": original, "features": names}
             result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
                 then(network)

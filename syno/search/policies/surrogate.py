@@ -45,7 +45,7 @@ class Model:
 
     Equal data and seeds give equal predictions: one thread fits and predicts.
 
-    What is measured of an operator only after it was proposed, such as the error of its fit, may be a further column. Other trees
+    What is measured only after an operator was proposed, such as the error of its fit, may be a further column. Other trees
     predict it for the operators of which it is not known.
 
     Source: Geurts et al., 2006. Chosen over random forests, gradient boosting and Gaussian processes by their predictions for

@@ -26,7 +26,8 @@ from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
 from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact, with_checksum
 
-# What is known of operators before they are trained, as attributes of trials: none that has passed its screening is screened again.
+# What is known of operators before their training, as attributes of trials: one that has passed its screening is not screened
+# again.
 
 
 SCREENING = "screening"  # the attribute
