@@ -302,7 +302,10 @@ def feature_pairs(network: nn.Module, teacher: nn.Module, names: Iterable[str]) 
 
 @contextmanager
 def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]]:
-    """Yield the outputs of each of the modules, in the order of its calls in the block."""
+    """Yield the outputs of each of the modules, in the order of its calls in the block.
+
+    One that a later module changes in place is recorded as it is then, in both networks alike.
+    """
     found: list[list[torch.Tensor]] = [[] for _ in modules]
     hooks = [
         module.register_forward_hook(lambda module, args, output, outputs=outputs: outputs.append(output))

@@ -103,7 +103,8 @@ def test_what_a_fit_leaves_as_it_was(weights: Path, monkeypatch: pytest.MonkeyPa
 def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
     """Linear layers, behind a loss that runs the network itself."""
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 1))
+    layers = nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(inplace=True), nn.Linear(16, 16), nn.Linear(16, 1)
+    network = nn.Sequential(*layers)  # a layer's output is that before the activation, which changes it in place
     x = torch.randn(256, 6, generator=torch.Generator().manual_seed(1))
     task = Task([(x[:128], x[:128].sum(1)), (x[128:], x[128:].sum(1))], loss=lambda model, pair: model(pair[0]).mean())
     settings = WorkloadSettings(model="network", layers="2, 4", training={"initialization": "fit"})
