@@ -163,7 +163,7 @@ class DistillSettings(Settings):
     temperature: Annotated[float, Field(gt=0)] = 2.0
     """of the probabilities that are compared, for classification and text"""
     features: Annotated[float, Field(ge=0)] = 0.0
-    """weight of a further loss, the mean relative squared error of the outputs of the layers to replace; 0: there is none"""
+    """weight of a further loss, the relative squared error of the outputs of the blocks whose layers are replaced; 0: none"""
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class TrainingSettings(Settings):
     not where `workload: weights` gives them"""
     distill: DistillSettings | None = None
     """whether networks with operators, and narrower ones, also learn from the outputs of the trained original, as in
-    {weight: 0.7, temperature: 2}, which {} stands for, and with {features: 0.3} from those of its layers; null: they do not"""
+    {weight: 0.7, temperature: 2}, which {} stands for, and with {features: 1} from those of its blocks; null: they do not"""
 
     @model_validator(mode="before")
     @classmethod

@@ -35,6 +35,7 @@ from syno.data.settings import is_picture, samples_in_words
 from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
+from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.own_task import LEAST_VARIANCE, LoaderBatches, Task, check_loss, check_score, checked, divergence, part_of
 from syno.train.settings import DistillSettings, Initialization, TrainingSettings
@@ -186,8 +187,8 @@ class DeviceTask(ABC):
         settings, device: of the training.
         channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
         teacher: a trained network in evaluation mode, from whose outputs the loss teaches, too; None: there is none.
-        features: layers of the network that learns, each with the teacher's layer whose outputs it also learns from, where
-            `distill: features` asks for it.
+        features: modules of the network that learns, each with the teacher's module whose outputs it also learns from, where
+            `distill: features` asks for it; see `feature_pairs`.
     """
 
     metric: Metric
@@ -294,21 +295,34 @@ class DeviceTask(ABC):
             yield batch
 
 
-def feature_pairs(network: nn.Module, teacher: nn.Module, names: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
-    """Return layers of a network that learns, each with the teacher's; without those that have no weights, as a dropped one."""
+def feature_pairs(network: nn.Module, teacher: nn.Module, layers: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
+    """Return the modules of a network whose outputs are compared with the teacher's, each with the teacher's of the same name.
+
+    For each of the layers it is the block that holds it, such as a residual block. Where that is the whole network, or a mere
+    list of modules, it is the layer itself. What has no weights, as a layer that is left out, is not compared.
+    """
+    names = dict.fromkeys(_block_of(teacher, layer) for layer in layers)
     pairs = ((network.get_submodule(name), teacher.get_submodule(name)) for name in names)
     return tuple(pair for pair in pairs if any(weight.requires_grad for weight in pair[0].parameters()))
 
 
+def _block_of(network: nn.Module, layer: str) -> str:
+    block = layer.rpartition(".")[0]
+    is_list = isinstance(network.get_submodule(block), nn.Sequential | nn.ModuleList | nn.ModuleDict)
+    return layer if is_list or not block else block
+
+
 @contextmanager
 def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]]:
-    """Yield the outputs of each of the modules, in the order of its calls in the block.
+    """Yield the tensors in the outputs of each of the modules, in the order of its calls.
 
     One that a later module changes in place is recorded as it is then, in both networks alike.
     """
     found: list[list[torch.Tensor]] = [[] for _ in modules]
     hooks = [
-        module.register_forward_hook(lambda module, args, output, outputs=outputs: outputs.append(output))
+        module.register_forward_hook(
+            lambda module, args, output, outputs=outputs: outputs.extend(filter(torch.is_floating_point, tensors_in(output)))
+        )
         for module, outputs in zip(modules, found, strict=True)
     ]
     try:
@@ -319,7 +333,7 @@ def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]
 
 
 def _feature_error(made: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared error of a layer's output, divided by the variance of the teacher's; 0 if that is constant."""
+    """Return the mean squared error of a module's output, divided by the variance of the teacher's; 0 if that is constant."""
     spread = taught.float().var(correction=0)
     return functional.mse_loss(made.float(), taught.float()) / spread.clamp(min=LEAST_VARIANCE) * (spread > LEAST_VARIANCE)
 

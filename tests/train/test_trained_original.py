@@ -215,7 +215,7 @@ def hooks_of(*networks: nn.Module) -> list[object]:
     return [hook for module in modules for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())]
 
 
-def test_outputs_of_layers_are_compared_with_the_teachers(weights: Path) -> None:
+def test_outputs_of_blocks_are_compared_with_the_teachers(weights: Path) -> None:
     begun = workload(weights)
     teacher, network, batch = begun.model(1).eval(), begun.model(1).eval(), next(iter(device_task(begun.data).batches.epoch(1)))
 
@@ -227,10 +227,11 @@ def test_outputs_of_layers_are_compared_with_the_teachers(weights: Path) -> None
     names = [layer.name for layer in begun.layers]
     assert loss(names, features=0.5) == loss([])  # of an identical network
     with torch.no_grad():
-        network.blocks[0].conv1.weight.mul_(2)
-        made = teacher.blocks[0].conv1(teacher.norm(teacher.stem(batch[0])).relu())
-    found = loss(["blocks.0.conv1"], features=0.5)
-    torch.testing.assert_close(found - loss([]), 0.5 * made.square().mean() / made.var(correction=0))
+        network.blocks[0].conv1.weight.add_(0.1)
+        before = teacher.norm(teacher.stem(batch[0])).relu()
+        made, expected = network.blocks[0](before), teacher.blocks[0](before)
+    found = loss(["blocks.0.conv1", "blocks.0.conv2"], features=0.5)
+    torch.testing.assert_close(found - loss([]), 0.5 * functional.mse_loss(made, expected) / expected.var(correction=0))
     assert loss(names, features=0.5) - loss([]) > 0.001
     assert not hooks_of(network, teacher)
     found.backward()
