@@ -38,7 +38,7 @@ SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopp
 )
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
-OF_FIT = 0  # the step before a training, after which trials are compared by the errors of their fits
+OF_FIT = 0  # the step of a fit, before those of a training; trials are compared by its error
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are kept as int

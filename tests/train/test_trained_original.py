@@ -293,6 +293,15 @@ def experiment(**training: Any) -> Experiment:
     )
 
 
+def test_only_operators_that_are_fitted_can_be_compared_by_their_fits() -> None:
+    study = {**FIELDS.get("study", {}), "stopping": {"keep": {0: 0.5}}}
+    begun = {**FIELDS, "name": "small", "study": study}
+    trained = {**FIELDS["workload"], "training": {**TRAINING, "epochs": 2, "initialization": "fit"}}
+    assert Experiment.model_validate({**begun, "workload": trained}).study.stopping is not None
+    with pytest.raises(ValidationError, match=r"keep has 0, .* begin with new weights; give training: \{initialization: fit\}"):
+        Experiment.model_validate(begun)
+
+
 def test_operators_begin_with_the_original_of_their_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     begun = experiment(initialization="fit", distill={})
