@@ -20,7 +20,7 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
 from syno.results.measurement import NUMBER_FORMATS
 from syno.search.goal import Goal
-from syno.search.halving import HalvingSettings
+from syno.search.halving import OF_FIT, HalvingSettings
 from syno.search.reward import GainReward, GoalReward, RelativeReward
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
 
@@ -465,8 +465,8 @@ def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
     return workload.training.epochs
 
 
-def check_stopping(study: StudySettings, rounds: int | None, *, runs: bool) -> None:
-    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the number of rounds.
+def check_stopping(study: StudySettings, workload: WorkloadSettings | None, evaluation: str, *, runs: bool) -> None:
+    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the evaluation.
 
     A pruner of a user's own is imported and made only if `runs`: if the experiment is about to run.
     """
@@ -482,7 +482,13 @@ def check_stopping(study: StudySettings, rounds: int | None, *, runs: bool) -> N
         return
     if study.pruner is not None:
         raise SpecError("study: pruner and stopping both end trials early; give one of them")
-    study.stopping.rungs(rounds)
+    keep = study.stopping.rungs(rounds_of(workload, evaluation))
+    is_fitted = workload is None or evaluation != "training" or workload.training.initialization == "fit"
+    if OF_FIT in keep and not is_fitted:
+        raise SpecError(
+            "study: stopping: keep has 0, where operators are compared by the errors of their fits, and here they begin "
+            "with new weights; give training: {initialization: fit}, or leave 0 out"
+        )
 
 
 # The options whose defaults follow from other options of an experiment.

@@ -67,6 +67,11 @@ class _UninterruptedReport(Report):
             self.report.recent_loss(step, loss)
         self.interruption.check()
 
+    def measured(self, metrics: Mapping[str, float]) -> None:
+        with self.interruption.allowed(False):
+            self.report.measured(metrics)
+        self.interruption.check()
+
 
 @dataclass(frozen=True)
 class StoppingDisplay:

@@ -38,6 +38,8 @@ SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopp
 )
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
+OF_FIT = 0  # the step of a fit, before those of a training; trials are compared by its error
+
 Share = Annotated[float, Field(gt=0, le=1)]
 Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are kept as int
 
@@ -55,7 +57,8 @@ class HalvingSettings(Settings):
 
     keep: Literal["auto"] | Mapping[int | float, Share] = "auto"
     """share of all trials that goes on, by epoch, as in {0.5: 0.8, 1: 0.5, 2: 0.3}; `auto`: shares after an eighth up to three
-    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md"""
+    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md. Epoch 0 is the end
+    of the fit (`training: {initialization: fit}`), where operators are compared by its error, as in {0: 0.8, 1: 0.5}"""
     by: Literal["loss", "score"] = "loss"
     """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""
 
@@ -66,8 +69,8 @@ class HalvingSettings(Settings):
             return given
         given = {as_step(step): share for step, share in given.items()}
         steps = sorted(given)
-        if not steps or steps[0] <= 0:
-            raise ValueError(f"keep: {given}: give at least one epoch or part of one, above 0, as in {{0.5: 0.7, 1: 0.4}}")
+        if not steps or steps[0] < 0:
+            raise ValueError(f"keep: {given}: give at least one epoch or part of one, 0 or above, as in {{0.5: 0.7, 1: 0.4}}")
         for step, later in pairwise(steps):
             if given[later] > given[step]:
                 raise ValueError(

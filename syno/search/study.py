@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,7 @@ from syno.base.progress import Display, Progress
 from syno.ir.graph import PGraph
 from syno.search.faults import Fault, fault_of
 from syno.search.goal import Goal
-from syno.search.halving import HalvingSettings
+from syno.search.halving import OF_FIT, HalvingSettings
 from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Reward
 from syno.search.scheduler import MACHINE_ATTEMPTS, Scheduler, Terminator, stopped_by_machine
@@ -37,7 +37,7 @@ from syno.search.storage.records import Kind, Result, TrialRecord, best_records,
 from syno.search.storage.store import SCREENING, TrialStore, screening_attribute, with_withdrawn
 from syno.search.tree import Tree, actions
 from syno.search.trials import RunningTrial, StudyState
-from syno.train.contract import Evaluate, Evaluation, Report, Screening, evaluation_of
+from syno.train.contract import FIT_ERROR, Evaluate, Evaluation, Report, Screening, evaluation_of
 from syno.train.progress import Paused
 
 if TYPE_CHECKING:
@@ -104,17 +104,19 @@ class TrialReport(Report):
         trial: the trial.
         scheduler: the worker's view of the study.
         by: what trials are compared by at their rungs: "loss", where the evaluation gives it, or the reported "score".
+        known: metrics that are known before the first step.
     """
 
     trial: RunningTrial
     scheduler: Scheduler
     by: Literal["loss", "score"] = "loss"
+    known: Mapping[str, float] = field(default_factory=dict)
     _loss: tuple[float, float] | None = None  # the last one, with its step
 
     @property
     def passed(self) -> float:  # type: ignore[override]
         """The step after which the evaluation of this operator paused before; 0 if it did not."""
-        return self.trial.passed
+        return max(self.trial.passed, 0)
 
     @property
     def looks(self) -> tuple[float, ...]:  # type: ignore[override]
@@ -131,6 +133,13 @@ class TrialReport(Report):
         if step in self.looks:
             self._compare(step, -loss)
 
+    def measured(self, metrics: Mapping[str, float]) -> None:
+        """Store metrics that are known before the first step. Raise Paused if operators of other trials were fitted better."""
+        self.known = {**self.known, **metrics}
+        self.scheduler.store.annotate(self.trial.trial_id, SCREENING, screening_attribute(self.known))
+        if FIT_ERROR in metrics:
+            self._compare(OF_FIT, -metrics[FIT_ERROR])
+
     def __call__(self, step: int, value: float) -> None:
         """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
         if self.scheduler.store.report(self.trial.trial_id, step, value):
@@ -141,7 +150,8 @@ class TrialReport(Report):
 
     def _compare(self, step: float, value: float) -> None:
         if not self.scheduler.goes_on(self.trial, step, value):
-            raise Paused(f"paused after step {step:g}: others are ahead", step)
+            place = "the fit" if step == OF_FIT else f"step {step:g}"
+            raise Paused(f"paused after {place}: others are ahead", step)
 
 
 def run_trial(
@@ -159,20 +169,19 @@ def run_trial(
         scheduler: the worker's view of the study.
         by: what trials are compared by; see `TrialReport`.
     """
-    began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by)
-    known: Mapping[str, float] = trial.screening or {}
+    began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by, trial.screening or {})
 
     def finish(result: Result) -> bool:
         seconds = round(time.monotonic() - began, 3)
-        return scheduler.finish(trial, replace(result, seconds=seconds, metrics={**known, **result.metrics}))
+        return scheduler.finish(trial, replace(result, seconds=seconds, metrics={**report.known, **result.metrics}))
 
     try:
         with scheduler.store.leases.kept(trial.trial_id):
             screening = _screening(trial, evaluate, scheduler)
-            known = screening.metrics
+            report.known = screening.metrics
             if screening.unmet is None:
-                metrics = {**known, **evaluate(trial.operator, report)}
-                measured = {str(name): float(value) for name, value in metrics.items()}
+                metrics = evaluate(trial.operator, report)
+                measured = {str(name): float(value) for name, value in {**report.known, **metrics}.items()}
                 result = _result(measured, reward(measured))
             else:
                 result = Result("screened", message=screening.unmet, cause=screening.kind)

@@ -52,11 +52,11 @@ class OperatorTrials:
         numbers: its trials, one for each attempt.
         outcome: its reward or failure; None while that is open.
         needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
-        passed: the last step after which one of its trials paused; 0 if none did.
+        passed: the last step after which one of its trials paused, 0 for its fit; -1 if none did.
         has_died: whether it failed because too many workers died while they evaluated it.
         failure: the result that ended it, if its evaluation failed.
         screened: why it was not evaluated, in a word or two; "" if it was not screened out.
-        screening: the metrics of the screening that it passed; None if there was none yet.
+        screening: the metrics known before its training, of the screening that it passed and of its fit; None if none are yet.
         metrics: the metrics of the result that ended it.
     """
 
@@ -67,7 +67,7 @@ class OperatorTrials:
     numbers: list[int]
     outcome: Outcome | None = None
     needs_trial: bool = False
-    passed: float = 0
+    passed: float = -1
     has_died: bool = False
     failure: Result | None = None
     screened: str = ""
@@ -86,8 +86,8 @@ class OperatorTrials:
         """
         result = Result.of(trials[-1])
         self.needs_trial = False
-        self.screening = screening_metrics(trials) if self.screening is None else self.screening
-        self.passed = max((step for trial in trials if (step := _paused_after(trial))), default=0)
+        self.screening = screening_metrics(trials)
+        self.passed = max(map(_paused_after, trials), default=-1)
         if result is None and not trials[-1].state.is_finished():
             return None
         if result is not None and (outcome := result.outcome) is not None:
@@ -118,9 +118,9 @@ class OperatorTrials:
 
 
 def _paused_after(trial: FrozenTrial) -> float:
-    """Return the step after which a trial paused; 0 if it did not."""
+    """Return the step after which a trial paused, 0 if that was after its fit; -1 if it did not."""
     result = Result.of(trial)
-    return result.step if result is not None and result.kind == "paused" else 0
+    return result.step if result is not None and result.kind == "paused" else -1
 
 
 class Assignment(NamedTuple):
@@ -138,14 +138,14 @@ class RunningTrial:
         trial_id: its id in the storage.
         number: its number in the study.
         operator: the operator to evaluate.
-        passed: the step after which an earlier trial of this operator paused; 0 if none did.
-        screening: the metrics of the screening that an earlier trial of this operator passed; None if none did.
+        passed: the step after which an earlier trial of this operator paused, 0 for its fit; -1 if none did.
+        screening: the metrics that earlier trials of this operator knew before its training; None if none came so far.
     """
 
     trial_id: int
     number: int
     operator: PGraph
-    passed: float = 0
+    passed: float = -1
     screening: Mapping[str, float] | None = None
 
     @classmethod

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from syno.ir.graph import PGraph
 
+FIT_ERROR = "fit_error"  # the metric: how far an operator was from the layers that it was fitted to, before its training
+
 
 class Report:
     """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
@@ -30,6 +32,9 @@ class Report:
 
     def recent_loss(self, step: float, loss: float) -> None:
         """Report the recent loss of a training: before the value at this step is reported, or at one of `looks`."""
+
+    def measured(self, metrics: Mapping[str, float]) -> None:
+        """Report metrics that are known before the first step, by name, such as that of FIT_ERROR."""
 
 
 class FunctionReport(Report):

@@ -162,8 +162,8 @@ def _calls(network: nn.Module, name: str, task: DeviceTask, batches: Sequence[An
         kept = min(len(made), max(room // max(1, each), 0 if inputs else 1))
         room -= kept * each
         if kept:
-            inputs.append(given[0].detach()[:kept])
-            outputs.append(made.detach()[:kept])
+            inputs.append(given[0].detach()[:kept].clone())  # what comes behind may change it in place
+            outputs.append(made.detach()[:kept].clone())
 
     hook = network.get_submodule(name).register_forward_hook(note)
     try:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 
 from syno.base.errors import TrainingError
 from syno.ir.graph import PGraph
 from syno.space.complete import cost
 from syno.space.spec import OperatorSpec
 from syno.train.checkpoint import DamagedCheckpointError
-from syno.train.contract import Evaluation, Report
+from syno.train.contract import FIT_ERROR, Evaluation, Report
+from syno.train.layer_fit import LayerFit
 from syno.train.progress import TrainingResult
 from syno.train.workload import Workload
 
@@ -39,6 +42,9 @@ class ProxyTraining(Evaluation):
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         """Return metrics by name: the score by its key, "epochs" (the number of rounds), costs, and those of `original`.
 
+        With `initialization: fit`, `fit_error` is the mean error of the fit over the layers (`LayerFit.after`). It is reported
+        before the training begins; of a training that resumes, it was reported before.
+
         A training that was interrupted or paused resumes from its checkpoint. If that is missing or damaged, it begins anew,
         with a warning.
 
@@ -61,15 +67,16 @@ class ProxyTraining(Evaluation):
             fault = self.workload.fault_on_first_batch(operator)
             if fault is not None:
                 raise TrainingError(f"{operator.name} was not trained: {fault}")
+        known: dict[str, float] = {}
         try:
-            result = self._train(operator, report, file)
+            result = self._train(operator, report, file, known)
         except DamagedCheckpointError as error:
             warnings.warn(f"a training begins anew: {str(error).partition(';')[0]}", stacklevel=2)
             self.forget(operator)
-            result = self._train(operator, report, file)
+            result = self._train(operator, report, file, known)
         if result.broken:
             raise TrainingError(f"training {operator.name} broke: {result.stopped}")
-        return {result.metric: result.score, "epochs": float(len(result.scores)), **counted, **self.original}
+        return {result.metric: result.score, "epochs": float(len(result.scores)), **known, **counted, **self.original}
 
     def forget(self, operator: PGraph) -> None:
         """Delete the checkpoint of an operator's training, which will not be resumed."""
@@ -81,12 +88,21 @@ class ProxyTraining(Evaluation):
     def _file(self, operator_id: str) -> Path | None:
         return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
 
-    def _train(self, operator: PGraph, report: Report, file: Path | None) -> TrainingResult:
+    def _train(self, operator: PGraph, report: Report, file: Path | None, known: dict[str, float]) -> TrainingResult:
+        """Train, and add to the metrics that are known what the fit adds."""
         metric = self.workload.metric
+
+        def fitted(fits: Sequence[LayerFit]) -> None:
+            error = fmean(fit.after for fit in fits)
+            if isfinite(error):
+                known[FIT_ERROR] = error
+                report.measured({FIT_ERROR: error})
+
         return self.workload.train(
             operator,
             report=lambda number, score: report(number, metric.quality(score)),
             checkpoint=file,
             recent_loss=report.recent_loss,
             looks=report.looks,
+            fitted=fitted,
         )

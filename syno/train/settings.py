@@ -162,6 +162,13 @@ class DistillSettings(Settings):
     """share of the loss that compares with the original's outputs; the rest is the task's own loss"""
     temperature: Annotated[float, Field(gt=0)] = 2.0
     """of the probabilities that are compared, for classification and text"""
+    features: Annotated[float, Field(ge=0)] = 0.0
+    """weight of a further loss, the relative squared error of the outputs of the blocks whose layers are replaced; 0: none"""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings by which records are compared: without `features`, which is a later option, where it is 0."""
+        return {name: value for name, value in write(self).items() if name != "features" or value}
 
 
 class TrainingSettings(Settings):
@@ -240,7 +247,7 @@ class TrainingSettings(Settings):
     not where `workload: weights` gives them"""
     distill: DistillSettings | None = None
     """whether networks with operators, and narrower ones, also learn from the outputs of the trained original, as in
-    {weight: 0.7, temperature: 2}, which {} stands for; null: they do not"""
+    {weight: 0.7, temperature: 2}, which {} stands for, and with {features: 1} from those of its blocks; null: they do not"""
 
     @model_validator(mode="before")
     @classmethod
@@ -270,6 +277,15 @@ class TrainingSettings(Settings):
         if self.processes > 1 and self.device not in ("cpu", "cuda"):
             raise ValueError(
                 f"processes: each of {self.processes} takes a GPU of its own, and device is {self.device}; give device: cuda"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_hooked(self) -> Self:
+        if self.compile and self.distill is not None and self.distill.features:
+            raise ValueError(
+                f"distill: features is {self.distill.features:g}, and torch.compile hides the outputs of layers within the "
+                "network; set compile: false, or leave out features"
             )
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -35,8 +35,9 @@ from syno.data.settings import is_picture, samples_in_words
 from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
+from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
-from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, divergence, part_of
+from syno.train.own_task import LEAST_VARIANCE, LoaderBatches, Task, check_loss, check_score, checked, divergence, part_of
 from syno.train.settings import DistillSettings, Initialization, TrainingSettings
 
 # ---- numerics --------------------------------------------------------------------------------------------------------
@@ -186,12 +187,15 @@ class DeviceTask(ABC):
         settings, device: of the training.
         channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
         teacher: a trained network in evaluation mode, from whose outputs the loss teaches, too; None: there is none.
+        features: modules of the network that learns, each with the teacher's module whose outputs it also learns from, where
+            `distill: features` asks for it; see `feature_pairs`.
     """
 
     metric: Metric
     batches: Batches
     channels_last: bool
     teacher: nn.Module | None = None
+    features: Sequence[tuple[nn.Module, nn.Module]] = ()
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
         self.name, self.settings, self.device, self.channels_last = name, settings, device, settings.channels_last
@@ -230,7 +234,8 @@ class DeviceTask(ABC):
     def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
         """Return the loss of a batch: a scalar, such as the cross-entropy in nats.
 
-        With a teacher, its share of the loss is the difference of the outputs; see `DistillSettings`.
+        With a teacher, its share of the loss is the difference of the outputs, and that of the features is added; see
+        `DistillSettings`.
 
         Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails.
         """
@@ -241,20 +246,31 @@ class DeviceTask(ABC):
 
     def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
         """Return the loss of a batch with the teacher's share. The teacher gets each input that the network gets."""
-        differences: list[torch.Tensor] = []
+        differences, errors = list[torch.Tensor](), list[torch.Tensor]()
+        own_layers, taught_layers = ([pair[side] for pair in self.features] for side in (0, 1))
+        with _recorded(own_layers) as own_outputs, _recorded(taught_layers) as taught_outputs:
 
-        def compare(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            with torch.no_grad():
-                taught = teacher(*args, **kwargs)
-            differences.append(self._difference(output, taught))
+            def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
+                for outputs in (*own_outputs, *taught_outputs):
+                    outputs.clear()
 
-        hook = network.register_forward_hook(compare, with_kwargs=True)
-        try:
-            own = self._loss(network, batch, self.settings.label_smoothing)
-        finally:
-            hook.remove()
+            def compare(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+                with torch.no_grad():
+                    taught = teacher(*args, **kwargs)
+                differences.append(self._difference(output, taught))
+                for made, expected in zip(own_outputs, taught_outputs, strict=True):
+                    if [one.shape for one in made] == [one.shape for one in expected]:
+                        errors.extend(map(_feature_error, made, expected))
+
+            hooks = [network.register_forward_pre_hook(begin), network.register_forward_hook(compare, with_kwargs=True)]
+            try:
+                own = self._loss(network, batch, self.settings.label_smoothing)
+            finally:
+                for hook in hooks:
+                    hook.remove()
         weight = self._distill.weight
-        return (1 - weight) * own + weight * sum(differences) / max(1, len(differences))
+        found = (1 - weight) * own + weight * sum(differences) / max(1, len(differences))
+        return found + self._distill.features * sum(errors) / max(1, len(errors)) if errors else found
 
     def score(self, network: nn.Module) -> float:
         """Return the score of the network, which is put in evaluation mode; NaN if an output is not finite.
@@ -277,6 +293,49 @@ class DeviceTask(ABC):
                 return
             seen += len(batch) if isinstance(batch, torch.Tensor) else len(batch[1])  # sequences, or images and labels
             yield batch
+
+
+def feature_pairs(network: nn.Module, teacher: nn.Module, layers: Iterable[str]) -> tuple[tuple[nn.Module, nn.Module], ...]:
+    """Return the modules of a network whose outputs are compared with the teacher's, each with the teacher's of the same name.
+
+    For each of the layers it is the block that holds it, such as a residual block. Where that is the whole network, or a mere
+    list of modules, it is the layer itself. What has no weights, as a layer that is left out, is not compared.
+    """
+    names = dict.fromkeys(_block_of(teacher, layer) for layer in layers)
+    pairs = ((network.get_submodule(name), teacher.get_submodule(name)) for name in names)
+    return tuple(pair for pair in pairs if any(weight.requires_grad for weight in pair[0].parameters()))
+
+
+def _block_of(network: nn.Module, layer: str) -> str:
+    block = layer.rpartition(".")[0]
+    is_list = isinstance(network.get_submodule(block), nn.Sequential | nn.ModuleList | nn.ModuleDict)
+    return layer if is_list or not block else block
+
+
+@contextmanager
+def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]]:
+    """Yield the tensors in the outputs of each of the modules, in the order of its calls.
+
+    One that a later module changes in place is recorded as it is then, in both networks alike.
+    """
+    found: list[list[torch.Tensor]] = [[] for _ in modules]
+    hooks = [
+        module.register_forward_hook(
+            lambda module, args, output, outputs=outputs: outputs.extend(filter(torch.is_floating_point, tensors_in(output)))
+        )
+        for module, outputs in zip(modules, found, strict=True)
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _feature_error(made: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared error of a module's output, divided by the variance of the teacher's; 0 if that is constant."""
+    spread = taught.float().var(correction=0)
+    return functional.mse_loss(made.float(), taught.float()) / spread.clamp(min=LEAST_VARIANCE) * (spread > LEAST_VARIANCE)
 
 
 class PictureTask(DeviceTask):

@@ -31,7 +31,7 @@ from syno.train.own_task import Task, check_score, checked
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import DeviceTask, make_optimizer, make_schedule, own_state, task_of
+from syno.train.tasks import DeviceTask, feature_pairs, make_optimizer, make_schedule, own_state, task_of
 from syno.train.weights import WeightsFile
 
 # ---- state -----------------------------------------------------------------------------------------------------------
@@ -209,6 +209,7 @@ def train(
     looks: Sequence[float] = (),
     processes: Processes = ALONE,
     teacher: nn.Module | None = None,
+    features: Sequence[str] = (),
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
@@ -229,6 +230,7 @@ def train(
         weights: file in which the weights of the round that the score is of are kept: those of the last round, or of the best.
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
         teacher: a trained network on the same device, from whose outputs the model learns, too: see the setting `distill`.
+        features: names of layers in both networks, for the setting `distill: features`.
         processes: that call this function with equal arguments, as the setting `processes` says, to train one network. Their
             reports must decide alike, and must not raise Paused.
 
@@ -253,6 +255,7 @@ def train(
         task = task_of(data, settings, seed, device, processes.share)
         if teacher is not None:
             task.teacher = teacher.eval()
+            task.features = feature_pairs(model, teacher, features)
             if task.channels_last:
                 to_channels_last(teacher)
         return _Training(model, task, settings, device, kept, weights, processes).run(Reports(report, recent_loss, looks))

@@ -364,6 +364,7 @@ class Workload:
         recent_loss: Callable[[float, float], object] | None = None,
         looks: Sequence[float] = (),
         processes: Processes = ALONE,
+        fitted: Callable[[Sequence[LayerFit]], object] | None = None,
     ) -> TrainingResult:
         """Train the network with `operator` in its layers, or as it is, and return the result.
 
@@ -374,6 +375,7 @@ class Workload:
             checkpoint: file of the training's state; see `syno.train.training.train`, also for `weights`, `recent_loss`,
                 `looks` and `processes`.
             then: called with the trained network, unless training broke.
+            fitted: called before the training with how well the operator was fitted to each layer, if it was.
 
         The original network is only scored, and not trained, where `trains_original` says so. Other networks begin with it, or
         learn from it, where the settings `initialization: fit` and `distill` say so.
@@ -397,12 +399,14 @@ class Workload:
                 original = moved_to(self.trained(chosen), device)
                 is_resumed = checkpoint is not None and checkpoint.exists()  # which has the weights
                 if settings.initialization == "fit" and not is_resumed:
-                    self.fit(network, original, operator, chosen)
+                    fits = self.fit(network, original, operator, chosen)
+                    if fitted is not None and fits:
+                        fitted(fits)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
-            teacher = None if settings.distill is None else original
-            result = train(
-                network, self.data, settings, seed=chosen, report=asked, processes=processes, teacher=teacher, **kept
-            )
+            if settings.distill is not None:
+                names = [layer.name for layer in self.layers] if settings.distill.features else ()
+                kept |= {"teacher": original, "features": names}
+            result = train(network, self.data, settings, seed=chosen, report=asked, processes=processes, **kept)
             if then is not None and not result.broken:
                 then(network)
             return result

@@ -12,7 +12,7 @@ import paused_worker
 import pytest
 from command_lines import HANGS_AFTER
 from forked_processes import Forked
-from paused_studies import KEEP, STEPS, Killed, Training, deadly, journal, open_study, value
+from paused_studies import KEEP, STEPS, WITH_FITS, Killed, Training, deadly, fit_error, journal, open_study, value
 
 from syno.base.errors import SpecError
 from syno.ir.graph import PGraph
@@ -21,6 +21,9 @@ from syno.search.halving import HalvingSettings, Rungs
 from syno.search.policies import Candidate
 from syno.search.reward import Outcome
 from syno.search.study import Study
+from syno.train.contract import FIT_ERROR
+
+FITTED = HalvingSettings(keep=WITH_FITS)
 
 
 def rows(study: Study) -> list[tuple[str, str]]:
@@ -68,13 +71,13 @@ def test_another_worker_resumes_what_this_one_paused(tmp_path: Path, storage: st
 
 @pytest.mark.parametrize(("policy", "every"), [("surrogate", 37), pytest.param("mcts", 3, marks=pytest.mark.slow)])
 def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, every: int) -> None:
-    """Before an access to what is stored, or a step of training, one after another."""
-    whole, study = Training(), open_study(journal(tmp_path / "whole"), policy)
+    """Before an access to what is stored, or a step of training, one after another. Operators are fitted first."""
+    whole, study = Training(fits=True), open_study(journal(tmp_path / "whole"), policy, stopping=FITTED)
     study.run(whole, 10)
     expected, deaths = rows(study), 0
     while True:
-        training, folder = Training(), tmp_path / str(deaths)
-        study = open_study(journal(folder), policy)
+        training, folder = Training(fits=True), tmp_path / str(deaths)
+        study = open_study(journal(folder), policy, stopping=FITTED)
         training.at = deadly(study, 1 + every * deaths)
         try:
             study.run(training, 10)
@@ -83,12 +86,31 @@ def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, eve
         else:
             break
         training.at = lambda: None
-        study = open_study(journal(folder), policy)
+        study = open_study(journal(folder), policy, stopping=FITTED)
         study.run(training, 10, alone=True)
         assert rows(study) == expected and training.depths() == whole.depths()
         again = {id_ for (id_, _), times in Counter(training.trained).items() if times > 1}
         assert len(again) <= 1  # what was not in a checkpoint when the worker died
     assert deaths > 60 / every
+
+
+def test_operators_are_first_compared_by_the_errors_of_their_fits() -> None:
+    """Those that pause there are not trained, and what the policy learns from all fits is what is stored."""
+    study, training = open_study(policy="surrogate", stopping=FITTED), Training(fits=True)
+    study.run(training, 40)
+    table, depths = study.trials, training.depths()
+    operators = {operator.id: operator for operator in map(parse, table.operator)}
+    assert len(operators) == 40 and {*training.fitted} == operators.keys()
+    errors = {parse(text).id: error for text, error in zip(table.operator, table.metric_fit_error, strict=True)}
+    assert errors == {id_: fit_error(operator) for id_, operator in operators.items()}
+    untrained = sorted(errors[id_] for id_ in operators.keys() - depths)
+    assert len(untrained) > 2 and untrained[-1] == max(errors.values()) and untrained[0] > sorted(errors.values())[20]
+    assert max(Counter(training.trained).values()) == 1
+    resumed = table[(table.outcome == "resumed") & (table.message == "paused after the fit: others are ahead")]
+    again = {parse(text).id for text in resumed.operator}
+    assert {id_ for id_, times in Counter(training.fitted).items() if times > 1} == again and again <= depths.keys()
+    known = study.policy._evaluated.values()  # type: ignore[attr-defined]
+    assert all(one.metrics[FIT_ERROR] == fit_error(one.candidate.parsed()) for one in known if one.is_informed)
 
 
 def test_killed_while_resumed(tmp_path: Path) -> None:
@@ -247,7 +269,7 @@ def test_rungs_that_do_not_fit(settings: dict[str, object], rounds: int | None, 
         HalvingSettings(**settings).rungs(rounds)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("keep", [{}, {0: 0.5}, {1: 0.2, 2: 0.5}, {1: 1.5}, {1: 0}, "half", {-0.5: 0.5}])
+@pytest.mark.parametrize("keep", [{}, {1: 0.2, 2: 0.5}, {1: 1.5}, {1: 0}, "half", {-0.5: 0.5}])
 def test_shares_that_mean_nothing(keep: object) -> None:
     with pytest.raises(ValueError, match="keep"):
         HalvingSettings(keep=keep)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from search_trees import hidden_family_reward, wide_tree
 import syno
 from syno.base.errors import SpecError
 from syno.config.experiment import Experiment
+from syno.search.goal import Goal
 from syno.search.policies import POLICIES, Candidate, Proposal, Surrogate
 from syno.search.policies.contract import drive, small_space
 from syno.search.policies.earlier import Evaluated, rewards
@@ -22,6 +23,7 @@ from syno.search.tree import Tree
 from syno.space.features import OperatorFeatures
 from syno.space.presets import preset
 from syno.space.space import Space
+from syno.train.contract import FIT_ERROR
 
 ORIGINAL = {"flops": 2.3e11, "parameters": 1.1e7}
 FEW = {"trees": 8, "walks": 4, "mutations": 4}
@@ -80,6 +82,37 @@ def test_a_model_is_certain_of_what_it_knows_and_equal_for_equal_seeds() -> None
     between = (rows[1:] + rows[:-1]) / 2
     assert [*map(np.ndarray.tolist, first.predict(between))] == [*map(np.ndarray.tolist, again.predict(between))]
     assert first.predict(rows)[1].max() < first.predict(between)[1].min() * 1.001
+
+
+def test_what_is_measured_later_is_a_column_that_is_predicted_where_it_is_not_known() -> None:
+    draws = np.random.default_rng(1)
+    rows, new = draws.random((12, 3)), draws.random((40, 3))
+    measured = np.where(np.arange(12) % 3 == 0, np.nan, rows[:, 0])
+    model, without, few = Model(32, 0), Model(32, 0), Model(32, 0)
+    model.fit(rows, rows[:, 0], measured)
+    without.fit(rows, rows[:, 0])
+    few.fit(rows, rows[:, 0], np.where(np.arange(12) < 3, measured, np.nan))
+    known = np.isfinite(measured)
+    assert model.predict(rows[known])[0] == pytest.approx(rows[known, 0]) and model.alike(rows, rows).diagonal().min() == 1
+    assert (model.predict(new)[0] != without.predict(new)[0]).any() and (few.predict(new)[0] == without.predict(new)[0]).all()
+
+
+@pytest.mark.parametrize("goal", [None, Goal(lose_at_most=0.1)], ids=["reward", "goal"])
+def test_the_policy_learns_from_the_errors_of_fits(goal: Goal | None) -> None:
+    """Of some operators they are not known."""
+    for fitted in (False, True):
+        policy = Surrogate(wide_tree(), 1, settings=SurrogateSettings(**FEW), goal=goal)
+        for number in range(12):
+            proposal = policy.ask()
+            assert isinstance(proposal, Proposal)
+            found = reward(proposal.operator)
+            error = {FIT_ERROR: 1 - found} if fitted and number % 3 else {}
+            policy.measure(proposal, {"speedup": 1.2, "accuracy": found, **error})
+            policy.tell(proposal, found)
+        assert isinstance(policy.propose(), Proposal)
+        models = policy._fitted_to_goal()
+        model = policy._fitted() if models is None else models.score
+        assert model is not None and (model._column is not None) == fitted
 
 
 def test_expected_improvement_is_the_mean_of_what_lies_above_the_best() -> None:

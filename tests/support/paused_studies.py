@@ -14,11 +14,12 @@ from syno.search.halving import HalvingSettings
 from syno.search.reward import AccuracyReward
 from syno.search.storage.store import TrialStore
 from syno.search.study import Study
-from syno.train.contract import Evaluation, Report
+from syno.train.contract import FIT_ERROR, Evaluation, Report
 from syno.train.progress import Paused
 
 STEPS = 4
 KEEP = {0.5: 0.8, 1: 0.5, 2: 0.3, 3: 0.2}
+WITH_FITS = {0: 0.8, **KEEP}
 reward = hidden_family_reward(frozenset({2, 3, 7, 10, 13}))
 
 
@@ -32,15 +33,24 @@ def value(operator: PGraph, step: float) -> float:
     return reward(operator) - 0.3 * noise * (STEPS - step)
 
 
+def fit_error(operator: PGraph) -> float:
+    """The error of the fit, from which much of the first value follows."""
+    return 2.0 - value(operator, 1)
+
+
 @dataclass
 class Training(Evaluation):
     """An evaluation that keeps its state, as on a disk: how many steps of each operator are done.
 
     Attributes:
+        fits: whether operators that begin are fitted first.
+        fitted: those that were, in order, by id.
         states: steps done of paused operators, by id; those of `running` are lost with the worker.
         trained: every step that was trained, in order.
     """
 
+    fits: bool = False
+    fitted: list[str] = field(default_factory=list)
     states: dict[str, float] = field(default_factory=dict)
     trained: list[tuple[str, float]] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
@@ -48,6 +58,9 @@ class Training(Evaluation):
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
         done = self.states.get(operator.id, 0)
+        if self.fits and not done:
+            self.fitted.append(operator.id)
+            report.measured({FIT_ERROR: fit_error(operator)})
         for step in sorted({*report.looks, *range(1, STEPS + 1)}):
             if step > done:
                 self.at()

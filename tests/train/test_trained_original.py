@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from pydantic import ValidationError
 from sequence_operators import LINEAR
 from small_experiment import FIELDS
 from torch import nn
 from torch.nn import functional
 
-from syno.base.errors import SpecError
+from syno.base.errors import SpecError, UserCodeError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.ir.rewriting import with_variables
 from syno.model.baselines import NetworkBaseline
 from syno.notebook.training import OwnWorkload
 from syno.space.sample import sample
@@ -24,9 +28,11 @@ from syno.space.space import Space
 from syno.stages.train import settings_of_training
 from syno.stages.train import train as train_network
 from syno.train import layer_fit
+from syno.train.contract import FIT_ERROR, Report
 from syno.train.own_task import Task, relative_error
+from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.tasks import DeviceTask, task_of
+from syno.train.tasks import DeviceTask, feature_pairs, task_of
 from syno.train.training import train as train_modules
 from syno.train.workload import Workload
 
@@ -97,7 +103,8 @@ def test_what_a_fit_leaves_as_it_was(weights: Path, monkeypatch: pytest.MonkeyPa
 def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
     """Linear layers, behind a loss that runs the network itself."""
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 1))
+    layers = nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(inplace=True), nn.Linear(16, 16), nn.Linear(16, 1)
+    network = nn.Sequential(*layers)  # a layer's output is that before the activation, which changes it in place
     x = torch.randn(256, 6, generator=torch.Generator().manual_seed(1))
     task = Task([(x[:128], x[:128].sum(1)), (x[128:], x[128:].sum(1))], loss=lambda model, pair: model(pair[0]).mean())
     settings = WorkloadSettings(model="network", layers="2, 4", training={"initialization": "fit"})
@@ -106,6 +113,24 @@ def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
     found = begun.fit(changed, begun.model(1), operator, 1)
     assert [(one.layer, one.after < 1e-5 < one.before) for one in found] == [("2", True), ("4", True)]
     assert relative_error(changed(x), network(x)) < 1e-5
+
+
+def test_the_error_of_a_fit_is_a_metric_known_before_the_training(weights: Path) -> None:
+    class Told(Report):
+        told: ClassVar[list[object]] = []
+
+        def __call__(self, step: int, value: float) -> None:
+            self.told.append(step)
+
+        def measured(self, metrics: Mapping[str, float]) -> None:
+            self.told.append(metrics)
+
+    begun = workload(weights, initialization="fit")
+    operator = with_variables(OPERATORS["separable_conv2d"](), {"k": "k_1"})
+    metrics = ProxyTraining(begun, begun.spec())(operator, Told())
+    error = fmean(one.after for one in fits(weights, operator, begun.settings.seed)[1])
+    assert Told.told == [{FIT_ERROR: error}, 1] and metrics[FIT_ERROR] == error > 0
+    assert FIT_ERROR not in ProxyTraining(workload(weights), begun.spec())(operator, Report())
 
 
 def test_a_training_that_resumes_is_not_fitted_again(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +210,70 @@ def test_a_training_learns_from_the_original(weights: Path, changes: dict[str, A
     assert 0 < result.curve[0].loss < log(10)
 
 
+def hooks_of(*networks: nn.Module) -> list[object]:
+    modules = [module for network in networks for module in network.modules()]
+    return [hook for module in modules for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())]
+
+
+def test_outputs_of_blocks_are_compared_with_the_teachers(weights: Path) -> None:
+    begun = workload(weights)
+    teacher, network, batch = begun.model(1).eval(), begun.model(1).eval(), next(iter(device_task(begun.data).batches.epoch(1)))
+
+    def loss(names: list[str], **distill: float) -> torch.Tensor:
+        task = device_task(begun.data, distill=distill)
+        task.teacher, task.features = teacher, feature_pairs(network, teacher, names)
+        return task.loss(network, batch)
+
+    names = [layer.name for layer in begun.layers]
+    assert loss(names, features=0.5) == loss([])  # of an identical network
+    with torch.no_grad():
+        network.blocks[0].conv1.weight.add_(0.1)
+        before = teacher.norm(teacher.stem(batch[0])).relu()
+        made, expected = network.blocks[0](before), teacher.blocks[0](before)
+    found = loss(["blocks.0.conv1", "blocks.0.conv2"], features=0.5)
+    torch.testing.assert_close(found - loss([]), 0.5 * functional.mse_loss(made, expected) / expected.var(correction=0))
+    assert loss(names, features=0.5) - loss([]) > 0.001
+    assert not hooks_of(network, teacher)
+    found.backward()
+    assert all(one.grad is None for one in teacher.parameters()) and network.blocks[0].conv1.weight.grad.any()
+    network.head = nn.Linear(1, 1)
+    with pytest.raises(UserCodeError):
+        loss(names, features=0.5)
+    assert not hooks_of(network, teacher)
+
+
+def test_layers_of_a_task_of_ones_own_are_compared_in_the_order_of_their_calls() -> None:
+    """Also where the loss runs the network twice, or a layer alone. What has no weights, or another width, is left out."""
+    network, teacher = (nn.Sequential(nn.Linear(3, 3), nn.Identity(), nn.Linear(3, width)) for width in (3, 4))
+    teacher[0].load_state_dict(network[0].state_dict())
+    x = torch.randn(32, 3)
+    given = Task([x], [x], loss=lambda model, x: sum(part.square().mean() for part in (model[0](x), model(x), model(-x))))
+    given.difference = lambda output, taught: output.sum() * 0  # type: ignore[method-assign]
+    task = device_task(given, distill={"weight": 1.0, "features": 1.0})
+    task.teacher, task.features = teacher, feature_pairs(network, teacher, ["0", "1", "2"])
+    assert [pair[0] for pair in task.features] == [network[0], network[2]] and float(task.loss(network, x).detach()) == 0
+    with torch.no_grad():
+        network[0].bias.add_(1.0)
+        expected = sum(1 / teacher[0](one).var(correction=0) for one in (x, -x)) / 2
+    torch.testing.assert_close(task.loss(network, x), expected)
+
+
+def test_a_training_learns_from_layers_in_16_bits_and_in_parts(weights: Path) -> None:
+    numerics: dict[str, Any] = {"initialization": "fit", "precision": "bfloat16", "micro_batch": 8}
+    without, with_features = (workload(weights, distill=given, **numerics) for given in ({}, {"features": 1.0}))
+    losses = [one.train(OPERATORS["separable_conv2d"](), seed=1).curve[0].loss for one in (without, with_features)]
+    assert losses[0] < losses[1] < losses[0] + 10
+
+
+def test_features_are_part_of_what_trainings_are_compared_by() -> None:
+    assert TrainingSettings(distill={}).model_dump()["distill"] == {"weight": 0.7, "temperature": 2.0}
+    assert TrainingSettings(distill={"features": 0.5}).model_dump()["distill"]["features"] == 0.5
+    with pytest.raises(
+        ValidationError, match=r"features is 0\.5, and torch\.compile hides .*; set compile: false, or leave out"
+    ):
+        TrainingSettings(distill={"features": 0.5}, compile=True)
+
+
 def test_what_has_no_trained_original_is_refused() -> None:
     with pytest.raises(SpecError, match=r"begin with the trained original, and the model \"resnet8\" has new weights"):
         workload(None, initialization="fit").train(OPERATORS["separable_conv2d"]())
@@ -202,6 +291,15 @@ def experiment(**training: Any) -> Experiment:
     return Experiment.model_validate(
         {**FIELDS, "name": "small", "workload": workload, "train": {"seeds": [1], "weights": "none"}}
     )
+
+
+def test_only_operators_that_are_fitted_can_be_compared_by_their_fits() -> None:
+    study = {**FIELDS.get("study", {}), "stopping": {"keep": {0: 0.5}}}
+    begun = {**FIELDS, "name": "small", "study": study}
+    trained = {**FIELDS["workload"], "training": {**TRAINING, "epochs": 2, "initialization": "fit"}}
+    assert Experiment.model_validate({**begun, "workload": trained}).study.stopping is not None
+    with pytest.raises(ValidationError, match=r"keep has 0, .* begin with new weights; give training: \{initialization: fit\}"):
+        Experiment.model_validate(begun)
 
 
 def test_operators_begin_with_the_original_of_their_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

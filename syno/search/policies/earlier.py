@@ -28,7 +28,7 @@ class Evaluated(NamedTuple):
         values: by the steps after which it was compared with others; empty if that was never.
         candidate: the operator in the tree; None in an earlier study.
         row: its numbers, if they are known; see `Descriptions`.
-        metrics: what was measured, in a search with a goal.
+        metrics: what was measured.
         is_screened: whether it was not trained, as it cannot meet the goal.
     """
 

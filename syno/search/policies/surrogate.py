@@ -26,6 +26,7 @@ from syno.search.tree import Action, Tree, TreeStep, actions
 from syno.search.walks import SHORT, Draws
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
+from syno.train.contract import FIT_ERROR
 from syno.train.metric import CHANCE, OF_ORIGINAL, score_of
 
 # The model behind the policy `surrogate`: an ensemble of trees that predicts rewards, with its uncertainty.
@@ -35,12 +36,17 @@ Numbers = NDArray[np.float64]
 
 SPLITS_FROM = 0.5  # share of the columns among which each split is chosen
 LEAST_DEVIATION = 0.02  # of a reward in [0, 1]: trainings with other seeds differ by as much
+FEWEST = 3  # operators of which a speedup, or the error of a fit, is known, before trees learn from them
+LEAST_ERROR = 1e-6  # of a fit that is as good as exact
 
 
 class Model:
     """Extremely randomized trees. The mean over trees is the prediction, their standard deviation its uncertainty.
 
     Equal data and seeds give equal predictions: one thread fits and predicts.
+
+    What is measured only after an operator was proposed, such as the error of its fit, may be a further column. Other trees
+    predict it for the operators of which it is not known.
 
     Source: Geurts et al., 2006. Chosen over random forests, gradient boosting and Gaussian processes by their predictions for
     operators that they had not seen (docs/measured/surrogate.md).
@@ -50,28 +56,45 @@ class Model:
         self.trees = trees
         self.seed = seed
         self._trees: list[Any] = []
+        self._column: Model | None = None  # which predicts the further column
 
-    def fit(self, rows: Numbers, rewards: Numbers) -> None:
-        """Learn from rows of shape [operators, columns] and their rewards. Raises SpecError without scikit-learn."""
+    def fit(self, rows: Numbers, rewards: Numbers, measured: Numbers | None = None) -> None:
+        """Learn from operators. Raises SpecError without scikit-learn.
+
+        Args:
+            rows: their numbers, shape [operators, columns].
+            rewards: their rewards, shape [operators].
+            measured: the further column, shape [operators], NaN where it is not known; it is left out if fewer than three are.
+        """
         try:
             from sklearn.tree import ExtraTreeRegressor  # takes a second
         except ImportError:
             raise SpecError('the policy "surrogate" needs scikit-learn: pip install "scikit-learn>=1.7,<2"') from None
+        known = np.zeros(len(rows), bool) if measured is None else np.isfinite(measured)
+        if measured is not None and known.sum() >= FEWEST:
+            self._column = Model(self.trees, self.seed)
+            self._column.fit(rows[known], measured[known])
+            rows = np.column_stack([rows, np.where(known, measured, self._column.predict(rows)[0])])
         given = rows.astype(np.float32)
         trees = (ExtraTreeRegressor(max_features=SPLITS_FROM, random_state=self.seed + number) for number in range(self.trees))
         self._trees = [tree.fit(given, rewards, check_input=False).tree_ for tree in trees]
 
     def predict(self, rows: Numbers) -> tuple[Numbers, Numbers]:
         """Return the means and the standard deviations for rows of numbers."""
-        given = rows.astype(np.float32)
+        given = self._described(rows)
         found = np.array([tree.predict(given)[:, 0] for tree in self._trees])
         return found.mean(axis=0), np.sqrt(found.var(axis=0) + LEAST_DEVIATION**2)
 
     def alike(self, rows: Numbers, others: Numbers) -> Numbers:
         """Return for each row and each other row the share of the trees that predict both from the same leaf."""
-        one, other = ([tree.apply(given.astype(np.float32)) for tree in self._trees] for given in (rows, others))
+        one, other = ([tree.apply(self._described(given)) for tree in self._trees] for given in (rows, others))
         shares: Numbers = np.mean([here[:, None] == there for here, there in zip(one, other, strict=True)], axis=0)
         return shares
+
+    def _described(self, rows: Numbers) -> NDArray[np.float32]:
+        """Return rows with the further column, if there is one."""
+        given = rows if self._column is None else np.column_stack([rows, self._column.predict(rows)[0]])
+        return given.astype(np.float32)
 
 
 def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numbers) -> Numbers:
@@ -89,7 +112,6 @@ def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numb
 # improvement of the score, of the speed, or of the front of both, from those that were trained.
 
 
-FEWEST = 3  # operators whose speedup is known, before trees learn from them
 EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
 UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
 LIKELY = 0.5  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
@@ -103,6 +125,12 @@ def log_speedup(one: Evaluated) -> float | None:
     """Return the logarithm of an operator's speedup, measured or else predicted; None if neither is known."""
     found = one.metrics.get("speedup", one.metrics.get("predicted_speedup"))
     return None if found is None or found <= 0 else math.log(found)
+
+
+def log_fit_errors(known: Sequence[Evaluated]) -> Numbers:
+    """Return the logarithms of the errors with which operators were fitted; NaN for those that were not."""
+    errors: Numbers = np.log(np.maximum([one.metrics.get(FIT_ERROR, math.nan) for one in known], LEAST_ERROR))
+    return errors
 
 
 def quality(one: Evaluated) -> float:
@@ -194,13 +222,12 @@ class GoalModels:
             reward: of the search.
         """
 
-        def learnt(pairs: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
-            chosen = sample(pairs)
+        def learnt(chosen: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
             return np.array([(0.0, *row(one)) for one, _ in chosen]), np.array([value for _, value in chosen])
 
-        def fitted(pairs: list[tuple[Evaluated, float]]) -> Model:
-            model = new()
-            model.fit(*learnt(pairs))
+        def fitted(pairs: list[tuple[Evaluated, float]], *, by_fit: bool = False) -> Model:
+            model, chosen = new(), sample(pairs)
+            model.fit(*learnt(chosen), log_fit_errors([one for one, _ in chosen]) if by_fit else None)
             return model
 
         speeds = [(one, speed) for one in known if (speed := log_speedup(one)) is not None]
@@ -213,9 +240,9 @@ class GoalModels:
         needs_score = trained and (goal.find != "most_accurate" or to_beat is not None)
         return cls(
             goal,
-            SpeedModel(new, timed=timed).learn(*learnt(speeds)),
+            SpeedModel(new, timed=timed).learn(*learnt(sample(speeds))),
             fitted(passed) if others else None,
-            fitted(list(zip(trained, scores, strict=True))) if needs_score else None,
+            fitted(list(zip(trained, scores, strict=True)), by_fit=True) if needs_score else None,
             max((_least(goal, one) for one in ended), default=0.0),
             tuple((quality(one), speed) for one in ended if (speed := log_speedup(one)) is not None),
             to_beat,
@@ -564,7 +591,7 @@ class Surrogate(Policy):
             known = [(number, *one) for number, study in enumerate(studies) for one in study]
             rows = np.array([(float(number), *self._row(one)) for number, one, _ in known])
             model = Model(self.settings.trees, self.seed)
-            model.fit(rows, np.array([reward for *_, reward in known]))
+            model.fit(rows, np.array([reward for *_, reward in known]), log_fit_errors([one for _, one, _ in known]))
             self._model = (events, model)
         return self._model[1]
 
@@ -635,8 +662,7 @@ class Surrogate(Policy):
         self._learn(candidate, reward=0.0 if isinstance(outcome, Failure) else float(outcome))
 
     def _measured(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:
-        if self.goal is not None:
-            self._evaluated[candidate.fingerprint] = self._evaluated[candidate.fingerprint]._replace(metrics=metrics)
+        self._evaluated[candidate.fingerprint] = self._evaluated[candidate.fingerprint]._replace(metrics=metrics)
 
     def _screened(self, candidate: Candidate) -> None:
         self._learn(candidate, is_screened=True)

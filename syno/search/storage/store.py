@@ -27,24 +27,26 @@ from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
 from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact, with_checksum
 
-# Screenings as attributes of trials: an operator that has passed its screening is not screened again.
+# What is known of operators before their training, as attributes of trials: one that has passed its screening is not screened
+# again.
 
 
 SCREENING = "screening"  # the attribute
 
 
 def screening_attribute(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Return the metrics of a screening that was passed, as they are stored with a trial."""
+    """Return the metrics that are known before a training, as they are stored with a trial."""
     return with_checksum({"metrics": dict(metrics)})
 
 
 def screening_metrics(trials: Iterable[FrozenTrial]) -> dict[str, float] | None:
-    """Return the metrics of the screening that one of an operator's trials passed; None if none of them has passed one."""
+    """Return the metrics that an operator's trials knew before its training; None if none of them came so far."""
+    found: dict[str, float] | None = None
     for trial in trials:
         stored = trial.user_attrs.get(SCREENING)
         if isinstance(stored, dict) and is_intact(stored):
-            return {str(name): float(value) for name, value in stored["metrics"].items()}
-    return None
+            found = (found or {}) | {str(name): float(value) for name, value in stored["metrics"].items()}
+    return found
 
 
 # The values by which trials are compared at their rungs, as they are stored with running trials.
