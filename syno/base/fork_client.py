@@ -90,11 +90,20 @@ def _follow(connection: socket, arguments: list[str]) -> int | None:
     if not answers.readline():  # until the server has time for this client; signals end this process
         return None
     received: list[int] = []
+    child = 0  # its id, when it has begun
+
+    def tell(number: int) -> None:
+        """Send a signal to the child: not by the server, which may be importing a module for seconds."""
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(child, number)
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        with suppress(OSError):
-            connection.send(bytes([number]))
+        if child:
+            tell(number)
+        else:
+            with suppress(OSError):
+                connection.send(bytes([number]))  # so that the server begins nothing, unless it has begun already
 
     forwarded = [int(getattr(signal, name)) for name in FORWARDED]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until they can be sent after the request
@@ -105,7 +114,12 @@ def _follow(connection: socket, arguments: list[str]) -> int | None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     answer = ""
     try:
-        if answers.readline():  # the child has begun
+        if started := answers.readline():
+            signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)
+            child = int(started.removeprefix("started "))
+            for number in received:
+                tell(number)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             connection.settimeout(None)
             answer = answers.readline()
     except OSError:

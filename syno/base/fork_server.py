@@ -35,7 +35,6 @@ from syno.base.fork_client import CODE, FORWARDED, LENGTH_BYTES, STREAMS, identi
 
 IDLE_SECONDS = 900.0
 GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # are open in a process that has used one
-SIGNALS = {int(getattr(signal, name)) for name in FORWARDED}
 PATIENCE_SECONDS = 5.0  # for the rest of a request that has begun to arrive
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
@@ -237,22 +236,17 @@ class ForkServer:
         return None
 
     def _listen(self, child: int) -> None:
-        """Send signals of the client to the child's group; at the end of the client, kill the group."""
+        """Kill the group of a child whose client has ended. Signals that came as it began, its client sends to it."""
         job = self._jobs[child]
         assert job.connection is not None
-        try:
-            numbers = job.connection.recv(64)
-        except OSError:
-            numbers = b""
+        with suppress(OSError):
+            if job.connection.recv(64):
+                return
         with suppress(ProcessLookupError):
-            for number in SIGNALS.intersection(numbers):
-                os.killpg(child, number)
-            if not numbers:
-                os.killpg(child, signal.SIGKILL)
-        if not numbers:
-            self._selector.unregister(job.connection)
-            job.connection.close()
-            job.connection = None
+            os.killpg(child, signal.SIGKILL)
+        self._selector.unregister(job.connection)
+        job.connection.close()
+        job.connection = None
 
     def _end(self, child: int) -> None:
         """Tell the client how the child has ended."""

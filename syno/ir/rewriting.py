@@ -191,7 +191,10 @@ def renamed_parameter(parameter: Parameter, names: Mapping[Variable, Variable]) 
 
 # Operators of square pictures as operators of pictures with a height and a width.
 
-WIDTH_AXIS, WIDTH = 3, "W"  # of pictures that are not square
+# Variables of the positions of a convolution, by the number of their axes. Square pictures have a height along both.
+NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
+HEIGHT, WIDTH = NAMES_OF_AXES[2]
+WIDTH_AXIS = 3
 MOST_PLACES = 8  # where an operator may depend on a size that becomes two
 
 

@@ -156,13 +156,13 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
 def _peak(
     compiler: Compiler, settings: LatencySettings, device: str, material: Material, *, again: bool = False
 ) -> Peak | None:
-    """Return the peak of a device of this machine in the module's numbers; None if the compiler may compute in coarser ones."""
+    """Return the peak of this machine's device in the module's numbers; None if the compiler may compute in lower precision."""
     from syno.measure.machine import peak
-    from syno.measure.output_check import coarsest_type
+    from syno.measure.output_check import least_precise_type
 
     if compiler.tolerance is not None or settings.tolerance is not None:
         return None
-    return peak(device, settings.threads, coarsest_type(material.module), again=again)
+    return peak(device, settings.threads, least_precise_type(material.module), again=again)
 
 
 def _weight_bytes(material: Material) -> int:
@@ -246,7 +246,7 @@ class Prepared:
 def limit_ms(request: Request, material: Material, call_bytes: int) -> float | None:
     """Return the milliseconds of a call with so many bytes of input and output, where the request's device is at its peak.
 
-    None if the compiler may compute in coarser numbers than the module's, or a GPU has no memory for measuring its peak.
+    None if the compiler may compute in lower precision than the module's, or a GPU has no memory for measuring its peak.
     """
     import torch
 

@@ -153,7 +153,7 @@ aten = torch.ops.aten
 
 MOST_DEVIATIONS = 16.0  # honest compilers stay below 6, small faults are above 200: docs/measured/check.md
 SHARE_OF_UNIT = 2.0**14  # no element may differ by more than this many roundoffs of the largest: 1e-3 in float32
-MOST_SHARE = 0.1  # of the largest value, however coarse the numbers are
+MOST_SHARE = 0.1  # of the largest value, however low the precision of the numbers is
 SMALLEST = 1e-37  # values below may be zero in float32
 
 TF32_UNIT = 2.0**-11
@@ -251,18 +251,18 @@ def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
 
 
 def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
-    """Return the largest relative error of rounding one number in the coarsest of the module's types, float32 at least.
+    """Return the largest relative error of rounding one number in the module's type of the lowest precision, float32 at least.
 
     Args:
         module: its parameters and buffers have the types.
         tf32: whether products are rounded to 10 bits of mantissa.
     """
-    coarsest = getattr(torch, coarsest_type(module))
-    return max(float(torch.finfo(coarsest).eps) / 2, TF32_UNIT if tf32 else 0.0)
+    lowest = getattr(torch, least_precise_type(module))
+    return max(float(torch.finfo(lowest).eps) / 2, TF32_UNIT if tf32 else 0.0)
 
 
-def coarsest_type(module: nn.Module) -> str:
-    """Return the name of the coarsest type of a module's parameters and buffers, float32 at least."""
+def least_precise_type(module: nn.Module) -> str:
+    """Return the name of the type of the lowest precision of a module's parameters and buffers, float32 at least."""
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
     return str(max((torch.float32, *kinds), key=lambda kind: float(torch.finfo(kind).eps))).removeprefix("torch.")
 

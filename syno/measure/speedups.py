@@ -146,7 +146,7 @@ class Speedups:
         network: the network; an operator in it is ignored.
         compiler: a name in `COMPILERS`, or the user's own as `package.module:name`.
         device: "cpu", "cuda", "cuda:1", or the name of a remote device.
-        settings: how to measure. A compiler that computes in coarser numbers has a least tolerance.
+        settings: how to measure. A compiler that computes in lower precision has a least tolerance.
         measured: "network": the whole network is timed in turns with the original. "layers": each distinct size of the replaced
             layers is, and times are summed. "auto": the network, to which the sums of layers came not near enough.
         store: a folder, which other studies may use at the same time; None: nothing is kept.

@@ -55,7 +55,7 @@ def tune(
             process imports them.
         compiler: a name in `COMPILERS`, or the user's own as `package.module:name`.
         device: "cpu", "cuda" or "cuda:1".
-        settings: how to measure. A compiler that computes in coarser numbers has a least tolerance.
+        settings: how to measure. A compiler that computes in lower precision has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
         folder: for TVM's trials, so that the next run need not measure them again; None: they are lost.

@@ -20,6 +20,7 @@ from torch import nn
 
 from syno.base.errors import UnknownNameError, suggestion
 from syno.base.registry import Registry, is_path
+from syno.ir.rewriting import HEIGHT, NAMES_OF_AXES, WIDTH
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -189,7 +190,6 @@ def axes_of(layer: nn.Module, padding: Padding | None = None) -> tuple[LayerAxis
 
 # A layer of a network that an operator can replace, with the sizes that it has there.
 
-NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}  # of a convolution, by their number
 STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
 
 
@@ -267,8 +267,8 @@ class Layer:
             lengths = [axis.positions(length) for axis, length in zip(self.windows, self.positions, strict=True)]
             names = NAMES_OF_AXES[len(lengths)]
             found = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
-            if names == ("H", "W") and lengths[0] == lengths[1]:
-                del found["W"]
+            if names == (HEIGHT, WIDTH) and lengths[0] == lengths[1]:
+                del found[WIDTH]
         return MappingProxyType(found)
 
     @property
@@ -291,7 +291,7 @@ class Layer:
     @property
     def is_square(self) -> bool:
         """Whether it is a convolution of pictures, with as many positions along both axes."""
-        return len(self.windows) == 2 and "W" not in self.values
+        return len(self.windows) == 2 and WIDTH not in self.values
 
     @property
     def axes(self) -> int:
@@ -316,7 +316,7 @@ class Layer:
     @property
     def lengths(self) -> tuple[str, ...]:
         """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
-        return ("H", "H") if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
+        return (HEIGHT, HEIGHT) if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
 
     @property
     def input(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from syno.base.errors import SpecError
+from syno.ir.rewriting import HEIGHT, WIDTH
 from syno.model.counting import count
 from syno.model.extraction import replaceable, trace
 from syno.model.geometry import CONVOLUTIONS, STRIDE, TRANSPOSED, Layer, Where
@@ -267,7 +268,7 @@ def spec_for(
     if taken := [name for name in ("layers", *rest) if name in given or name in given.get("budget", {})]:
         raise SpecError(f"options give {taken[0]}, which is found from the model; leave it out")
     names = max((layer.lengths for layer in layers), key=lambda lengths: len(set(lengths)))
-    width = {"W": "H"} if names == ("H", "W") else {}  # square ones are as wide as they are high
+    width = {WIDTH: HEIGHT} if names == (HEIGHT, WIDTH) else {}  # square ones are as wide as they are high
     has_stride = STRIDE in re.split(r"\W+", str(given.get("variables", "")))
     found = [layer.values_with_stride if has_stride else layer.values for layer in layers]
     values = [{**{new: one[old] for new, old in width.items()}, **one} for one in found]

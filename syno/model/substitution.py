@@ -21,7 +21,7 @@ from syno.algebra import Valuation
 from syno.base.errors import GraphError, MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.rewriting import WIDTH, for_wide_pictures
+from syno.ir.rewriting import HEIGHT, WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.computation import padded
@@ -199,7 +199,6 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
 
 # ---- substitution ----------------------------------------------------------------------------------------------------
 
-SIDES = {"H", "W"}  # of pictures
 SEEDS_APART = 2**32  # weights of two operators in one network differ, which begin with seeds that follow each other
 SEQUENCE_AXES = (1, 1)  # of a projection's output and input
 
@@ -363,7 +362,7 @@ def _for_width(operator: PGraph, layer: Layer) -> PGraph:
 
     Raises MisfitError if pictures are not square, and the operator needs that.
     """
-    if len(layer.lengths) != len(SIDES):
+    if len(layer.lengths) != 2:
         return operator
     try:
         found = for_wide_pictures(operator)
@@ -371,7 +370,7 @@ def _for_width(operator: PGraph, layer: Layer) -> PGraph:
         if layer.is_square:
             return operator
         raise _misfit(operator, layer, f"{error}; take another operator, or square pictures") from error
-    return operator if layer.is_square and not found.runtime_variables >= SIDES else found
+    return operator if layer.is_square and not found.runtime_variables >= {HEIGHT, WIDTH} else found
 
 
 def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool) -> nn.Module:
@@ -395,7 +394,7 @@ def _baseline(baseline: ModuleBaseline, layer: Layer, seed: int, is_causal: bool
 def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
     """Return the values of the operator's variables in this layer. MisfitError if variables or shapes do not fit the layer."""
     given = layer.values_with_stride if _has_stride(operator) else layer.values
-    width = {WIDTH: given["H"]} if layer.is_square else {}
+    width = {WIDTH: given[HEIGHT]} if layer.is_square else {}
     table, known = operator.variables, {**operator.variables.defaults, **width, **given}
     if unknown := [name for name in table if name not in known]:
         raise _misfit(

@@ -152,23 +152,28 @@ def test_after_a_change_of_the_code_all_are_refused(server: Server) -> None:
     assert server.run(PARENT)[1] == f"{os.getpid()}\n"
 
 
-def test_signals_reach_the_command(server: Server) -> None:
+def test_signals_reach_the_command_while_the_server_is_busy(server: Server) -> None:
     code = """
-import sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: print("heard", flush=True))
 try:
     print("begun", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 except KeyboardInterrupt:
+    os.kill(os.getppid(), signal.SIGCONT)  # the server
     sys.exit(7)
 """
     client = server.client(code)
     assert client.stdout is not None and client.stdout.readline() == "begun\n"
+    client.send_signal(signal.SIGUSR1)
+    assert client.stdout.readline() == "heard\n"
+    server.process.send_signal(signal.SIGSTOP)
     client.send_signal(signal.SIGINT)
     assert client.wait(HANGS_AFTER) == 7
     client.communicate()
 
 
-def test_a_signal_is_heeded_while_the_server_is_busy(server: Server) -> None:
+def test_a_signal_before_the_command_begins_ends_the_client(server: Server) -> None:
     server.run(PARENT)  # it has begun
     server.process.send_signal(signal.SIGSTOP)
     client = server.client("print('run')")

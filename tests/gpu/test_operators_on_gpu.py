@@ -16,7 +16,7 @@ from syno.model import OperatorModule, build
 PICTURES = {"N": 2, "C_in": 64, "C_out": 64, "C": 64, "H": 8}
 SEQUENCES = {"N": 2, "seq_len": 16, "H_in": 48}
 NAMES = ("conv2d", "operator_1", "operator_2", "stacked_convolution", "shift_rows_conv1x1", "pixel_shuffle", "gpt2_projection")
-EXACT, COARSE = 1e-10, 0.05  # relative errors: of float64, and of 16-bit numbers
+EXACT, LOW_PRECISION = 1e-10, 0.05  # relative errors: of float64, and of 16-bit numbers
 
 
 def example(name: str) -> tuple[PGraph, dict[str, int], torch.Tensor]:
@@ -61,7 +61,7 @@ class Operators(OnGpu):
             module.float()
             for dtype in (torch.bfloat16, torch.float16):
                 with self.subTest(operator=name, dtype=dtype), torch.autocast(torch.device(self.device).type, dtype=dtype):
-                    self.assertLess(error(module(x.float().to(self.device)), expected), COARSE)
+                    self.assertLess(error(module(x.float().to(self.device)), expected), LOW_PRECISION)
 
     def module(self, graph: PGraph, values: dict[str, int], mode: str) -> OperatorModule:
         return build(graph, values, mode=mode, seed=0, device=self.device, dtype=torch.float64)

@@ -90,8 +90,8 @@ def test_in_bfloat16_a_text_is_predicted_nearly_as_well() -> None:
     workload = Workload.of(settings)
     network = workload.network(None, 1)
     exact = task_of(workload.data, settings.training, 1, torch.device("cpu")).score(network)
-    coarse = converted_score(network, "bfloat16", workload.data, settings.training, 1)
-    assert 0 < abs(coarse - exact) < 0.01 * exact
+    found = converted_score(network, "bfloat16", workload.data, settings.training, 1)
+    assert 0 < abs(found - exact) < 0.01 * exact
     assert all(weight.dtype == torch.float32 for weight in network.parameters())
 
 

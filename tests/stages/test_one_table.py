@@ -117,7 +117,8 @@ class TestMixtures:
         assert note == ("Sources: latency: measurements made here; accuracy: the authors' published data and the paper.")
 
     @pytest.mark.slow
-    def test_every_figure_is_drawn_of_what_there_is(self, mixed: Path) -> None:
+    def test_every_figure_is_drawn_of_what_there_is(self, mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("syno.paper.stages.figures.FORMATS", ("svg",))
         files = draw_paper(mixed)
         assert {file.stem for file in files if file.suffix == ".svg"} == set(PAPER_FIGURES)
         assert write_headlines(mixed).dropna(subset=["computed"])["what"].tolist() == [

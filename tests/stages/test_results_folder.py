@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def fingerprints(one: Experiment) -> list[str]:
     return list(search(one).trials.fingerprint)
 
 
+@cache
+def alone(user: str) -> list[str]:
+    """Those that a user finds without others."""
+    return fingerprints(experiment(user, "memory:", 8, policy=USERS[user]))
+
+
 @pytest.mark.parametrize(
     "storage",
     [
@@ -65,7 +72,7 @@ def test_two_users_at_once_each_find_what_they_would_alone(
         own = experiment(user, storage, 8, policy=policy)
         trials = search(own).trials  # it has all of them
         assert list(trials.number) == list(range(8)) and set(trials.outcome) == {"complete"}
-        assert list(trials.fingerprint) == fingerprints(experiment(user, "memory:", 8, policy=policy))
+        assert list(trials.fingerprint) == alone(user)
         freeze(own)
         names = {file.read_text(encoding="utf-8").split()[1] for file in (own.folder / "operators").iterdir()}
         assert names == {f"{user}_{number}" for number in range(8)}

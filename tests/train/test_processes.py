@@ -90,6 +90,11 @@ def trained(processes: Processes, checkpoint: Path, killed_at: int | None) -> Tr
     return train(network, pictures(), SETTINGS, checkpoint=checkpoint, checkpoint_seconds=0, processes=processes)
 
 
+def resumed(processes: Processes, checkpoint: Path) -> tuple[TrainingResult, list[list[torch.Tensor]]]:
+    """Also the gradients, since processes take long to start."""
+    return trained(processes, checkpoint, None), gradients(processes, 4)
+
+
 def fails(processes: Processes) -> None:
     if processes.number == 1:
         raise ShapeError("no such shape")
@@ -98,21 +103,17 @@ def fails(processes: Processes) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_is_that_of_one_process_also_when_one_was_killed(tmp_path: Path) -> None:
+def test_gradients_and_a_training_are_those_of_one_process_also_when_one_was_killed(tmp_path: Path) -> None:
     expected, checkpoint = train(Network(), pictures(), ALONE), tmp_path / "c"
     with pytest.raises(DeviceError, match=r"^process 2 of 2, .* was killed by SIGKILL .*the same command resumes"):
         together(trained, (checkpoint, 7), 2, "cpu")
     assert checkpoint.exists()
-    result = together(trained, (checkpoint, None), 2, "cpu")
+    result, found = together(resumed, (checkpoint,), 2, "cpu")
     assert not checkpoint.exists()
     assert [point.step for point in result.curve] == list(range(1, 13))
     assert [point.loss for point in result.curve] == pytest.approx([point.loss for point in expected.curve], abs=1e-5)
     assert result.scores == expected.scores and result.cpu_seconds > 0
-
-
-@pytest.mark.slow
-def test_gradients_are_those_of_one_process() -> None:
-    for one, other in zip(gradients(Processes(), None), together(gradients, (4,), 2, "cpu"), strict=True):
+    for one, other in zip(gradients(Processes(), None), found, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-14)
 
 

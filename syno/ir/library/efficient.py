@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from syno.ir.builder import Builder
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.ir.rewriting import HEIGHT, NAMES_OF_AXES
 
-LENGTHS = {0: ("seq_len",), 1: ("L",), 2: ("H", "H"), 3: ("D", "H", "W")}  # of a layer's positions, by the axes of its kernel
+# Variables of a layer's positions, by the axes of its kernel: pictures are square, and a linear layer has the kernel ().
+LENGTHS = {**NAMES_OF_AXES, 0: ("seq_len",), 2: (HEIGHT, HEIGHT)}
 
 
 def separable(kernel: Sequence[int]) -> PGraph:

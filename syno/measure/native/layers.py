@@ -23,6 +23,7 @@ from torch.nn import functional
 from syno.ir.builder import Builder
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
+from syno.ir.rewriting import NAMES_OF_AXES
 from syno.lower.interpreter import shapes
 from syno.lower.native.program import Epilogue
 from syno.measure.inductor import frozen
@@ -226,10 +227,12 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     arguments: Any = (*node.args, *(None, 1, 0, 1, 1)[len(node.args) - 2 :])
     x, weight, bias, stride, padding, dilation, groups = arguments
     factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
-    if factors is None or (bias is not None and offsets is None) or not _is_float(x) or x.meta["val"].dim() - 2 not in SIDES:
+    if factors is None or (bias is not None and offsets is None) or not _is_float(x):
         return None
     kernel = tuple(factors.shape[2:])
     axes = len(kernel)
+    if x.meta["val"].dim() != 2 + axes:  # a sample by itself
+        return None
     steps = _each(stride, axes)
     if set(_each(dilation, axes)) != {1} or any(length % 2 == 0 for length in kernel):
         return None
@@ -237,7 +240,7 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         return None
     batch, _, *lengths = (int(length) for length in x.meta["val"].shape)
     values = {"N": batch, "G": groups, "C": factors.shape[1], "O": len(factors) // groups}
-    values |= dict(zip(SIDES[axes], lengths, strict=True)) | dict(zip(TAPS[:axes], kernel, strict=True))
+    values |= dict(zip(NAMES_OF_AXES[axes], lengths, strict=True)) | dict(zip(TAPS[:axes], kernel, strict=True))
     graph = convolution(set(kernel) == {1}, axes)
     values = {name: values[name] for name in graph.variables}
     _, (expected,), _ = shapes(graph, graph.valuation(values))
@@ -256,8 +259,7 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     )
 
 
-SIDES = {1: ("L",), 2: ("H", "W")}  # variables of the positions of a convolution, by its axes
-TAPS = ("k_0", "k_1")
+TAPS = ("k_0", "k_1")  # variables of the window along each axis, of which there are one or two
 
 
 @cache
@@ -266,7 +268,7 @@ def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
 
     The elements of its weight are those of PyTorch's weight, in the same order.
     """
-    sides, taps = ", ".join(SIDES[axes]), () if is_pointwise else TAPS[:axes]
+    sides, taps = ", ".join(NAMES_OF_AXES[axes]), () if is_pointwise else TAPS[:axes]
     build = Builder(f"N, G, C, O, {sides}{'; ' if taps else ''}{', '.join(f'{tap}=3' for tap in taps)}", name="convolution")
     n, channel, *read = build.output(f"N, G*O, {sides}")
     group, o = build.merge(channel, "O")

@@ -162,6 +162,21 @@ def test_so_are_layers_in_one_dimension(store: Path) -> None:
     assert operations(found) == ["syno.native.default"] * 3 + ["conv1d.default"]
 
 
+class OneSample(nn.Module):
+    """A convolution of one sample, without an axis of samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x[0])
+
+
+def test_a_convolution_of_one_sample_stays(store: Path) -> None:
+    assert prepared(OneSample(), (1, 3, 6, 6), store).layers == ()
+
+
 class Residuals(nn.Module):
     """Convolutions with strides, an operator, sums of two branches, averages; something else uses one tensor, too."""
 

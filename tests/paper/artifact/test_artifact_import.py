@@ -1,4 +1,4 @@
-"""Importing published data: a small artifact made here, and the authors' where it is at hand."""
+"""Importing published data: a small artifact made here. That of the authors: tests/paper/test_paper_numbers.py."""
 
 from __future__ import annotations
 
@@ -127,25 +127,3 @@ def test_names_are_as_long_as_they_must_be() -> None:
     assert [name.removeprefix("published_") for name in _names(homes).values()] == [
         "07", "08_1111", "08_2222", "09_11118", "09_11119", "10_1_f", "10_1_g",
     ]  # fmt: skip
-
-
-# ---- the authors' -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def authors(artifact: Path) -> Contents:
-    return read(artifact)
-
-
-@pytest.mark.slow
-def test_the_authors_data_is_whole_but_for_one_latency(authors: Contents) -> None:
-    known = ("efficientnet_v2_s/08064", "gpt_orig_losses.log")  # the log is absent in some checkouts
-    assert all(any(name in problem.place for name in known) for problem in authors.problems), authors.problems
-    assert sum(one.metric == "latency" for one in authors.measurements) == 665
-
-
-@pytest.mark.slow
-def test_the_authors_operators(authors: Contents) -> None:
-    assert len(authors.operators) == len({one.name for one in authors.operators}) == 34
-    assert sum(one.graph is not None for one in authors.operators) == 18
-    assert {"operator_1", "operator_2", "gpt2_projection"} < {one.name for one in authors.operators}
