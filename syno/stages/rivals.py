@@ -391,8 +391,8 @@ def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
         if record is None or (record.workload, record.data_hash) != (settings, data):
             what = "is not there" if record is None else "is of other settings than the search, so delete it"
             raise SpecError(
-                f"{file} {what}; the search begins with the scores of its rivals: run `syno train CONFIG {name} --seed {seed}`, "
-                "or all with `syno run CONFIG`"
+                f"{file} {what}; the search begins with the scores of its rivals: run `syno train CONFIG {name} --seed "
+                f"{seed}`, or all with `syno run CONFIG`"
             )
         scores.append(record.score)
     return tuple(scores)

@@ -15,8 +15,8 @@ from syno.config import Experiment
 from syno.report.search_rewards import saturation
 from syno.search.reward import Failure, RelativeReward
 from syno.space import Space
+from syno.stages.opening import open_study
 from syno.stages.search import original_scores
-from syno.stages.study import open_study
 from syno.train.training_record import TrainingRecord
 
 ACCURACIES = {"original_accuracy": 0.9, "chance_accuracy": 0.1}

@@ -105,9 +105,8 @@ class Policy(ABC):
     guarantees (`syno.search.policies.contract` checks it):
 
     * Its proposals are a function of the tree, the settings, the seed, the goal, the reward and the events so far in their
-      order, of nothing else.
-      So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends, the policy also
-      proposes again, on a tree that knows no more than the first one did.
+      order, of nothing else. So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends,
+      the policy also proposes again, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
     * The operators of the warm start come first, in their order.
