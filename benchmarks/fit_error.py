@@ -121,8 +121,8 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
     for text in (
         f"- {len(records)} operators, drawn at random from the space of `{CONFIG}`. Left out as they cannot learn on the first "
         f"batch: {len(records) - len(trained)}; as they are the same as others with the sizes of this network: "
-        f"{len(trained) - len(found)}. The other {len(found)} are trained once, as the search does it: fitted to the layers of the "
-        f"trained original, and then for {epochs} epochs with distillation.",
+        f"{len(trained) - len(found)}. The other {len(found)} are trained once, as the search does it: fitted to the layers of "
+        f"the trained original, and then for {epochs} epochs with distillation.",
         f"- The original's accuracy is {original:.4f}; those with operators are from {scores.min():.4f} to {scores.max():.4f}.",
         f"- A fit takes {fit:.1f} CPU-seconds in the mean, a training with its fit {training:.1f}.",
     ):
