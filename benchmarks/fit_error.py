@@ -119,10 +119,10 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
     command = f"benchmarks/fit_error.py --records FOLDER --count {options.count}"
     lines = reports.heading("The error of an operator's fit, and its score", command)
     for text in (
-        f"- {len(records)} operators, drawn at random from the space of `{CONFIG}`. {len(records) - len(trained)} of them "
-        f"cannot learn on the first batch, and {len(trained) - len(found)} are the same as others with the sizes of this "
-        f"network. The other {len(found)} are trained once, as the search does it: fitted to the layers of the trained "
-        f"original, and then for {epochs} epochs with distillation.",
+        f"- {len(records)} operators, drawn at random from the space of `{CONFIG}`. Left out as they cannot learn on the first "
+        f"batch: {len(records) - len(trained)}; as they are the same as others with the sizes of this network: "
+        f"{len(trained) - len(found)}. The other {len(found)} are trained once, as the search does it: fitted to the layers of "
+        f"the trained original, and then for {epochs} epochs with distillation.",
         f"- The original's accuracy is {original:.4f}; those with operators are from {scores.min():.4f} to {scores.max():.4f}.",
         f"- A fit takes {fit:.1f} CPU-seconds in the mean, a training with its fit {training:.1f}.",
     ):

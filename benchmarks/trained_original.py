@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--operators", nargs="+", default=list(KNOWN), choices=list(OPERATORS))
     parser.add_argument("--epochs", nargs="+", type=int, default=list(EPOCHS))
+    parser.add_argument("--features", nargs="+", type=float, default=[0.0], help="weights of the setting `distill: features`")
     parser.add_argument("--new", type=int, default=NEW, help="epochs from new weights")
     options = reports.parse(parser, arguments)
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
@@ -64,8 +65,8 @@ def one(number: int, name: str, seed: int, options: argparse.Namespace) -> dict[
     if not weights.is_file():
         Workload.of(WorkloadSettings(**given, training={"epochs": ORIGINAL})).train(seed=seed, weights=weights)
     ways: dict[str, tuple[str | None, dict[str, Any]]] = {f"new {options.new}": (None, {"epochs": options.new})}
-    for epochs in options.epochs:
-        ways[f"fit {epochs}"] = (str(weights), {"epochs": epochs, "initialization": "fit", "distill": {}})
+    for way, epochs, features in fitted(options):
+        ways[way] = (str(weights), {"epochs": epochs, "initialization": "fit", "distill": {"features": features}})
     for way, (begun, training) in ways.items():
         if f"{way} score" in kept:
             continue
@@ -79,9 +80,17 @@ def one(number: int, name: str, seed: int, options: argparse.Namespace) -> dict[
     return kept
 
 
+def fitted(options: argparse.Namespace) -> list[tuple[str, int, float]]:
+    """Return the ways of training from the trained original: the name of each, its epochs and its weight of features."""
+    pairs = [(epochs, features) for features in options.features for epochs in options.epochs]
+    return [(f"fit {epochs}" + (f" features {features:g}" if features else ""), epochs, features) for epochs, features in pairs]
+
+
 def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.Namespace) -> list[str]:
-    seeds = " ".join(map(str, options.seeds))
-    lines = reports.heading("From the trained original", f"benchmarks/trained_original.py --records FOLDER --seeds {seeds}")
+    given = f"--seeds {' '.join(map(str, options.seeds))}"
+    if any(options.features):
+        given += f" --features {' '.join(f'{one:g}' for one in options.features)}"
+    lines = reports.heading("From the trained original", f"benchmarks/trained_original.py --records FOLDER {given}")
     for text in (
         f"- The original is trained for {ORIGINAL} epochs. `New`: the network with the operator is trained from new weights, "
         f"for {options.new} epochs. `Fit`: its operators are fitted to the layers of the trained original, and it is trained "
@@ -92,7 +101,10 @@ def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.
     ):
         lines += reports.paragraph(text)
     for task, operators in found.items():
-        fits = (f"fit, {epochs} epochs: difference, share of the time" for epochs in options.epochs)
+        fits = (
+            f"fit, {epochs} epochs{f', features {features:g}' if features else ''}: difference, share of the time"
+            for _, epochs, features in fitted(options)
+        )
         columns = ["operator", "accuracy, new", *fits]
         rows = [row(name, records, options) for name, records in operators.items()]
         every = [record for records in operators.values() for record in records]
@@ -103,8 +115,7 @@ def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.
 def row(name: str, records: Sequence[dict[str, float]], options: argparse.Namespace) -> list[str]:
     new = f"new {options.new}"
     cells = [name, f"{fmean(record[f'{new} score'] for record in records):.4f}"]
-    for epochs in options.epochs:
-        way = f"fit {epochs}"
+    for way, *_ in fitted(options):
         gains = [100 * (record[f"{way} score"] - record[f"{new} score"]) for record in records]
         share = sum(record[f"{way} seconds"] for record in records) / sum(record[f"{new} seconds"] for record in records)
         half = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / sqrt(len(gains)) if len(gains) > 1 else float("nan")
