@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +17,8 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.prediction.predictor import (
-    QUANTILE,
-    Kernel,
-    Kind,
-    SpeedupPredictor,
-    TimeModel,
-    describe,
-    estimated_ms,
-    features,
-    kernels,
-    native_kernels,
-)
+from syno.measure.prediction.kernels import Kernel, Kind, kernels, native_kernels
+from syno.measure.prediction.predictor import QUANTILE, SpeedupPredictor, TimeModel, describe, estimated_ms
 from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
@@ -66,8 +58,10 @@ class TestKernels:
         found = kernels(OPERATORS["operator_1"](), {**LAYER, "C_in": 64, "C_out": 64})
         assert any(one.of_weights for one in found) and not all(one.of_weights for one in found)
 
-    def test_features_are_sums_over_the_layers(self) -> None:
-        conv2d = OPERATORS["conv2d"]()
+    def test_features_are_sums_over_the_layers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Those of models that the benchmark compares."""
+        monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+        conv2d, features = OPERATORS["conv2d"](), importlib.import_module("speedup_models").features
         once, twice = features(conv2d, [LAYER]), features(conv2d, [LAYER, LAYER])
         assert once["convolutions"] == 1 and twice == {name: 2 * value for name, value in once.items()}
 

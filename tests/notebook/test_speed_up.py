@@ -149,7 +149,7 @@ def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.experiment.goal.least_speedup == 1.1
     model, inputs = result.model, (found["pictures"][:2], found["gains"][:2])
     if result.best is not None:
-        assert result.speedup.value > 1 and any(isinstance(part, OperatorModule) for part in model.modules())
+        assert result.speedup.high >= 1.1 and any(isinstance(part, OperatorModule) for part in model.modules())
     lines = result.save("home")
     taken = syno.load(lines)
     assert torch.allclose(taken(*inputs)["brightness"], model(*inputs)["brightness"], atol=1e-5)

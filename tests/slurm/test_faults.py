@@ -14,7 +14,7 @@ import pytest
 from cluster import node_lost, slurm_away
 from daemons import run
 from run_state import search_faults
-from slurm_run import Run, until
+from slurm_run import MOST_SECONDS, Run, until
 from small_run import RESULTS
 
 from syno.stages.data import prepare
@@ -72,22 +72,19 @@ def test_a_node_is_lost(tmp_path: Path, data: Path) -> None:
         assert small.became_of(worker.job) == ["NODE_FAIL", "COMPLETED"] and len(small.lost()) == 1
 
 
-def test_slurm_is_restarted(tmp_path: Path, data: Path) -> None:
-    """Jobs go on; Snakemake asks until it is answered."""
-    with searching(tmp_path, data) as small:
-        with slurm_away():
-            until("Snakemake asks in vain", lambda: "asked again" in small.printed)
-        small.end(search_faults)
+def test_snakemake_is_killed_and_started_again_and_slurm_restarted(tmp_path: Path, data: Path) -> None:
+    """The jobs of the first Snakemake go on, and the second one, told to heed no lock, starts the same beside them.
 
-
-def test_snakemake_is_killed_and_started_again(tmp_path: Path, data: Path) -> None:
-    """The jobs of the first one go on, and the second one, told to heed no lock, starts the same beside them."""
-    with searching(tmp_path, data) as small:
+    Jobs also go on while Slurm is away, and Snakemake asks until it is answered. These are one test, since a search takes long.
+    """
+    with searching(tmp_path, data, grace_seconds=MOST_SECONDS) as small:
         worker = small.hold()
         small.snakemake.kill()
         small.snakemake.wait()
         small.start(TABLE, "--nolock")
         until("all workers are there twice", lambda: len(small.workers()) == 2 * WORKERS)
+        with slurm_away():
+            until("Snakemake asks in vain", lambda: "asked again" in small.printed)
         os.kill(worker.pid, signal.SIGCONT)
         small.end(search_faults)
         assert small.lost() == []
