@@ -360,7 +360,7 @@ class _Choice:
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
             if speed.value >= self.goal:
                 return
-            wanted *= max(1.02, speedup / speed.value)
+            wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
 
     def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
         """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""
