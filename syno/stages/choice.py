@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
 DROPPED = KnownLayer("dropped")
-LEAST_LOSS = 1e-3  # of the score, in its unit, that an operator counts as losing: without any loss, its errors decide
+# Of the score, in its unit, that an operator counts as losing for each unit of error: where trainings show no loss, errors
+# decide, also between operators. A layer that is left out has large errors, and costs nothing only while others make up for it.
+LEAST_LOSS = 1e-3
 
 
 def choose_mixtures(experiment: Experiment, output: Path | None = None) -> ChoiceRecord:
@@ -316,8 +318,8 @@ class _Choice:
             names = dropped if operator == DROPPED else tuple(layer for layer, given in options.items() if title in given)
             score = self._score(Mixture(title, ((operator, names),), base)) if names else nan
             if isfinite(score):
-                loss = max(LEAST_LOSS, self._best - self.workload.metric.quality(score))
-                rates[title] = loss / (sum(options[layer][title].loss for layer in names) or 1.0)
+                errors = sum(options[layer][title].loss for layer in names) or 1.0
+                rates[title] = max(LEAST_LOSS, (self._best - self.workload.metric.quality(score)) / errors)
         return {
             layer: {title: one._replace(loss=rates[title] * one.loss) for title, one in given.items() if title in rates}
             for layer, given in options.items()
@@ -358,7 +360,7 @@ class _Choice:
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
             if speed.value >= self.goal:
                 return
-            wanted *= max(1.02, speedup / speed.value)
+            wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
 
     def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
         """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""

@@ -244,6 +244,13 @@ def test_layers_that_are_left_out_are_charged_with_what_a_few_of_them_lose(
     assert not record.mixtures and "8 times as fast" in record.reason  # which all of them together are not allowed to be
 
 
+def test_errors_decide_where_trainings_show_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SumsOfLayers, "train", lambda *_, **__: SimpleNamespace(broken=False, score=0.95))
+    record, _ = chosen_by_sums(monkeypatch, ["grouped_conv2d"], pruned=False)
+    assert all(one.loss == pytest.approx(choice.LEAST_LOSS * one.error) for one in record.alternatives)
+
+
 @pytest.mark.parametrize(
     ("by_hand", "message"),
     [
