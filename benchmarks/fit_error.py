@@ -91,7 +91,7 @@ def measured(experiment: Experiment, options: argparse.Namespace) -> Iterator[di
 
 
 def one(workload: Workload, spec: OperatorSpec, operator: PGraph) -> dict[str, Any]:
-    """Return what is known of an operator before its training, and its scores; or why it is not trained."""
+    """Return the record of an operator: its quantities and accuracies, or the reason why it is not trained."""
     seed, counted = workload.settings.seed, cost(operator, spec)
     found: dict[str, Any] = {"id": operator.id, "text": str(operator), "FLOPs": counted.flops, "parameters": counted.parameters}
     if (fault := workload.fault_on_first_batch(operator)) is not None:

@@ -66,7 +66,7 @@ def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collecti
     import torch_pruning
 
     found = _Copy(network, example, share)
-    named = {} if layers is None else found.named(layers)
+    named = {} if layers is None else found.layers_to_narrow(layers)
     fewer = found.fewer if layers is None else {one: found.fewer[one] for one in named.values()}
     before, shapes = _size(found.network), _shapes(found.network, found.example)
     with _followed():
@@ -142,8 +142,8 @@ class _Copy:
         stay = {one: max(1, round(share * count / self.multiple)) * self.multiple for one, count in channels.items()}
         self.fewer = {one: (count, stay[one]) for one, count in channels.items() if stay[one] < count}
 
-    def named(self, layers: Iterable[str]) -> dict[str, nn.Module]:
-        """Return the layers of these names. MisfitError if one of them cannot lose channels."""
+    def layers_to_narrow(self, layers: Iterable[str]) -> dict[str, nn.Module]:
+        """Return the layers by their names. MisfitError if one of them cannot lose channels."""
         modules, found = dict(self.network.named_modules()), dict[str, nn.Module]()
         for name in layers:
             if (one := modules.get(name)) not in self.fewer:

@@ -59,7 +59,7 @@ class TestKernels:
         assert any(one.of_weights for one in found) and not all(one.of_weights for one in found)
 
     def test_features_are_sums_over_the_layers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Those of models that the benchmark compares."""
+        """The features of operators that the compared models read."""
         monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
         conv2d, features = OPERATORS["conv2d"](), importlib.import_module("speedup_models").features
         once, twice = features(conv2d, [LAYER]), features(conv2d, [LAYER, LAYER])

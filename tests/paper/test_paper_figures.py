@@ -221,7 +221,7 @@ def test_the_tables_of_all_figures(numbers: Numbers) -> None:
 
 @pytest.mark.slow
 def test_drawing_writes_pictures_and_tables_and_the_same_again(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all figures, were there only two."""
+    """Drawing all figures, here a list of two."""
     two = {name: PAPER_FIGURES[name] for name in ("figure-6", "figure-8")}
     monkeypatch.setattr("syno.paper.figures.catalogue.PAPER_FIGURES", two)
     files = draw_paper(small)

@@ -99,7 +99,7 @@ def test_what_is_measured_later_is_a_column_that_is_predicted_where_it_is_not_kn
 
 @pytest.mark.parametrize("goal", [None, Goal(lose_at_most=0.1)], ids=["reward", "goal"])
 def test_the_policy_learns_from_the_errors_of_fits(goal: Goal | None) -> None:
-    """Of some operators they are not known."""
+    """The errors of fits as a column, which some operators lack."""
     for fitted in (False, True):
         policy = Surrogate(wide_tree(), 1, settings=SurrogateSettings(**FEW), goal=goal)
         for number in range(12):

@@ -42,7 +42,7 @@ def fingerprints(one: Experiment) -> list[str]:
 
 @cache
 def alone(user: str) -> list[str]:
-    """Those that a user finds without others."""
+    """Return the fingerprints of the operators that a user finds without others."""
     return fingerprints(experiment(user, "memory:", 8, policy=USERS[user]))
 
 

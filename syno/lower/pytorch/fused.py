@@ -297,7 +297,7 @@ class FusedLowering(Lowering):
         """Return the statements that bring the data before these convolutions into channels-last format.
 
         Where one has groups, data and kernels are channels-first on a GPU: with channels-last data in float32, cuDNN runs a
-        kernel for each group. On an H100, that takes 230 us in place of 34 for 128 channels in 32 groups, 28x28, batch 1.
+        kernel for each group. On an H100, ResNet-18 with Operator 1 took 7.0 ms with that, and takes 1.5 (docs/measured).
         """
         data, x = self.data, self.data.variable
         if not any(data.convolutions[number].is_grouped for number in convolutions):
