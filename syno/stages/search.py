@@ -174,16 +174,16 @@ class OriginalScore(BaseModel):
 def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
     """Return the original's score and that of chance, as metrics by name; trains the original if no worker has done so.
 
-    None are needed, and {} is returned, if nothing is trained in the search, or neither reward nor goal compares scores. An
-    interrupted training is resumed.
+    None are needed, and {} is returned, if nothing is trained in the search, or neither reward nor goal compares scores. The
+    original is also trained where the trials begin with its weights. An interrupted training is resumed.
 
     Raises:
-        SpecError: the original is not better than chance after this training.
+        SpecError: scores are compared, and the original is not better than chance after this training.
         TrainingError: the device's memory does not suffice.
     """
     loses = experiment.goal is not None and experiment.goal.lose_at_most is not None
-    begins = _trains_first(experiment)
-    if experiment.evaluation != "training" or not (loses or begins or experiment.make_reward().compares_scores):
+    compares, begins = loses or experiment.make_reward().compares_scores, _trains_first(experiment)
+    if experiment.evaluation != "training" or not (compares or begins):
         return {}
     from syno.data.contract import majority_of  # imports torch
     from syno.train.own_task import Task
@@ -205,6 +205,8 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
     most_frequent = majority_of(network.data)
     if most_frequent is not None and (warning := warning_of(*most_frequent, found.score)):
         warnings.warn(warning, stacklevel=2)
+    if not compares:
+        return {}
     return compared_scores(found.metric, found.score, network.chance if found.chance is None else found.chance)
 
 

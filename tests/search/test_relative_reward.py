@@ -16,6 +16,7 @@ from syno.report.search_rewards import saturation
 from syno.search.reward import Failure, RelativeReward
 from syno.space import Space
 from syno.stages.opening import open_study
+from syno.stages.places import ORIGINAL_TRAINING, WEIGHTS
 from syno.stages.search import original_scores
 from syno.train.training_record import TrainingRecord
 
@@ -76,6 +77,18 @@ class TestOriginal:
         study.keep("original", {**settings, "metric": "accuracy", "score": 0.05})
         with pytest.raises(SpecError, match=r"has the accuracy 0\.05 after this training, and chance has 0\.1667"):
             original_scores(experiment, study)
+
+    def test_one_that_learns_nothing_may_give_its_weights_where_no_scores_are_compared(self, tmp_path: Path) -> None:
+        training = {**FIELDS["workload"]["training"], "initialization": "fit"}
+        changes = {"workload": {**FIELDS["workload"], "training": training}, "reward": {"name": "accuracy"}}
+        experiment = made(tmp_path, **changes)
+        study = open_study(experiment, Space(experiment.operator_spec))
+        settings = {"workload": experiment.network.settings.model_dump(mode="json"), "data": experiment.network.data.hash}
+        study.keep("original", {**settings, "metric": "accuracy", "score": 0.05})
+        weights = (tmp_path / ORIGINAL_TRAINING).with_suffix(WEIGHTS)
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        weights.touch()
+        assert original_scores(experiment, study) == {}
 
 
 class TestSaturation:
