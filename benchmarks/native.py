@@ -44,6 +44,7 @@ from syno.measure.inductor import frozen
 from syno.measure.machine import Peak, peak
 from syno.measure.native.build import compiler, compiler_version
 from syno.measure.native.kernels import Kernel, Request, Tensors, kernel_for
+from syno.measure.native.network import native_network
 from syno.measure.output_check import relative_error
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import calls_in_repeat, evaluate_of, stopwatch_of, warm_up
@@ -62,6 +63,7 @@ LAYERS = (  # channels, pixels of a side, batch: a convolution of at most 2 bill
     (128, 14, 16), (128, 8, 64), (128, 7, 16), (256, 14, 1), (256, 14, 16), (256, 7, 1), (256, 7, 16),
 )  # fmt: skip
 NATIVE, ONE_THREAD, EAGER, INDUCTOR = "native", "native, one thread", "eager", "inductor"
+CHOICE = "compiler: native"  # the kernel or PyTorch's code, whichever it finds faster
 CONVOLUTIONS = ("convolution, eager", "convolution, inductor")
 ROUNDS = LatencySettings(warm_up_ms=30, least_repeats=40)
 TOLERANCE = 1e-4  # of the largest value
@@ -276,6 +278,8 @@ def _row(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     if not options.quick:
         torch._dynamo.reset()
         functions[INDUCTOR], inductor_seconds = _seconds(lambda: frozen(module, (x,)))
+        chosen = native_network(module, (x,), options.records / STORE, options.threads)
+        functions[CHOICE] = chosen.compiled((x,))
         functions[CONVOLUTIONS[1]] = frozen(convolution, (x,))
     for name, function in functions.items():
         calls[name] = lambda function=function: function(x)  # type: ignore[misc]
@@ -293,6 +297,7 @@ def _row(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds,
         "seconds_again": again,
         "inductor_seconds": inductor_seconds,
+        "is_native": None if options.quick else all(layer.is_native for layer in chosen.layers),
         "multiply_adds": work,
         "convolution_multiply_adds": 9 * channels * sizes[0],
         "bytes": 4 * sum(sizes),
@@ -428,6 +433,8 @@ def _method(options: argparse.Namespace, rows: Sequence[Row], most: Peak) -> lis
         f"same input, in the usual memory format, by the {clock}. A kernel is called through ctypes.",
         "`eager`: today's module after `prepare_for_inference`; `Inductor`: that with TorchInductor and constant weights. "
         "The convolution is `nn.Conv2d(C, C, 3, padding=1, bias=False)`, by the faster of both.",
+        f"`{CHOICE}`: the module as an experiment with this compiler has it. The kernel or PyTorch's code computes it, "
+        "whichever was faster when it was made, and TorchInductor's code calls that.",
         "The limit: the larger of multiply-adds by the peak, and bytes of input, weights and output by the bandwidth in so "
         "many bytes. Multiply-adds are those of the plan with the fewest.",
         "Each kernel was compared with the interpreter when it was made, and here with the module.",
@@ -441,9 +448,14 @@ def best_ms(row: Row) -> float:
     return float(min(row["ms"][name] for name in (EAGER, INDUCTOR) if name in row["ms"]))
 
 
-def speedup(row: Row) -> float:
-    """How many times as fast as the better of eager and Inductor the kernel is."""
-    return best_ms(row) / float(row["ms"][NATIVE])
+def speedup(row: Row, name: str = NATIVE) -> float:
+    """How many times as fast as the better of eager and Inductor the kernel is, or another variant."""
+    return best_ms(row) / float(row["ms"][name])
+
+
+def is_slower(row: Row, name: str = NATIVE) -> bool:
+    """Whether a variant was measured, and is slower than the better of eager and Inductor by more than 3 %."""
+    return name in row["ms"] and 1 / speedup(row, name) > SLOWER
 
 
 def rates(row: Row) -> tuple[float, float]:
@@ -495,7 +507,7 @@ def _interval(values: Sequence[float]) -> str:
 def _page(rows: Sequence[Row], tvm: Sequence[Row], wanted: int, options: argparse.Namespace) -> list[str]:
     good = [row for row in rows if "failure" not in row]
     tuned = {row["key"]: row for row in tvm if "failure" not in row}
-    slower = [f"- {row['key']}: {1 / speedup(row):.2f} times the time" for row in good if 1 / speedup(row) > SLOWER]
+    slower = [_slower(row) for row in good if is_slower(row) or is_slower(row, CHOICE)]
     failed = [f"- {row['key']}: {row['failure']}" for row in (*rows, *tvm) if "failure" in row]
     sections = {
         f"Summary of {len(good)} rows of {wanted}": _summary(good, tuned, options.threads)
@@ -509,6 +521,14 @@ def _page(rows: Sequence[Row], tvm: Sequence[Row], wanted: int, options: argpars
     return [line for title, lines in sections.items() if lines for line in ("", f"## {title}", "", *lines)]
 
 
+def _slower(row: Row) -> str:
+    found = f"- {row['key']}: the kernel takes {1 / speedup(row):.2f} times the time"
+    if CHOICE not in row["ms"]:
+        return found
+    code = "the kernel" if row["is_native"] else "PyTorch's code"
+    return f"{found}; `{CHOICE}`, which takes {code}, {1 / speedup(row, CHOICE):.2f} times"
+
+
 def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[str]:
     groups = {"all": rows, **{name: [row for row in rows if row["source"] == name] for name in (LIBRARY, PUBLISHED, *SPACES)}}
     columns = [
@@ -517,7 +537,7 @@ def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[
         "as fast as the better of eager and Inductor",
         "multiply-adds per second, of the convolution's",
     ]
-    columns += ["share of the limit", "slower by more than 3 %", "as fast as the convolution"]
+    columns += ["share of the limit", "slower by more than 3 %", f"`{CHOICE}`", "as fast as the convolution"]
     body = []
     for name, group in groups.items():
         if group:
@@ -528,8 +548,8 @@ def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[
                 [ours / theirs for ours, theirs in pairs],
                 list(map(share_of_limit, group)),
             ]
-            slower = sum(1 / speedup(row) > SLOWER for row in group)
-            body.append([name, str(len(group)), *map(_interval, numbers), str(slower), _interval(layers)])
+            slower = [str(sum(is_slower(row, variant) for row in group)) for variant in (NATIVE, CHOICE)]
+            body.append([name, str(len(group)), *map(_interval, numbers), *slower, _interval(layers)])
     lines = reports.table(columns, body)
     seconds = [row["seconds"] for row in rows]
     lines += [
@@ -554,7 +574,7 @@ def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[
 
 def _table(rows: Sequence[Row], threads: int) -> list[str]:
     columns = [
-        "operator", "layer", "limited by", "native, ms", "eager", "Inductor", "times as fast", "convolution",
+        "operator", "layer", "limited by", "native, ms", f"`{CHOICE}`", "eager", "Inductor", "times as fast", "convolution",
         "billion multiply-adds per second", "the convolution's", "share of the limit", "s of making",
     ]  # fmt: skip
     body = []
@@ -569,7 +589,7 @@ def _table(rows: Sequence[Row], threads: int) -> list[str]:
                 f"{channels}, {pixels}x{pixels}, batch {batch}",
                 limit(row),
                 f"{times[NATIVE]:.4f}{single}",
-                *(f"{times[name]:.4f}" if name in times else "–" for name in (EAGER, INDUCTOR)),
+                *(f"{times[name]:.4f}" if name in times else "–" for name in (CHOICE, EAGER, INDUCTOR)),
                 f"{speedup(row):.2f}",
                 f"{convolution_ms(row):.4f}",
                 f"{ours:.1f}",
