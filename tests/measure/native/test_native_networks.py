@@ -118,13 +118,22 @@ def prepared(module: nn.Module, shape: tuple[int, ...], store: Path) -> NativeNe
 
 def operations(found: NativeNetwork) -> list[str]:
     graph: Any = found.module.graph
-    return [str(node.target).removeprefix("aten.") for node in graph.nodes if node.op in ("call_function", "call_module")]
+    calls = [node.target for node in graph.nodes if node.op in ("call_function", "call_module")]
+    return [str(target).removeprefix("aten.") for target in calls if target is not layers.of_shape]
 
 
 def test_what_follows_a_layer_is_computed_with_it(store: Path) -> None:
     found = prepared(Ends(), (2, 4, 3, 3), store)
     assert found.reason == "" and [layer.name for layer in found.layers] == [f"layers.{number}" for number in range(4)]
     assert operations(found) == ["syno.native.default"] * 4 + ["batch_norm.default", "add.Tensor"]
+
+
+def test_another_shape_is_refused_without_code_that_each_call_runs(store: Path) -> None:
+    found = prepared(Ends(), (2, 4, 3, 3), store)
+    for call in (found.module, found.compiled((torch.randn(2, 4, 3, 3),))):
+        with pytest.raises(SpecError, match=r"made for an input of shape \[2, 4, 3, 3\]; it got \[1, 4, 6, 3\]"):
+            call(torch.randn(1, 4, 6, 3))
+    assert not [name for name, value in vars(found.module).items() if "hooks" in name and value]
 
 
 def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None:
