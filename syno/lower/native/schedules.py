@@ -65,7 +65,10 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
         ]
     )
     found: list[tuple[float, int, NestSchedule]] = []
-    for tile in _tiles(code, shared, positions, both, target):
+    # Where two steps alone follow each other and use all registers, GCC keeps results in memory between them.
+    has_two_steps = bool(sums) and code.extents[sums[-1]] == 2 and code.factor_loops is not None
+    registers = target.registers - has_two_steps
+    for tile in _tiles(code, shared, positions, both, registers):
         unrolled = _unrolled(code, sums, prod(tile.values()))
         ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in orders]
         computing = _computing(code, ways[0], target)
@@ -74,7 +77,7 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
 
 
 def _tiles(
-    code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], target: Target
+    code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], registers: int
 ) -> Iterator[dict[int, int]]:
     """Yield tiles of results that fit into the registers, with what they are computed from."""
     first = [(loop, _sizes(code.extents[loop])) for loop in shared[-2:]]
@@ -85,7 +88,7 @@ def _tiles(
         tile = {loop: size for loop, size in zip(names, sizes, strict=True) if size > 1}
         results = prod(tile.values())
         factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
-        if results + min(_reads(code.read, tile), factors) + 1 <= target.registers:
+        if results + min(_reads(code.read, tile), factors) + 1 <= registers:
             yield tile
 
 
