@@ -65,11 +65,11 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
         ]
     )
     found: list[tuple[float, int, NestSchedule]] = []
-    # Where two steps alone follow each other and use all registers, GCC keeps results in memory between them.
-    has_two_steps = bool(sums) and code.extents[sums[-1]] == 2 and code.factor_loops is not None
-    registers = target.registers - has_two_steps
-    for tile in _tiles(code, shared, positions, both, registers):
+    for tile in _tiles(code, shared, positions, both, target):
         unrolled = _unrolled(code, sums, prod(tile.values()))
+        steps = prod(code.extents[loop] for loop in sums[len(sums) - unrolled :])
+        if steps == 2 and code.factor_loops is not None and _registers(code, tile) == target.registers:
+            continue  # GCC keeps some results in memory between two such steps, but not between more
         ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in orders]
         computing = _computing(code, ways[0], target)
         found += [(_together(computing, _moving(code, way, target)), len(found) + at, way) for at, way in enumerate(ways)]
@@ -77,7 +77,7 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
 
 
 def _tiles(
-    code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], registers: int
+    code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], target: Target
 ) -> Iterator[dict[int, int]]:
     """Yield tiles of results that fit into the registers, with what they are computed from."""
     first = [(loop, _sizes(code.extents[loop])) for loop in shared[-2:]]
@@ -86,10 +86,14 @@ def _tiles(
     names = [loop for loop, _ in (*first, *second, *third)]
     for sizes in product(*(sizes for _, sizes in (*first, *second, *third))):
         tile = {loop: size for loop, size in zip(names, sizes, strict=True) if size > 1}
-        results = prod(tile.values())
-        factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
-        if results + min(_reads(code.read, tile), factors) + 1 <= registers:
+        if _registers(code, tile) <= target.registers:
             yield tile
+
+
+def _registers(code: LoopCode, tile: dict[int, int]) -> int:
+    """Return the registers that the results of a tile need, with what they are computed from."""
+    factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
+    return prod(tile.values()) + min(_reads(code.read, tile), factors) + 1
 
 
 def _sizes(extent: int) -> list[int]:
