@@ -126,6 +126,68 @@ def test_rotated_axes_are_planes(tmp_path: Path) -> None:
         assert difference(graph, values, program, binary) < TOLERANCE, graph.name
 
 
+def around_borders(*stages: tuple[int, int] | None) -> PGraph:
+    """Return convolutions one after another, the last one first.
+
+    Each one shifts rows and columns by so many thirds of a position, plus a third for each number of its group, around the
+    border; if None, it reads 3 x 3 positions, with zeros beyond the border.
+    """
+    name = "_".join("window" if one is None else f"{one[0]}_{one[1]}" for one in stages).replace("-", "m")
+    build = Builder("N, C, O, H, W; s=3, k=3", name=f"around_{name}")
+    n, channel, y, x = build.output("N, O, H, W")
+    for stage in stages:
+        if stage is None:
+            below, i, j = build.contract(outer=[channel], inner=build.reduce("C, k, k"))
+            y, x = build.unfold(y, i), build.unfold(x, j)
+        else:
+            below, group = build.reduce("C, s")
+            y, group = build.merge(build.shift(build.split(y, group), stage[0]), "s")
+            x, group = build.merge(build.shift(build.split(x, group), stage[1]), "s")
+            (below,) = build.contract(outer=[channel, group], inner=[below])
+        channel = below
+    return build.finish([n, channel, y, x])
+
+
+def programs_around_borders(sizes: Sequence[tuple[int, int]]) -> list[tuple[PGraph, Valuation, Program, Sequence[int]]]:
+    """Return programs whose halos hold the elements of the other border, in planes and bands, with the steps of each."""
+    graphs = [(around_borders(*stages), 1) for stages in (((4, -8),), (None, (-1, 1)), ((2, -1), None), ((1, -2), (-5, 7)))]
+    found = []
+    for (graph, step), (height, width) in product([*graphs, (graphs[0][0], 2)], sizes):
+        values = graph.valuation({"N": 2, "C": 3, "O": 5, "H": step * height, "W": step * width})
+        steps = (1, 1, step, step)
+        for kind in ("plane", "bands"):
+            # no bands where a window's rows end at the border of what is then read around it
+            with suppress(*([LoweringError] if kind == "bands" else [])):
+                lanes = lanes_of(graph, values, kind, epilogue=RESIDUAL, steps=steps)
+                assert isinstance(lanes, PlaneLanes) and [axis.extent for axis in lanes.plane] == [height, width]
+                name = f"{graph.name}_{kind}_{height}_{step}"
+                found.append((graph, values, program_of(lanes, name), steps))
+    return found
+
+
+def test_shifts_by_a_loop_are_halos_that_wrap(tmp_path: Path) -> None:
+    cases = programs_around_borders([(11, 9), (2, 3)])
+    with_bands = {program.name for _, _, program, _ in cases if "_bands_11_" in program.name}
+    assert with_bands == {
+        f"around_{name}" for name in ("4_m8_bands_11_1", "4_m8_bands_11_2", "window_m1_1_bands_11_1", "1_m2_m5_7_bands_11_1")
+    }
+    binary = compiled([program for _, _, program, _ in cases], tmp_path)
+    for graph, values, program, steps in cases:
+        for threads in (1, 2):
+            found = difference(graph, values, program, binary, RESIDUAL, threads, steps=steps)
+            assert found < TOLERANCE, (program.name, threads)
+
+
+@pytest.mark.parametrize(("size", "extents"), [((9, 1), [9]), ((1, 9), [9])])
+def test_a_plane_of_width_or_height_one_has_one_axis(size: tuple[int, int], extents: list[int], tmp_path: Path) -> None:
+    graph = around_borders((1, -4))
+    values = graph.valuation({"N": 2, "C": 3, "O": 5, "H": size[0], "W": size[1]})
+    lanes = lanes_of(graph, values, "plane")
+    assert isinstance(lanes, PlaneLanes) and [axis.extent for axis in lanes.plane] == extents
+    program = program_of(lanes, "one")
+    assert difference(graph, values, program, compiled([program], tmp_path)) < TOLERANCE
+
+
 def exchanged() -> PGraph:
     """Return two convolutions one after another, which read rows as columns."""
     build = Builder("N, C, O, H, W; k=3", name="exchanged")
@@ -282,4 +344,8 @@ def run_all(folder: str) -> None:
     binary = compiled([program for _, _, program in cases], Path(folder), "-fsanitize=address", "-O0")
     for graph, values, program in cases:
         assert difference(graph, values, program, binary) < TOLERANCE, program.name
+    around = programs_around_borders([(11, 9), (2, 3)])
+    binary = compiled([program for _, _, program, _ in around], Path(folder), "-fsanitize=address", "-O0")
+    for graph, values, program, steps in around:
+        assert difference(graph, values, program, binary, RESIDUAL, steps=steps) < TOLERANCE, program.name
     print("all computed")

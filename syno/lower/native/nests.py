@@ -9,7 +9,8 @@ is such a sum with one loop a term: windows, splits, and merges of axes whose lo
 a window of a rotated axis, is one table over all its loops.
 
 Reads beyond a border are reads of zeros: an axis of a source has a halo of positions that hold zeros, before and after its own.
-So no loop tests a border.
+So no loop tests a border. Reads around a border, as those of a Shift by an amount that depends on a loop, are one table over
+several loops; or they are a sum of tables, too, where the halo holds the elements of the other border (`wrapped`).
 
 The tables come from the interpreter's own evaluation of the index map (`syno.ir.coordinates`): they are right by construction.
 """
@@ -68,14 +69,16 @@ class Axis:
 
     Attributes:
         extent: the number of its positions.
-        before, after: positions of its halo, which hold zeros.
+        before, after: positions of its halo.
         index: the terms of the position read, from 0 at the first of its own positions.
+        wraps: whether the halo holds the elements at these positions modulo the extent; else it holds zeros.
     """
 
     extent: int
     before: int
     after: int
     index: tuple[Term, ...]
+    wraps: bool = False
 
     @property
     def stored(self) -> int:
@@ -252,6 +255,7 @@ def without_strides(plan: NestPlan) -> NestPlan:
 
 def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
     """Return the stride with which an output loop reads an axis, and the axis as two; None if there is no such loop."""
+    axis = wrapped(axis)
     found = [term for term in axis.index if (term.step or 0) > 1 and not nest.loops[term.loops[0]].is_summed]
     offsets = [term for term in axis.index if term not in found]
     if len(found) != 1 or sum(bool(term.loops) for term in offsets) > 1:
@@ -266,7 +270,9 @@ def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
     before, after = max(0, -int(rows.min())), max(0, int(rows.max()))
     return (
         stride,
-        Axis(extent, before, after, (Term((loop,), np.arange(extent)), *([Term(loops, rows)] if rows.any() else []))),
+        Axis(
+            extent, before, after, (Term((loop,), np.arange(extent)), *([Term(loops, rows)] if rows.any() else [])), axis.wraps
+        ),
         Axis(stride, 0, 0, (Term(loops, columns),) if columns.any() else ()),
     )
 
@@ -368,10 +374,11 @@ def _factor(
         for dim in weight:
             index = np.ma.getdata(np.ma.array(at[dim])).clip(0, valuation.integer(dim.size) - 1)
             flat = flat * valuation.integer(dim.size) + index
-        positions.append((number, flat))
+        positions.append((number, _without_repeats(flat)))
     mask: Any = None
     for one in lost:
         mask = ~one if mask is None else mask & ~one
+    mask = None if mask is None else _without_repeats(mask)
     shapes = [flat.shape for _, flat in positions] + ([] if mask is None else [mask.shape])
     if not shapes:
         return None
@@ -404,14 +411,50 @@ def axis_of(loops: tuple[int, ...], table: Array, masked: Array, extent: int) ->
         return Axis(extent, 0, 1, (Term((), np.asarray(extent)),))
     separate = _separate(table, masked, extent)
     if separate is None:
-        return Axis(extent, 0, int(masked.any()), (Term(loops, np.where(masked, extent, table)),))
+        table = _without_repeats(np.where(masked, extent, table))
+        varies = [loop for loop, count in zip(loops, table.shape, strict=True) if count > 1]
+        return Axis(extent, 0, int(masked.any()), (Term(tuple(varies), table.squeeze()),))
     constant, tables = separate
+    return Axis(extent, *_sum_of_tables(extent, loops, constant, tables))
+
+
+def _without_repeats(array: Array) -> Array:
+    """Return an array with a single entry along each axis along which all entries are the same."""
+    for axis in range(array.ndim):
+        one = array.take([0], axis)
+        if (array == one).all():
+            array = one
+    return array
+
+
+def wrapped(axis: Axis) -> Axis:
+    """Return an axis that is read at a sum of loops modulo its extent as one with a halo that wraps; any other one as it is."""
+    term = axis.index[0] if len(axis.index) == 1 else Term((), np.zeros((), np.int64))
+    if len(term.loops) < 2 or axis.after:  # a halo holds zeros
+        return axis
+    table, extent, most_back = term.table, axis.extent, (axis.extent - 1) // 2
+    tables = []
+    for number in range(table.ndim):
+        line = table[tuple(slice(None) if other == number else 0 for other in range(table.ndim))]
+        tables.append(np.cumsum([0, *((np.diff(line) + most_back) % extent - most_back)]))
+    constant = int(table.flat[0])
+    total = np.asarray(constant + sum(np.ix_(*tables)))
+    if (total % extent != table).any():
+        return axis
+    constant -= extent * round((total.min() + total.max() - (extent - 1)) / (2 * extent))  # both halos are small
+    return Axis(extent, *_sum_of_tables(extent, term.loops, constant, tables), wraps=True)
+
+
+def _sum_of_tables(
+    extent: int, loops: Sequence[int], constant: int, tables: Sequence[Array]
+) -> tuple[int, int, tuple[Term, ...]]:
+    """Return the halo before and after an axis that is read at a sum of a constant and a table for each loop, and the terms."""
     terms = [Term((loop,), entries) for loop, entries in zip(loops, tables, strict=True) if entries.any()]
     if constant:
         terms.insert(0, Term((), np.asarray(constant)))
     least = constant + sum(int(entries.min()) for entries in tables)
     most = constant + sum(int(entries.max()) for entries in tables)
-    return Axis(extent, max(0, -least), max(0, most - extent + 1), tuple(terms))
+    return max(0, -least), max(0, most - extent + 1), tuple(terms)
 
 
 def _separate(table: Array, masked: Array, extent: int) -> tuple[int, list[Array]] | None:

@@ -13,7 +13,7 @@ from syno.base.errors import LoweringError
 from syno.ir.coordinates import Array
 from syno.lower.native.kernel import Writer
 from syno.lower.native.loop_code import Address, LoopCode
-from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of, without_strides
+from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of, without_strides, wrapped
 from syno.lower.native.program import (
     CACHE_LINE,
     NO_EPILOGUE,
@@ -152,11 +152,12 @@ def _reading(nest: Nest, target: int) -> _Reading | None:
     if len(nest.written[target]) != 1:
         return None
     (loop,) = nest.written[target]
-    found = [(at, term) for at, axis in enumerate(nest.source) for term in axis.index if loop in term.loops]
+    sources = [wrapped(axis) for axis in nest.source]
+    found = [(at, term) for at, axis in enumerate(sources) for term in axis.index if loop in term.loops]
     if len(found) != 1 or (nest.factor is not None and loop in nest.factor.loops):
         return None
     source, term = found[0]
-    axis, extent = nest.source[source], nest.loops[loop].extent
+    axis, extent = sources[source], nest.loops[loop].extent
     if axis.extent != extent:
         return None
     others = tuple(other for other in axis.index if other is not term and other.loops)
@@ -228,9 +229,13 @@ def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[Pl
         sources = (*(one.source for one in readings), last)
         loops = tuple(one.loop for one in readings)
         axes.insert(0, PlaneAxis(extent, pitch, sources, loops, (rotations[0], rotations[-1])))
-        # zeros behind a row are those ahead of the next one
-        pitch *= extent + max(max(one.axis.before, one.axis.after) for one in readings)
+        pitch *= extent + max(_between_rows(one.axis) for one in readings)
     return replace(plan, nests=tuple(nests)), tuple(axes)
+
+
+def _between_rows(axis: Axis) -> int:
+    """Return the positions between a row and the next one: zeros behind the one are those ahead of the other."""
+    return axis.before + axis.after if axis.wraps else max(axis.before, axis.after)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,21 +254,37 @@ class PlaneLanes(Lanes):
     def with_rows(self, rows: int) -> PlaneLanes:
         """Return the program that computes so many rows together. Raises LoweringError if there is none."""
         extent = self.plane[0].extent
-        if rows < extent and (len(self.plane) == 1 or any(self.plane[0].rotations)):
+        found = replace(self, rows=min(rows, extent))
+        if found.bands == 1:
+            return found
+        if len(self.plane) == 1 or any(self.plane[0].rotations):
             raise LoweringError("a plane of one axis, or one with rows that are rotated, is not cut into bands")
-        return replace(self, rows=min(rows, extent))
+        wrap = [self._rows_wrap(at) for at in range(len(self.plan.nests))]
+        if any(any(self._halo(at)) and not self._source(at, 0).wraps for at in range(sum(wrap))):
+            raise LoweringError("rows around the border of a tensor whose own source ends there are not computed with a band")
+        if any(wrap) and max(found.margin(0)) > extent:
+            raise LoweringError("a plane with fewer rows than are read around its border is not cut into bands")
+        return found
 
     @property
     def bands(self) -> int:
         """How many bands a plane has. If they do not divide it, the last one begins within the one before."""
         return -(-self.plane[0].extent // self.rows)
 
+    def _source(self, at: int, number: int) -> Axis:
+        """Return the axis of the source of nest `at` that is this axis of the plane."""
+        return self.plan.nests[at].source[self.plane[number].sources[at]]
+
     def _halo(self, at: int) -> tuple[int, int]:
         """Return the rows before and after its own that nest `at` reads."""
         if at == len(self.plan.nests):
             return 0, 0
-        axis = self.plan.nests[at].source[self.plane[0].sources[at]]
+        axis = self._source(at, 0)
         return axis.before, axis.after
+
+    def _rows_wrap(self, at: int) -> bool:
+        """Return whether what is read of tensor `at` beyond the plane's rows are the rows of the other border."""
+        return any(self._source(later, 0).wraps for later in range(at, len(self.plan.nests)))
 
     def margin(self, at: int) -> tuple[int, int]:
         """Return the numbers of rows of tensor `at` before and after the band that are computed, or brought in, with it.
@@ -352,10 +373,8 @@ class PlaneLanes(Lanes):
             read, write = reading(nest, layouts[at]), writing(nest, layouts[at + 1])
             steps = [{**address.steps, **dict.fromkeys(loops, 0), loops[-1]: self.lanes} for address in (read, write)]
             last = at == len(nests) - 1
-            needed = not last and any(
-                nests[at + 1].source[axis.sources[at + 1]].before or nests[at + 1].source[axis.sources[at + 1]].after
-                for axis in self.plane
-            )
+            following = [] if last else [self._source(at + 1, number) for number in range(len(self.plane))]
+            needed = any(axis.before or axis.after for axis in following)
             codes.append(
                 LoopCode(
                     extents=tuple(extents),
@@ -393,29 +412,54 @@ class PlaneLanes(Lanes):
         return [f"const long sample = number / {self.bands}, row = {row};"]
 
     def after(self, at: int, layout: Layout, place: int) -> list[str]:
-        """Return the statements that make those rows of tensor `at` zero that lie outside of the plane."""
-        before, after = self.margin(at)
-        if not any(self._halo(at)) or self.bands == 1:
+        """Return the statements that write the halos of tensor `at` that are not zero from the beginning.
+
+        Rows of a band outside of the plane are made zero; where an axis wraps, the elements of the other border are copied.
+        """
+        if at == len(self.plan.nests):
             return []
-        pitch, rows = self.plane[0].pitch, self.rows + before + after
-        first = layout.origin - self._rows_ahead(at) * pitch
+        lines = [*self._zeros(at), *self._copies(at)]
+        if not lines:
+            return []
         inside = {axis.sources[at] for axis in self.plane}
         others = [axis for axis in range(len(layout.strides)) if axis not in inside]
-        extents = [self.plan.nests[at].source[axis].extent for axis in others]
         out = Writer()
-        out.line(f"const long early = {before} - row, late = row + {self.rows + after} - {self.plane[0].extent};")
-        out.open("if (early > 0 || late > 0)")
         copy_loops(
             out,
-            [CopyAxis(extent, 0, layout.strides[axis]) for axis, extent in zip(others, extents, strict=True)],
-            lambda _, inside: [
-                f"if (early > 0) std::memset(scratch + {place} + {inside}, 0, 4 * {pitch} * early);",
-                f"if (late > 0) std::memset(scratch + {place} + {inside} + {pitch} * ({rows} - late), 0, 4 * {pitch} * late);",
-            ],
-            first,
+            [CopyAxis(self.plan.nests[at].source[axis].extent, 0, layout.strides[axis]) for axis in others],
+            lambda _, inside: [f"float* const first = scratch + {place} + {inside};", *lines],
+            layout.origin - self._rows_ahead(at) * self.plane[0].pitch,
         )
-        out.close()
         return ["BARRIER", "{", *out.lines, "}"]
+
+    def _zeros(self, at: int) -> list[str]:
+        """Return the statements that make those rows of a plane, the first of which is at `first`, zero that are outside."""
+        before, after = self.margin(at)
+        if not any(self._halo(at)) or self.bands == 1 or self._rows_wrap(at):
+            return []
+        pitch, rows = self.plane[0].pitch, self.rows + before + after
+        return [
+            f"const long early = {before} - row, late = row + {self.rows + after} - {self.plane[0].extent};",
+            f"if (early > 0) std::memset(first, 0, 4 * {pitch} * early);",
+            f"if (late > 0) std::memset(first + {pitch} * ({rows} - late), 0, 4 * {pitch} * late);",
+        ]
+
+    def _copies(self, at: int) -> list[str]:
+        """Return the statements that copy the elements of the other border into halos that wrap, from the innermost axis."""
+        lines = []
+        extents = [self.rows + sum(self.margin(at)), *(axis.extent for axis in self.plane[1:])]
+        ahead = 0  # floats of the halos within a position
+        for number in reversed(range(len(self.plane))):
+            axis, pitch = self._source(at, number), self.plane[number].pitch
+            if axis.wraps and (number or self.bands == 1):
+                outer = range(number)
+                loops = [f"for (long p{one} = 0; p{one} < {extents[one]}; ++p{one})" for one in outer]
+                where = " + ".join(["first", *(f"{self.plane[one].pitch} * p{one}" for one in outer)])
+                lines.append(
+                    f"{' '.join(loops)} copy_borders<{axis.extent}, {axis.before}, {axis.after}, {pitch}>({where} - {ahead});"
+                )
+            ahead += axis.before * pitch
+        return lines
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
         """Return the function that brings a block of the input into scratch, and the statements that call it."""
@@ -425,17 +469,25 @@ class PlaneLanes(Lanes):
         head = f"static void {name}_pack(const float* x, float* to, long rows, int part, int parts) {{"
         before, after = self.margin(0)
         if self.bands == 1:
-            return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), [
-                f"{name}_pack(x + {self.place(self.input)}, scratch, 0, part, parts);"
+            call = [f"{name}_pack(x + {self.place(self.input)}, scratch, 0, part, parts);"]
+        else:
+            outside, extent, pitch = self.input.own[self.plane[0].sources[0]][0], self.plane[0].extent, self.plane[0].pitch
+            call = [
+                "{",
+                f"const long from = row < {before} ? 0 : row - {before};",
+                f"const long until = row + {self.rows + after} < {extent} ? row + {self.rows + after} : {extent};",
+                f"const float* plane = x + {_place(self.input, 'sample')};",
+                f"float* to = scratch + {pitch} * (from - row + {before});",
+                f"{name}_pack(plane + {outside} * from, to, until - from, part, parts);",
             ]
-        outside, extent = self.input.own[self.plane[0].sources[0]][0], self.plane[0].extent
-        call = [
-            f"const long from = row < {before} ? 0 : row - {before};",
-            f"const long until = row + {self.rows + after} < {extent} ? row + {self.rows + after} : {extent};",
-            f"const float* first = x + {_place(self.input, 'sample')} + {outside} * from;",
-            f"{name}_pack(first, scratch + {self.plane[0].pitch} * (from - row + {before}), until - from, part, parts);",
-        ]
-        return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), ["{", *call, "}", *self.after(0, layout, 0)]
+            if self._rows_wrap(0):
+                call += [
+                    f"const long early = {before} - row, late = row + {self.rows + after} - {extent};",
+                    f"if (early > 0) {name}_pack(plane + {outside} * ({extent} - early), scratch, early, part, parts);",
+                    f"if (late > 0) {name}_pack(plane, scratch + {pitch} * ({extent + before} - row), late, part, parts);",
+                ]
+            call.append("}")
+        return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), [*call, *self.after(0, layout, 0)]
 
     def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
         """Return the same for the output, which begins at `place` in scratch."""
@@ -524,6 +576,9 @@ def plane_lanes(
     stored, plane = _with_plane(without_strides(plan), epilogue.channel)
     if not plane:
         raise LoweringError("no axis is read at its own positions plus offsets")
+    for at, nest in enumerate(stored.nests):
+        if {number for number, axis in enumerate(nest.source) if axis.wraps} - {axis.sources[at] for axis in plane}:
+            raise LoweringError("an axis that is read at a stride and around its border is none of the plane's")
     found = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
     return found if rows is None else found.with_rows(rows)
 

@@ -229,6 +229,13 @@ inline Vector first_lanes(Vector value) { return (Vector)((Mask)value & all_bits
 template <long COUNT>
 inline void store_first(float* at, Vector value) { std::memcpy(at, &value, 4 * COUNT); }
 
+// Positions ahead of the first one and behind the last one become those of the other border.
+template <long EXTENT, long BEFORE, long AFTER, long PITCH>
+inline void copy_borders(float* first) {
+  for (long at = 1; at <= BEFORE; ++at) std::memcpy(first - PITCH * at, first + PITCH * (EXTENT - at), 4 * PITCH);
+  for (long at = 0; at < AFTER; ++at) std::memcpy(first + PITCH * (EXTENT + at), first + PITCH * at, 4 * PITCH);
+}
+
 // Rows become columns.
 inline void transpose(Vector* rows) {
 @EXCHANGES@

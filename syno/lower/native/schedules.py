@@ -67,6 +67,9 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
     found: list[tuple[float, int, NestSchedule]] = []
     for tile in _tiles(code, shared, positions, both, target):
         unrolled = _unrolled(code, sums, prod(tile.values()))
+        steps = prod(code.extents[loop] for loop in sums[len(sums) - unrolled :])
+        if steps == 2 and code.factor_loops is not None and _registers(code, tile) == target.registers:
+            continue  # GCC keeps some results in memory between two such steps, but not between more
         ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in orders]
         computing = _computing(code, ways[0], target)
         found += [(_together(computing, _moving(code, way, target)), len(found) + at, way) for at, way in enumerate(ways)]
@@ -83,10 +86,14 @@ def _tiles(
     names = [loop for loop, _ in (*first, *second, *third)]
     for sizes in product(*(sizes for _, sizes in (*first, *second, *third))):
         tile = {loop: size for loop, size in zip(names, sizes, strict=True) if size > 1}
-        results = prod(tile.values())
-        factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
-        if results + min(_reads(code.read, tile), factors) + 1 <= target.registers:
+        if _registers(code, tile) <= target.registers:
             yield tile
+
+
+def _registers(code: LoopCode, tile: dict[int, int]) -> int:
+    """Return the registers that the results of a tile need, with what they are computed from."""
+    factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
+    return prod(tile.values()) + min(_reads(code.read, tile), factors) + 1
 
 
 def _sizes(extent: int) -> list[int]:
