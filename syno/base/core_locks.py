@@ -41,7 +41,7 @@ LONGEST_COMMAND = 120  # characters
 
 
 class _Locks(threading.local):
-    """The locks of a thread: while it trains, another one may wait for a process that measures."""
+    """The locks that a thread holds: while one trains, another may wait for a process that measures."""
 
     def __init__(self) -> None:
         self.held: list[int] = []  # descriptors
