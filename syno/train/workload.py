@@ -19,6 +19,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from syno.base.core_locks import computing
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.base.files import checksum
 from syno.base.registry import is_path
@@ -451,9 +452,10 @@ class Workload:
             if task.channels_last:
                 to_channels_last(network)
                 to_channels_last(original)
-            if isinstance(operator, Mixture):
-                original = self._base_of(operator, original, task)
-            return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
+            with computing(device.type):
+                if isinstance(operator, Mixture):
+                    original = self._base_of(operator, original, task)
+                return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
 
     def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
         """Return the network that the operators of a mixture are in, without them: a narrower one has statistics of its own."""
@@ -474,7 +476,8 @@ class Workload:
         settings, device = self.settings.training, next(network.parameters()).device
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
-            return output_difference(network, original, task)
+            with computing(device.type):
+                return output_difference(network, original, task)
 
     def narrowable_layers(self, share: float, base: NetworkBaseline | None = None) -> tuple[str, ...]:
         """Return the names of the layers to replace that can keep a share of their channels alone; see `narrowable`."""
