@@ -551,6 +551,7 @@ def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[
             ]
             ratios = [[1 / speedup(row) for row in group], [of_inductor(row) for row in group]]
             slower = [str(sum(ratio > SLOWER for ratio in found)) for found in ratios]
+            slower[1] = slower[1] if any(CHOICE in row["ms"] for row in group) else "–"
             body.append([name, str(len(group)), *map(_interval, numbers), *slower, _interval(layers)])
     lines = reports.table(columns, body)
     seconds = [row["seconds"] for row in rows]
