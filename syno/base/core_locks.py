@@ -23,7 +23,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -39,16 +38,8 @@ HANGS_AFTER_SECONDS = 300.0  # an epoch, or a measurement, is usually shorter
 LOOK_SECONDS = 0.02  # between two looks whether a lock is free; five times that after a second
 LONGEST_COMMAND = 120  # characters
 
-
-class _Locks(threading.local):
-    """The locks that a thread holds: while one trains, another may wait for a process that measures."""
-
-    def __init__(self) -> None:
-        self.held: list[int] = []  # descriptors
-        self.way: int | None = None  # how they are held: fcntl.LOCK_SH or fcntl.LOCK_EX
-
-
-_locks = _Locks()
+_held: list[int] = []  # descriptors of the locks of this process
+_way: int | None = None  # how they are held: fcntl.LOCK_SH or fcntl.LOCK_EX
 
 
 @contextmanager
@@ -58,7 +49,7 @@ def computing(device: str = "cpu") -> Iterator[float]:
     Yields the seconds that it waited. A block within another one, or within `alone`, does nothing, nor one on another device
     than the processor: GPUs have leases.
     """
-    if _locks.way is not None or device != "cpu":
+    if _way is not None or device != "cpu":
         yield 0.0
         return
     began = time.perf_counter()
@@ -73,7 +64,7 @@ def alone(device: str = "cpu") -> Iterator[None]:
     If this process holds them for `computing`, it gives them up before, and takes them again after the block. Does nothing on
     another device than the processor.
     """
-    if _locks.way == fcntl.LOCK_EX or device != "cpu":
+    if _way == fcntl.LOCK_EX or device != "cpu":
         yield
         return
     with given_up(), _cores(fcntl.LOCK_EX):
@@ -83,7 +74,7 @@ def alone(device: str = "cpu") -> Iterator[None]:
 @contextmanager
 def given_up() -> Iterator[None]:
     """Give up the cores that this process holds for the block, in which it waits for another one that measures."""
-    way = _locks.way
+    way = _way
     _release()
     try:
         yield
@@ -107,17 +98,18 @@ def _take(way: int) -> None:
     Each core has two files. The lock of the first is held only while waiting for the lock of the second: who waits there comes
     before those who arrive later, also where these could share the second with its holders.
     """
+    global _way
     folder = _folder()
     if folder is None:
         return
-    _locks.way = way
+    _way = way
     try:
         for core in sorted(os.sched_getaffinity(0)):
             gate = _open_or_make(folder / f"{core}.next")
             try:
                 _lock(gate, fcntl.LOCK_EX)
-                _locks.held.append(_open_or_make(folder / f"{core}.core"))
-                _lock(_locks.held[-1], way)
+                _held.append(_open_or_make(folder / f"{core}.core"))
+                _lock(_held[-1], way)
             finally:
                 os.close(gate)
     except OSError as error:
@@ -166,11 +158,8 @@ class Wait:
 
 def waiting_text(waited: float) -> str:
     """Return for whom this process, or one that it has started, waits, and what to do, in a line."""
-    holders = _holders_of_cores()
-    pids = [pid for pid in holders if not _is_own(pid)]
+    pids = _others_on_cores()
     text = f"waiting for {waited:.0f} s for processor cores"
-    if os.getpid() in holders and not pids:
-        return f"{text} on which this process trains"
     if not pids:
         return f"{text} that another process uses, perhaps in another container; {FOLDER_VARIABLE}=off waits for nobody"
     text += f" that are used by {'; '.join(map(_description, pids))}"
@@ -181,8 +170,8 @@ def waiting_text(waited: float) -> str:
     return f"{text}; {FOLDER_VARIABLE}=off waits for nobody"
 
 
-def _holders_of_cores() -> list[int]:
-    """Return the ids of the processes that hold one of the cores of this process."""
+def _others_on_cores() -> list[int]:
+    """Return the ids of the processes that hold one of the cores of this process, without it and those that it has started."""
     folder, found = _folder(), list[int]()
     if folder is None:
         return []
@@ -190,7 +179,7 @@ def _holders_of_cores() -> list[int]:
         for name in ("core", "next"):
             with suppress(OSError):
                 found += _holders((folder / f"{core}.{name}").stat())
-    return list(dict.fromkeys(found))
+    return [pid for pid in dict.fromkeys(found) if not _is_own(pid)]
 
 
 def _is_own(pid: int) -> bool:
@@ -240,17 +229,19 @@ def _stat(pid: int) -> list[str]:
 
 
 def _release() -> None:
-    while _locks.held:
-        fcntl.flock(_locks.held[-1], fcntl.LOCK_UN)  # whoever has a copy of the descriptor keeps nothing
-        os.close(_locks.held.pop())
-    _locks.way = None
+    global _way
+    while _held:
+        fcntl.flock(_held[-1], fcntl.LOCK_UN)  # whoever has a copy of the descriptor keeps nothing
+        os.close(_held.pop())
+    _way = None
 
 
 def _forget() -> None:
     """Close the descriptors in a process that was forked: the locks are its parent's."""
-    while _locks.held:
-        os.close(_locks.held.pop())
-    _locks.way = None
+    global _way
+    while _held:
+        os.close(_held.pop())
+    _way = None
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -8,13 +8,11 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from threading import Event
 from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
@@ -323,46 +321,6 @@ class Speedups:
             return record
         self._process.close()  # a ratio to such an original would flatter
         return measured()
-
-
-class SpeedupsAhead:
-    """Speedups that are measured in the order in which they are asked for, while this process computes something else.
-
-    Leaving the `with` block ends the measurement that runs; those behind it are not made. What this process computes meanwhile
-    holds the locks of cores (`syno.base.core_locks`), so that it disturbs no timing. There is no such lock on a GPU: there,
-    nothing is measured before its result is needed.
-
-    Args:
-        speedups: measures.
-        device: on which this process computes meanwhile.
-    """
-
-    def __init__(self, speedups: Speedups, device: str) -> None:
-        self._speedups = speedups
-        self._is_ahead = (device, speedups.device) == ("cpu", "cpu")
-        self._asked: dict[str, Future[SpeedupRecord]] = {}  # by the operator's id
-        self._thread, self._ended = ThreadPoolExecutor(1), Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.shutdown(cancel_futures=True)
-
-    def ask(self, operator: Replacement) -> None:
-        """Have an operator's speedup measured, unless it was asked for before."""
-        if self._is_ahead and operator.id not in self._asked:
-            self._asked[operator.id] = self._thread.submit(self._speedups.of, operator, self._go_on)
-
-    def of(self, operator: Replacement) -> SpeedupRecord:
-        """Return the speedup, and wait for it. Raises as `Speedups.of`."""
-        self.ask(operator)
-        return self._asked[operator.id].result() if self._is_ahead else self._speedups.of(operator)
-
-    def _go_on(self, _: object) -> None:
-        if self._ended.is_set():
-            raise CancelledError
 
 
 @dataclass(frozen=True)

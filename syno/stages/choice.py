@@ -13,7 +13,7 @@ timed, and chosen again where they are too slow. They are trained as in the sear
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -41,7 +41,7 @@ from syno.stages.speedups import speedups_of
 
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
-    from syno.measure.speedups import SpeedupsAhead
+    from syno.measure.speedups import Speedups
     from syno.train.workload import Workload
 
 ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
@@ -60,22 +60,18 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
 
     Raises SpecError if it asks for none, or nothing is selected yet; DeviceError if the original cannot be measured.
     """
-    from syno.measure.speedups import SpeedupsAhead
-
     experiment.use_code()
     settings = experiment.mixtures
     if settings == "none" or not experiment.mixture_names or experiment.goal_pair is None:
         raise SpecError(f'experiment "{experiment.name}" asks for no mixtures (mixtures: {{count: 1}})')
     began, workload = datetime.now(UTC), beginning(experiment)
     operators, by_hand = operators_to_choose(experiment), operators_by_hand(experiment, workload)
-    device = workload.settings.training.device
     with (
         speedups_of(experiment, *experiment.goal_pair) as speedups,
-        leased(device, "training.device"),
-        SpeedupsAhead(speedups, device) as ahead,
+        leased(workload.settings.training.device, "training.device"),
         display() as shown,
     ):
-        choice = _Choice(experiment, settings, workload, operators, by_hand, ahead, shown)
+        choice = _Choice(experiment, settings, workload, operators, by_hand, speedups, shown)
         found = choice.best_first()
     count = settings.count
     reason = "" if len(found) >= count else f"{choice.why_few()}: {len(found)} of {count} mixtures were chosen"
@@ -138,23 +134,6 @@ class Step(Progress):
         return self.title
 
 
-@dataclass(frozen=True)
-class _Network:
-    """A network that mixtures are chosen in.
-
-    Attributes:
-        base: the narrower network; None for the original.
-        time: its time, as a share of the original's.
-        options: of each of its layers, by the operator's name.
-        most: in how many layers an operator may be, by its name.
-    """
-
-    base: NetworkBaseline | None
-    time: float
-    options: Mapping[str, Mapping[str, Option]]
-    most: Mapping[str, int]
-
-
 @dataclass
 class _Choice:
     """A choice, step by step."""
@@ -164,7 +143,7 @@ class _Choice:
     workload: Workload
     operators: Mapping[str, LayerReplacement]  # to choose from, by name
     by_hand: Mapping[str, LayerReplacement | None]
-    speedups: SpeedupsAhead
+    speedups: Speedups
     shown: Display
 
     def __post_init__(self) -> None:
@@ -195,29 +174,27 @@ class _Choice:
         """The operators to choose from, and those that are fixed, by name."""
         return {**self.operators, **{one.name: one for one in self.fixed.values()}}
 
+    def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
+        """Yield the networks that operators are put into, with the time of each as a share of the original's."""
+        yield None, 1.0
+        for base in _pruned(self.experiment, self.settings):
+            if (speed := self._speed(base.structure)) is not None:
+                yield base, 1 / speed.value
+
     def best_first(self) -> list[ChosenMixture]:
         """Return the mixtures that were tried, the best first."""
         found: dict[str, ChosenMixture] = {}
-        alone = {base: self._alone(base) for base in (None, *_pruned(self.experiment, self.settings))}
-        priced = []
-        for base, mixtures in alone.items():
-            if (time := self._time(base)) is None:
-                continue
+        for base, time in self.bases():
             tried = len(self.alternatives)
-            options = self._options(mixtures, time)
+            options = self._options(base, time)
             if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
                 continue
             dropped = self._few_dropped(options)
             options = self._priced(options, base, dropped)
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
-            network = _Network(base, time, options, {DROPPED.name: len(dropped)})
-            priced.append(network)
             for margin in self.settings.margins:
-                if choice := self._cheapest(network, margin * self.goal):
-                    self.speedups.ask(self._mixture(choice, base).structure)
-        for network, margin in product(priced, self.settings.margins):
-            for one in self._chosen(network, margin * self.goal):
-                found.setdefault(one.replacement.id, one)
+                for one in self._chosen(options, base, time, margin * self.goal, {DROPPED.name: len(dropped)}):
+                    found.setdefault(one.replacement.id, one)
         good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
@@ -253,57 +230,30 @@ class _Choice:
 
     # ---- what each operator saves and costs ----
 
-    def _alone(self, base: NetworkBaseline | None) -> list[Mixture]:
-        """Return each operator in the layers of each size, in a network, and ask for the speedups of all."""
-        if base is not None:
-            self.speedups.ask(base.structure)
+    def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
+        """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
+        found: dict[str, dict[str, Option]] = {}
         try:
             sizes = self.workload.equal_layers(base)
         except SynoError:  # a pruned network may have no such layers
-            return []
-        found = [
-            Mixture(title, ((operator, names),), base)
-            for alike, operators in self._groups(sizes, base)
-            for title, operator in operators.items()
-            if (names := self._where(operator, alike, base))
-        ]
-        fitting = [one for one in found if self._fits(one)]
-        for one in fitting:
-            self.speedups.ask(one.structure)
-        return fitting
-
-    def _time(self, base: NetworkBaseline | None) -> float | None:
-        """Return the time of a network as a share of the original's; None if it cannot be timed."""
-        if base is None:
-            return 1.0
-        speed = self._speed(base.structure)
-        return None if speed is None else 1 / speed.value
-
-    def _options(self, alone: Sequence[Mixture], time: float) -> dict[str, dict[str, Option]]:
-        """Return the options of each layer of a network: each operator's saving, and its error in place of a loss.
-
-        Args:
-            alone: each operator in layers of one size.
-            time: of the network without them, as a share of the original's.
-        """
-        found: dict[str, dict[str, Option]] = {}
-        for mixture in alone:
-            ((operator, names),) = mixture.parts
-            title = mixture.name
-            self._show(f"{title} in {', '.join(names)}{_inside(mixture.base)}")
-            if (speed := self._speed(mixture.structure)) is None:
-                continue
-            saving = time - 1 / speed.value
-            if saving <= 0 and names[0] not in self.fixed:
-                continue
-            for name in names:
-                error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
-                option = Option(saving / len(names), error)
-                found.setdefault(name, {})[title] = option
-                place = ORIGINAL if mixture.base is None else mixture.base.name
-                self.alternatives.append(
-                    Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
-                )
+            return found
+        for alike, operators in self._groups(sizes, base):
+            for title, operator in operators.items():
+                if not (names := self._where(operator, alike, base)):
+                    continue
+                self._show(f"{title} in {', '.join(names)}{_inside(base)}")
+                mixture = Mixture(title, ((operator, names),), base)
+                saving = self._saving(mixture, time)
+                if saving is None or (saving <= 0 and names[0] not in self.fixed):
+                    continue
+                for name in names:
+                    error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
+                    option = Option(saving / len(names), error)
+                    found.setdefault(name, {})[title] = option
+                    place = ORIGINAL if base is None else base.name
+                    self.alternatives.append(
+                        Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
+                    )
         return found
 
     def _groups(
@@ -335,6 +285,11 @@ class _Choice:
             except SynoError:  # its channels cannot be followed
                 self._narrowable[operator, base] = ()
         return tuple(layer for layer in layers if layer in self._narrowable[operator, base])
+
+    def _saving(self, mixture: Mixture, time: float) -> float | None:
+        """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
+        speed = self._speed(mixture.structure) if self._fits(mixture) else None
+        return None if speed is None else time - 1 / speed.value
 
     def _error(self, mixture: Mixture) -> tuple[float, float | None]:
         """Return the error of the network's outputs with one operator, after its fit, and that of the fit, if there is one."""
@@ -377,14 +332,25 @@ class _Choice:
 
     # ---- mixtures ----
 
-    def _chosen(self, network: _Network, speedup: float) -> Iterator[ChosenMixture]:
+    def _chosen(
+        self,
+        options: Mapping[str, Mapping[str, Option]],
+        base: NetworkBaseline | None,
+        time: float,
+        speedup: float,
+        most: Mapping[str, int],
+    ) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is as fast as the goal asks for."""
-        wanted, options = speedup, network.options
+        wanted, apart = speedup, self._apart.setdefault(base, [])
         for _ in range(ROUNDS):
-            if not (choice := self._cheapest(network, wanted)):
+            while choice := cheapest(options, time - 1 / wanted, self.fixed, apart, most):
+                mixture = self._mixture(choice, base)
+                if not (misfits := self._misfits(mixture)):
+                    break
+                apart += misfits
+            if not choice:
                 return
-            mixture = self._mixture(choice, network.base)
-            left = network.time - sum(options[layer][name].saving for layer, name in choice.items())
+            left = time - sum(options[layer][name].saving for layer, name in choice.items())
             expected = 1 / left if left > 0 else inf
             self._show(f"a mixture that is to be {wanted:.2f} times as fast")
             speed = self._speed(mixture.structure)
@@ -395,15 +361,6 @@ class _Choice:
             if speed.value >= self.goal:
                 return
             wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
-
-    def _cheapest(self, network: _Network, speedup: float) -> dict[str, str] | None:
-        """Return the cheapest operators that fit together in a network and are expected to make it so many times as fast."""
-        apart = self._apart.setdefault(network.base, [])
-        while choice := cheapest(network.options, network.time - 1 / speedup, self.fixed, apart, network.most):
-            if not (misfits := self._misfits(self._mixture(choice, network.base))):
-                break
-            apart += misfits
-        return choice
 
     def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
         """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""

@@ -7,9 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import pytest
 import torch
@@ -131,28 +129,6 @@ def test_who_waits_says_for_whom_and_what_to_do_if_that_one_is_stopped(
     (line, *_) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"waiting for 0 s for processor cores that are used by process {one} (stopped; since 20")
     assert f"kill -CONT {one} lets it go on, kill -KILL {one} ends it; SYNO_CORE_LOCKS=off waits for nobody" in line
-
-
-def test_each_thread_has_locks_of_its_own_and_one_that_waits_for_another_says_so(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trains, may_end = Event(), Event()
-
-    def train_in_thread() -> None:
-        with computing():
-            trains.set()
-            may_end.wait(HANGS_AFTER)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(train_in_thread)
-        assert trains.wait(HANGS_AFTER)
-        with computing(), given_up():
-            assert state(folder) == "shared"  # by the other thread, which gave nothing up
-        monkeypatch.setattr(core_locks, "SAY_AFTER_SECONDS", 0.0)
-        monkeypatch.setattr(time, "sleep", lambda _: may_end.set())
-        with alone():
-            assert state(folder) == "alone"
-    assert capsys.readouterr().err.startswith("waiting for 0 s for processor cores on which this process trains\n")
 
 
 def test_a_process_that_was_started_by_this_one_is_its_own() -> None:

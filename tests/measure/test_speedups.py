@@ -23,7 +23,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.measure import machine, measuring_process
 from syno.measure.network_subject import NetworkSubject
-from syno.measure.speedups import Speedups, SpeedupsAhead, SpeedupStore
+from syno.measure.speedups import Speedups, SpeedupStore
 from syno.measure.timing import LatencySettings
 
 NETWORK = NetworkSubject(model="resnet8", width=0.25, classes=4, image_shape=(1, 8, 8))
@@ -64,24 +64,6 @@ def test_an_operator_is_measured_once(tmp_path: Path, log: Path) -> None:
     with of(tmp_path / "store") as again:  # another study
         assert again.of(SEVERAL[0]) == first and len(list(again.records())) == 2
     assert measured(log) == ["conv2d", "conv1x1"]
-
-
-def test_what_is_asked_for_ahead_is_measured_in_this_order_and_ends_with_the_block(tmp_path: Path, log: Path) -> None:
-    first, second, third = SEVERAL[:3]
-    with of(tmp_path / "store") as speedups, SpeedupsAhead(speedups, "cpu") as ahead:
-        for operator in (first, second, first, called("hang", 3), third):
-            ahead.ask(operator)
-        assert ahead.of(second).speedup == 2.0 and ahead.of(first).name == "conv2d"
-        while "hang" not in measured(log):
-            time.sleep(0.001)
-    assert measured(log) == ["conv2d", "conv1x1", "hang"]  # nobody waits for its end, nor for what comes behind
-
-
-def test_nothing_is_measured_ahead_beside_a_training_on_a_gpu(tmp_path: Path, log: Path) -> None:
-    with of(tmp_path / "store") as speedups, SpeedupsAhead(speedups, "cuda") as ahead:
-        ahead.ask(SEVERAL[0])
-        assert ahead.of(SEVERAL[1]).speedup == 2.0
-    assert measured(log) == ["conv1x1"]
 
 
 def test_other_settings_compilers_versions_and_machines_are_other_measurements(
@@ -199,8 +181,8 @@ def test_who_waits_for_a_measurement_holds_no_cores(tmp_path: Path, log: Path, m
     monkeypatch.setenv("SYNO_CORE_LOCKS", str(tmp_path / "cores"))
     held: list[list[int]] = []
     with of(tmp_path / "store") as speedups, core_locks.computing():
-        speedups.of(called("dies_twice_measuring"), lambda _: held.append(list(core_locks._locks.held)))
-        assert core_locks._locks.held
+        speedups.of(called("dies_twice_measuring"), lambda _: held.append(list(core_locks._held)))
+        assert core_locks._held
     assert held and not any(held)
 
 

@@ -121,7 +121,6 @@ class SumsOfLayers:
 
     def __init__(self) -> None:
         self.trained_ids: list[str] = []
-        self.timed_ids: list[str] = []
 
     settings = SimpleNamespace(seed=0, training=SimpleNamespace(device="cpu"))
     metric = METRICS["accuracy"]
@@ -158,10 +157,7 @@ class SumsOfLayers:
     def score_of_trained(self, _: int) -> float:
         return 0.9
 
-    device = "cpu"
-
-    def of(self, mixture: Mixture | NetworkBaseline, _: Any = None) -> Any:
-        self.timed_ids.append(mixture.id)
+    def of(self, mixture: Mixture | NetworkBaseline) -> Any:
         if isinstance(mixture, NetworkBaseline):
             return SimpleNamespace(status="failed")
         ratio = 1 / (1 - sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
@@ -220,7 +216,6 @@ def test_no_choice_that_obeys_loses_less(
     assert sorted(in_it.items()) in obeying
     assert chosen.loss == pytest.approx(least) == pytest.approx(sum(starmap(lost, in_it.items())))
     assert len(network.trained_ids) == len(set(network.trained_ids))
-    assert len(network.timed_ids) == len(set(network.timed_ids))
 
 
 def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(

@@ -24,7 +24,7 @@ rule train:
 
 
 # An operator for each layer: it measures what the selected operators save in each, and fits them. It takes the longest of all that
-# follows the selection, so it begins first. Measurements and trainings in it run beside each other, if there is a core for both.
+# follows the selection, on one core, so it begins first.
 rule choose:
     input:
         read_by("choose"),
