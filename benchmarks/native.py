@@ -549,10 +549,10 @@ def _summary(rows: Sequence[Row], tvm: Mapping[str, Row], threads: int) -> list[
                 [ours / theirs for ours, theirs in pairs],
                 list(map(share_of_limit, group)),
             ]
-            ratios = [[1 / speedup(row) for row in group], [of_inductor(row) for row in group]]
-            slower = [str(sum(ratio > SLOWER for ratio in found)) for found in ratios]
-            slower[1] = slower[1] if any(CHOICE in row["ms"] for row in group) else "–"
-            body.append([name, str(len(group)), *map(_interval, numbers), *slower, _interval(layers)])
+            slower = str(sum(1 / speedup(row) > SLOWER for row in group))
+            is_known = any(CHOICE in row["ms"] for row in group)
+            chosen = str(sum(of_inductor(row) > SLOWER for row in group)) if is_known else "–"
+            body.append([name, str(len(group)), *map(_interval, numbers), slower, chosen, _interval(layers)])
     lines = reports.table(columns, body)
     seconds = [row["seconds"] for row in rows]
     lines += [

@@ -283,7 +283,7 @@ class PlaneLanes(Lanes):
         return axis.before, axis.after
 
     def _rows_wrap(self, at: int) -> bool:
-        """Return whether what is read of tensor `at` beyond the plane's rows are the rows of the other border."""
+        """Return whether the halo of tensor `at` holds rows of the other border of the plane, in place of zeros."""
         return any(self._source(later, 0).wraps for later in range(at, len(self.plan.nests)))
 
     def margin(self, at: int) -> tuple[int, int]:

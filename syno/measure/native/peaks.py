@@ -65,7 +65,7 @@ def _source(target: Target) -> str:
 
 
 def _chains(target: Target) -> int:
-    """Return how many chains of products are computed at a time: many more than hide the latency of one."""
+    """Return the number of independent chains of products: more than hide the latency of one product."""
     return target.registers - 4
 
 

@@ -10,7 +10,7 @@ from syno.measure.native import peaks
 
 
 def test_there_are_as_many_chains_of_products_as_are_counted() -> None:
-    """One chain in place of several that are the same has the same result, and seems to be as many times as fast."""
+    """Compilers merge chains that begin with the same number, and the loop seems to be as many times as fast."""
     target = own_target()
     starts = np.random.default_rng(0).standard_normal(target.registers, dtype=np.float32)
     loops = peaks._library()
