@@ -192,14 +192,17 @@ def test_without_a_store_nothing_is_kept(log: Path) -> None:
     assert measured(log) == ["conv2d"] * 2
 
 
-def test_an_original_that_is_slower_than_before_is_compiled_and_measured_again(tmp_path: Path, log: Path) -> None:
+def test_an_original_that_is_slower_than_before_is_measured_again(tmp_path: Path, log: Path) -> None:
     with of(tmp_path / "store") as speedups:
         assert speedups.of(called("slow", 0)).original_ms.value == 5.0  # nothing is known yet
         assert speedups.of(SEVERAL[1]).original_ms.value == 2.0
     log.unlink()
     with of(tmp_path / "store") as speedups:
-        assert speedups.of(called("slow", 2)).original_ms.value == 2.0
-    assert measured(log) == ["slow", "slow"]
+        speedups.of(SEVERAL[2])
+        process = speedups._process._local
+        assert speedups.of(called("slow", 3)).original_ms.value == 2.0 and speedups._process._local is process
+        assert speedups.of(called("slow_twice", 4)).original_ms.value == 2.0 and speedups._process._local is not process
+    assert measured(log) == [SEVERAL[2].name, *["slow"] * 2, *["slow_twice"] * 3]
 
 
 def worker(store: Path) -> int:
