@@ -82,12 +82,14 @@ def interpret_at(
     positions: Array,
     input: Array,  # noqa: A002
     *weights: Array,
+    takes_maximum: bool = False,
 ) -> Array:
     """Return some elements of the operator's output, as `interpret` computes them.
 
     Args:
         graph, values, input, weights: as for `interpret`.
         positions: of shape [elements, axes of the output].
+        takes_maximum: whether an element is the largest of its summands and zero, in place of their sum.
 
     Returns:
         The elements, of shape [elements].
@@ -104,8 +106,9 @@ def interpret_at(
     term = input[tuple(at[dim] for dim in graph.input)] * indices.inside
     for weight, dims in zip(weights, graph.weights, strict=True):
         term = term * weight[tuple(at[dim] for dim in dims)]
-    summed: Array = np.broadcast_to(term, (len(positions), *loops)).sum(axis=tuple(range(1, len(loops) + 1)))
-    return summed
+    summands, axes = np.broadcast_to(term, (len(positions), *loops)), tuple(range(1, len(loops) + 1))
+    found: Array = summands.max(axis=axes, initial=0) if takes_maximum else summands.sum(axis=axes)
+    return found
 
 
 def _loops_taken_singly(extents: Sequence[int]) -> int:

@@ -192,8 +192,14 @@ class NestWriter:
             self._hold(out, name, value, len(products))
             for result, read, factor in products:
                 if name in (read, factor):
-                    out.line(f"{result} += {read} * {factor};" if factor else f"{result} += {read};")
+                    out.line(self._with_summand(result, f"{read} * {factor}" if factor else read))
         out.close()
+
+    def _with_summand(self, result: str, summand: str) -> str:
+        """Return the statement that makes a summand part of a result."""
+        if self.code.takes_maximum:
+            return f"{result} = {summand} > {result} ? {summand} : {result};"
+        return f"{result} += {summand};"
 
     def _hold(self, out: Writer, name: str, value: str, products: int) -> None:
         """Write a vector that stays in a register as long as the step lasts."""

@@ -145,6 +145,8 @@ class NestPlan:
             and the last one's target.
         strides: how many positions of the input lie between neighbours along each axis of the first nest's source; 1 for all
             if empty.
+        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum. Halos hold zeros then,
+            too.
     """
 
     plan: Plan
@@ -153,6 +155,7 @@ class NestPlan:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     strides: tuple[int, ...] = ()
+    takes_maximum: bool = False
 
     @property
     def samples(self) -> int:

@@ -386,6 +386,7 @@ class PlaneLanes(Lanes):
                     is_aligned=False,
                     writes_aligned=not (last and self.writes_in_place),
                     writes_far=last and self.writes_in_place,
+                    takes_maximum=self.plan.takes_maximum,
                     masks=(loops[-1], self._masks(at + 1)) if needed else None,
                 )
             )

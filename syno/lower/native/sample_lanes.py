@@ -103,6 +103,7 @@ class SampleLanes(Lanes):
                 factor_loops=None if nest.factor is None else nest.factor.loops,
                 channel=channel_steps(nest, self.channel) if nest is nests[-1] else {},
                 writes_far=nest is nests[-1] and self.writes_in_place,
+                takes_maximum=self.plan.takes_maximum,
             )
             for at, nest in enumerate(nests)
         ]

@@ -64,6 +64,7 @@ class Request:
         epilogue: what is computed with the results.
         threads: how many it runs on.
         steps: along each axis of the output, every so many-th position is computed, from the first; empty if all are.
+        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
     """
 
     operator: str
@@ -72,6 +73,7 @@ class Request:
     epilogue: Epilogue = NO_EPILOGUE
     threads: int = 1
     steps: tuple[int, ...] = ()
+    takes_maximum: bool = False
 
     @cached_property
     def graph(self) -> PGraph:
@@ -254,7 +256,7 @@ def _form(request: Request, target: Target, form: FormName) -> Lanes:
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
     through = [dim for dim in graph.output if dim in graph.input]
     inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]
-    nests = nest_plan(request.plans[form.plan], valuation, inside)
+    nests = replace(nest_plan(request.plans[form.plan], valuation, inside), takes_maximum=request.takes_maximum)
     nests = every(nests, request.steps) if request.steps else nests
     if "lanes" in request.formats and (form.lanes != "samples" or [axes[:2] for axes in nests.through] != [(0, 0)]):
         raise LoweringError('in the format "lanes", vectors lie across the batch')
@@ -556,7 +558,8 @@ def check(kernel: Kernel) -> None:
         positions[axis * 8 : axis * 8 + 4, axis] = 0
         positions[axis * 8 + 4 : axis * 8 + 8, axis] = extent - 1
     read = positions * np.array(request.steps or [1] * len(out))
-    exact = interpret_at(graph, values, read, given.astype(np.float64), *(weight.astype(np.float64) for weight in weights))
+    exact_tensors = [tensor.astype(np.float64) for tensor in (given, *weights)]
+    exact = interpret_at(graph, values, read, *exact_tensors, takes_maximum=request.takes_maximum)
     channel = 0 if epilogue.channel is None else positions[:, epilogue.channel]
     exact = exact * tensors.scale[channel] if epilogue.scale else exact
     exact = exact + tensors.shift[channel] if epilogue.shift else exact

@@ -1,6 +1,6 @@
 """Layers of an exported network that kernels can compute, and what follows them.
 
-Operators, and convolutions, linear layers and averages that can be written as operators, are layers. What follows a layer, and
+Operators, and convolutions, linear layers, averages and maxima that can be written as operators, are layers. What follows a layer, and
 is the only user of its result, becomes the end of the kernel: biases and normalizations with fixed statistics, then a sum with
 another tensor, then an activation.
 """
@@ -49,9 +49,11 @@ class Layer:
         channel: the axis of the output that is numbered by channels.
         code: what PyTorch's code for it is.
         other: returns this code, as a function without arguments that does what a call would.
+        other_contiguous: returns the same for contiguous data, where `other` is for data in channels-last format.
         compiled: returns the same when it is compiled, if that may be faster.
         products: the multiply-adds of PyTorch's code, if that is a library's.
         mean_of: the number of summands of a mean, else 1: operators only sum.
+        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
         steps: along each axis of the output, every so many-th position is computed; empty if all are.
     """
 
@@ -63,9 +65,11 @@ class Layer:
     channel: int
     code: str
     other: Callable[[], Callable[[], object]]
+    other_contiguous: Callable[[], Callable[[], object]] | None = None
     compiled: Callable[[], Callable[[], object]] | None = None
     products: int | None = None
     mean_of: int = 1
+    takes_maximum: bool = False
     steps: tuple[int, ...] = ()
 
     @property
@@ -76,10 +80,23 @@ class Layer:
         """
         return self.mean_of == 1 or len(self.shapes[1]) == 4
 
+    @property
+    def in_contiguous(self) -> Layer:
+        """The layer where PyTorch's code gets contiguous data."""
+        if self.other_contiguous is None:
+            return self
+        return replace(self, code=f"{self.code} of contiguous data", other=self.other_contiguous, other_contiguous=None)
+
     @cached_property
     def request(self) -> Request:
         """The kernel without an epilogue, in usual formats, on one thread."""
-        return Request(str(self.graph), tuple(sorted(self.values.items())), steps=self.steps)
+        values = tuple(sorted(self.values.items()))
+        return Request(str(self.graph), values, steps=self.steps, takes_maximum=self.takes_maximum)
+
+    @property
+    def is_pooling(self) -> bool:
+        """Whether it is an average or a maximum over positions of one channel."""
+        return self.mean_of > 1 or self.takes_maximum
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -203,7 +220,7 @@ def _make_functional(network: fx.GraphModule) -> bool:
 # Operations whose results share no memory with other tensors.
 NEW_TENSORS = {
     aten.conv1d.default, aten.conv2d.default, aten.batch_norm.default, aten.linear.default, aten.add.Tensor, aten.mul.Tensor,
-    aten.relu.default, aten.avg_pool2d.default,
+    aten.relu.default, aten.avg_pool2d.default, aten.max_pool2d.default,
 }  # fmt: skip
 
 
@@ -238,7 +255,7 @@ def of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> La
         min(1, len(operator.graph.output) - 1),
         operator.source,
         lambda: partial(prepared, example),
-        lambda: _compiled(prepared, example),
+        compiled=lambda: _compiled(prepared, example),
     )
 
 
@@ -277,7 +294,8 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         None if offsets is None else offsets.double().numpy(),
         1,
         "convolution",
-        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps),
+        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.channels_last),
+        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.contiguous_format),
         products=math.prod(node.meta["val"].shape) * factors[0].numel(),
         steps=(1, 1, *steps) if max(steps) > 1 else (),
     )
@@ -303,12 +321,12 @@ def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
 
 
 def _convolution_of_pytorch(
-    shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...]
+    shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...], data: torch.memory_format
 ) -> Callable[[], object]:
-    """Return a convolution as Inductor calls it: of pictures with a weight that is laid out for it, and channels-last data."""
+    """Return a convolution as Inductor calls it: of pictures with a weight that is laid out for it. Rows are contiguous."""
     if len(stride) == 1:
         return partial(functional.conv1d, torch.randn(shape), weight, None, stride, weight.shape[2] // 2, 1, groups)
-    x = torch.randn(shape).contiguous(memory_format=torch.channels_last)
+    x = torch.randn(shape).contiguous(memory_format=data)
     padding = [length // 2 for length in weight.shape[2:]]
     if not torch.backends.mkldnn.is_available():
         return partial(functional.conv2d, x, weight, None, stride, padding, 1, groups)
@@ -402,6 +420,62 @@ def _sums(is_whole: bool) -> PGraph:
     return build.finish([n, c, *map(build.split, positions, build.reduce("k_0, k_1"))])
 
 
+def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
+    """Return a maximum over windows of results that are never negative, if a kernel can compute it.
+
+    So the zeros beyond the borders, and those with which results begin, are never larger than what is in a window.
+    """
+    x: Any = node.args[0]
+    if x.op != "call_function" or x.target not in NEVER_NEGATIVE or x.meta["val"].dim() != 4 or not _is_float(x):
+        return None
+    arguments: Any = (*node.args[1:], *([], 0, 1)[len(node.args) - 2 :])
+    window, padding, dilation = (_each(arguments[number], 2) for number in (0, 2, 3))
+    stride = window if arguments[1] in ([], None) else _each(arguments[1], 2)
+    batch, channels, *sides = (int(length) for length in x.meta["val"].shape)
+    out = [int(length) for length in node.meta["val"].shape[2:]]
+    values = {"N": batch, "C": channels, "k_0": window[0], "k_1": window[1]}
+    if set(dilation) != {1}:
+        return None
+    if stride == window and not any(padding) and not any(map(operator.mod, sides, window)):
+        graph, steps = _sums(False), (1, 1)
+        values |= {"H": out[0], "W": out[1]}
+    elif all(length % 2 for length in window) and padding == tuple(length // 2 for length in window):
+        graph, steps = _overlapping_sums(), stride
+        values |= {"H": sides[0], "W": sides[1]}
+        if out != [-(-length // step) for length, step in zip(sides, steps, strict=True)]:  # as `ceil_mode` may
+            return None
+    else:
+        return None
+    target: Any = node.target
+    return Layer(
+        str(node.name),
+        graph,
+        values,
+        (),
+        None,
+        1,
+        "maximum",
+        lambda: partial(target, torch.randn(batch, channels, *sides).relu(), *node.args[1:]),
+        takes_maximum=True,
+        steps=(1, 1, *steps) if max(steps) > 1 else (),
+    )
+
+
+NEVER_NEGATIVE = {aten.relu.default, aten.relu6.default, aten.sigmoid.default, aten.hardsigmoid.default}
+
+
+@cache
+def _overlapping_sums() -> PGraph:
+    """Return sums over windows around each position as an operator.
+
+    A window is one sum: two, one after the other, would be computed at all positions, those between steps included.
+    """
+    build = Builder("N, C, H, W; k_0=3, k_1=3", name="overlapping_sums")
+    n, c, *positions = build.output("N, C, H, W")
+    (window,) = build.reduce("k_0*k_1")
+    return build.finish([n, c, *map(build.unfold, positions, build.merge(window, "k_1"))])
+
+
 def _is_float(node: fx.Node) -> bool:
     return bool(node.meta["val"].dtype == torch.float32)
 
@@ -419,6 +493,7 @@ KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
     aten.avg_pool2d.default: _of_average,
     aten.adaptive_avg_pool2d.default: _of_average,
     aten.mean.dim: _of_average,
+    aten.max_pool2d.default: _of_maximum,
 }
 
 

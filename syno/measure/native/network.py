@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,32 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
     }
     layers = layers_of(network, operators, names)
     choices, kernels = _chosen(network, layers, workshop)
+    if _are_most(network, [layer.node for layer in kernels if not layer.layer.is_pooling]):
+        if len(kernels) < len(layers):
+            layers = [replace(layer, layer=layer.layer.in_contiguous) for layer in layers]
+            choices, kernels = _chosen(network, layers, workshop)
+    elif others := [layer for layer in layers if not layer.layer.is_pooling]:
+        stay = {layer.node: LayerChoice(name=layer.layer.name, is_native=False, reason=AMONG_CONVOLUTIONS) for layer in layers}
+        choices, kernels = _chosen(network, others, workshop)
+        choices = stay | choices
     _put_in(network, layers, kernels, choices, workshop)
     network.graph.eliminate_dead_code()
     network.delete_all_unused_submodules()
     network.recompile()
     return NativeNetwork(network, tuple(choices[layer.node] for layer in layers))
+
+
+AMONG_CONVOLUTIONS = "most layers are convolutions of PyTorch, which keep tensors in channels-last format"
+
+
+def _are_most(network: fx.GraphModule, kernels: Sequence[fx.Node]) -> bool:
+    """Return whether there are at least as many of these kernels as convolutions that stay.
+
+    Then Inductor's convolutions get contiguous data, which some are slower with, and else data in channels-last format, which
+    no kernel takes: a pooling layer between such convolutions is faster without one.
+    """
+    convolutions = [node for node in network.graph.nodes if node.target is aten.conv2d.default]
+    return len(kernels) >= sum(node not in kernels for node in convolutions)
 
 
 def _chosen(
