@@ -276,7 +276,7 @@ def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
         Axis(
             extent, before, after, (Term((loop,), np.arange(extent)), *([Term(loops, rows)] if rows.any() else [])), axis.wraps
         ),
-        Axis(stride, 0, 0, (Term(loops, columns),) if columns.any() else ()),
+        Axis(int(columns.max()) + 1, 0, 0, (Term(loops, columns),) if columns.any() else ()),  # others are not copied
     )
 
 

@@ -68,6 +68,23 @@ static inline void copy_exchanged(const float* x, float* to, long rows, long out
       for (long lane = 0; lane < HEIGHT; ++lane) store_first<WIDTH>(to + (row + lane) * inside + first, block[lane]);
     }
 }"""
+# Neighbours in scratch are every so many-th outside.
+COPY_EVERY = """\
+template <long STEP, long LENGTH>
+static inline void copy_every(const float* __restrict x, float* __restrict to, long rows, long outside, long inside) {
+  for (long row = 0; row < rows; ++row, x += outside, to += inside) {
+    if constexpr (STEP == 2 && LENGTH >= LANES) {
+      for (long place = 0; place < LENGTH; place += LANES) {  // the last vector overlaps the one before
+        const long first = place < LENGTH - LANES ? place : LENGTH - LANES;
+        const float* from = x + 2 * first;  // behind the last element, nothing is read
+        store_unaligned(to + first, every_second(load_unaligned(from), load_unaligned(from + LANES - 1)));
+      }
+    } else {
+      for (long at = 0; at < LENGTH; ++at) to[at] = x[STEP * at];
+    }
+  }
+}"""
+MOST_EVERY = 4  # larger steps are those of a channels-last tensor
 FINISH = """\
 template <long WIDTH>
 static inline void finish_value(Vector value, float* y, const float* residual) {
@@ -488,7 +505,7 @@ class PlaneLanes(Lanes):
                     f"if (late > 0) {name}_pack(plane, scratch + {pitch} * ({extent + before} - row), late, part, parts);",
                 ]
             call.append("}")
-        return "\n".join([COPY_ROWS, COPY_EXCHANGED, head, *out.lines, "}"]), [*call, *self.after(0, layout, 0)]
+        return "\n".join([COPY_ROWS, COPY_EXCHANGED, COPY_EVERY, head, *out.lines, "}"]), [*call, *self.after(0, layout, 0)]
 
     def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
         """Return the same for the output, which begins at `place` in scratch."""
@@ -530,7 +547,11 @@ class PlaneLanes(Lanes):
         """Write loops that copy rows with functions of these pointers, of which `to` and `from` point into scratch."""
         neighbours = next((axis for axis in axes if axis.inside == 1), CopyAxis(1, 1, 1))
         outer = [axis for axis in axes if axis is not neighbours]
-        if neighbours.outside != 1 and outer and outer[-1].outside == 1:
+        if verb == "copy" and 1 < neighbours.outside <= MOST_EVERY:
+            rows = outer.pop() if outer else CopyAxis(1, 0, 0)
+            function = f"copy_every<{neighbours.outside}, {neighbours.extent}>"
+            counts = [rows.count, rows.outside, rows.inside]
+        elif neighbours.outside != 1 and outer and outer[-1].outside == 1:
             rows = outer.pop()
             function = f"{verb}_exchanged<{rows.extent}, {neighbours.extent}>"
             counts = [rows.count, neighbours.outside, rows.inside]

@@ -133,6 +133,7 @@ def preamble(lanes: int) -> str:
         "VALUES": ", ".join(["value"] * lanes),
         "BITS": ", ".join(["-1"] * lanes + ["0"] * lanes),
         "EXCHANGES": "\n".join(exchanges),
+        "EVENS_AND_ODDS": ", ".join(map(str, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])),
     }
     code = _PREAMBLE
     for name, text in texts.items():
@@ -235,6 +236,9 @@ inline void copy_borders(float* first) {
   for (long at = 1; at <= BEFORE; ++at) std::memcpy(first - PITCH * at, first + PITCH * (EXTENT - at), 4 * PITCH);
   for (long at = 0; at < AFTER; ++at) std::memcpy(first + PITCH * (EXTENT + at), first + PITCH * at, 4 * PITCH);
 }
+
+// Every second element from the first, of two vectors that follow each other and share one element.
+inline Vector every_second(Vector a, Vector b) { return __builtin_shufflevector(a, b, @EVENS_AND_ODDS@); }
 
 // Rows become columns.
 inline void transpose(Vector* rows) {

@@ -1,8 +1,8 @@
 """Layers of an exported network that kernels can compute, and what follows them.
 
-Operators, and convolutions, linear layers, averages and maxima that can be written as operators, are layers. What follows a layer, and
-is the only user of its result, becomes the end of the kernel: biases and normalizations with fixed statistics, then a sum with
-another tensor, then an activation.
+Operators, and convolutions, linear layers, averages and maxima that can be written as operators, are layers. What follows a
+layer, and is the only user of its result, becomes the end of the kernel: biases and normalizations with fixed statistics, then
+a sum with another tensor, then an activation.
 """
 
 from __future__ import annotations
@@ -437,7 +437,7 @@ def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     if set(dilation) != {1}:
         return None
     if stride == window and not any(padding) and not any(map(operator.mod, sides, window)):
-        graph, steps = _sums(False), (1, 1)
+        graph, steps = _sums(False), _each(1, 2)
         values |= {"H": out[0], "W": out[1]}
     elif all(length % 2 for length in window) and padding == tuple(length // 2 for length in window):
         graph, steps = _overlapping_sums(), stride

@@ -67,6 +67,7 @@ def test_kernels_of_one_store_are_told_apart(store: Path) -> None:
         "epilogue": Epilogue(activation="relu"),
         "threads": 2,
         "steps": (1, 1, 2, 2),
+        "takes_maximum": True,
     }
     assert {*changes} == {field.name for field in fields(Request)}
     requests = [usual, *(replace(usual, **{name: value}) for name, value in changes.items())]
@@ -220,6 +221,48 @@ def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypat
     assert formats.pop("stem") == formats.pop("mean") == ("contiguous", between)
     assert formats.pop("last") == formats.pop("head") == (between, "contiguous")
     assert set(formats.values()) == {(between, between)}
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 20, 36), (9, 3, 12, 8)])
+@pytest.mark.parametrize(
+    "maximum",
+    [
+        nn.MaxPool2d(3, 2, 1),
+        nn.MaxPool2d((5, 1), (3, 2), (2, 0)),
+        nn.MaxPool2d(3, 1, 1),
+        nn.MaxPool2d((2, 4)),
+        nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+    ],
+    ids=str,
+)
+def test_a_maximum_behind_a_relu_is_a_kernel(maximum: nn.MaxPool2d, shape: tuple[int, ...], store: Path) -> None:
+    """Rows in scratch are every second or third element of the caller's; and no zero is larger than what is in a window."""
+    found = prepared(nn.Sequential(nn.ReLU(), maximum), shape, store)
+    x = torch.randn(shape) - 2  # in some windows, nothing is above zero
+    assert torch.equal(found.module(x), maximum(x.relu()))
+    assert operations(found)[-1] == ("max_pool2d.default" if maximum.ceil_mode else "syno.native.default")
+
+
+@pytest.mark.parametrize("maximum", [nn.MaxPool2d(3, 2), nn.MaxPool2d(3, 1, 1, dilation=2), nn.MaxPool2d(3, 2, 1)], ids=str)
+def test_another_maximum_stays(maximum: nn.MaxPool2d, store: Path) -> None:
+    """Windows that leave something out have no kernel; nor have those whose results may all be below zero."""
+    may_be_negative = maximum.stride == 2 and maximum.padding == 1
+    network = nn.Sequential(nn.Tanh() if may_be_negative else nn.ReLU(), maximum)
+    assert prepared(network, (2, 3, 8, 8), store).layers == ()
+
+
+@pytest.mark.parametrize("convolutions", [1, 2])
+def test_what_stays_beside_kernels_depends_on_what_most_layers_are(
+    convolutions: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's convolutions are compared on contiguous data among kernels; among convolutions, pooling has no kernel."""
+    monkeypatch.setattr(choice, "hopeless", lambda layer, *_: "as fast" if layer.code == "convolution" else "")
+    of_pytorch = [nn.Conv2d(4, 4, 3, padding=1) for _ in range(convolutions)]
+    found = prepared(nn.Sequential(operator(0, 6), *of_pytorch, nn.ReLU(), nn.MaxPool2d(2)), (2, 4, 6, 6), store)
+    natives = {layer.name: layer.is_native for layer in found.layers}
+    assert natives.pop("0") and set(natives.values()) == {convolutions == 1}
+    reasons = [layer.reason for layer in found.layers if layer.name == "max_pool2d"]
+    assert ("channels-last" in reasons[0]) == (convolutions == 2)
 
 
 class Drawn(nn.Module):
