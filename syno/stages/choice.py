@@ -82,6 +82,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     record = ChoiceRecord(
         alternatives=tuple(choice.alternatives),
         apart=choice.apart_in_words,
+        fast_enough=choice.fast_enough,
         mixtures=tuple(named),
         others=tuple(found[count:]),
         reason=reason,
@@ -150,6 +151,7 @@ class _Choice:
         self.alternatives: list[Alternative] = []
         self._apart: dict[NetworkBaseline | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
         self._scores: dict[str, float] = {}
+        self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
         self._done = 0
 
@@ -175,10 +177,19 @@ class _Choice:
         return {**self.operators, **{one.name: one for one in self.fixed.values()}}
 
     def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
-        """Yield the networks that operators are put into, with the time of each as a share of the original's."""
+        """Yield the networks that operators are put into, with the time of each as a share of the original's.
+
+        A pruned network that is as fast as the goal by itself is a rival. Where the most accurate network is looked for,
+        operators could only make it worse.
+        """
         yield None, 1.0
+        assert self.experiment.goal is not None
+        may_be_enough = self.experiment.goal.find == "most_accurate" and not self.fixed
         for base in _pruned(self.experiment, self.settings):
-            if (speed := self._speed(base.structure)) is not None:
+            speed = self._speed(base.structure)
+            if speed is not None and may_be_enough and speed.value >= self.goal:
+                self.fast_enough[base.name] = speed.value
+            elif speed is not None:
                 yield base, 1 / speed.value
 
     def best_first(self) -> list[ChosenMixture]:

@@ -81,6 +81,8 @@ class ChoiceRecord(Record):
         mixtures: that were chosen, the best first; `mixture_1` is the first one.
         others: mixtures that were tried, and are no better.
         apart: in words, which of the alternatives do not fit together, and were not chosen together.
+        fast_enough: the pruned networks in which no operators were tried, as they are as fast as the goal asks for by
+            themselves, with how many times as fast as the original they are.
         reason: why there are fewer mixtures than were asked for; "" if there are as many.
         by_hand: layers of which the settings say what is in them (`keep`, `fix`): the operator's name; "" for none.
         metric: of the scores.
@@ -96,6 +98,7 @@ class ChoiceRecord(Record):
     mixtures: tuple[ChosenMixture, ...]
     others: tuple[ChosenMixture, ...] = ()
     apart: tuple[str, ...] = ()
+    fast_enough: Mapping[str, float] = {}
     reason: str = ""
     by_hand: Mapping[str, str] = {}
     metric: MetricKey
@@ -110,6 +113,8 @@ class ChoiceRecord(Record):
             found = one.replacement
             score = f"{metric.name} {metric.text(one.score)} in a training as in the search"
             yield Line(f"{found.name}: {times_as_fast(one.speedup, ' times as fast')}, {score}: {in_words(found)}")
+        for name, speedup in self.fast_enough.items():
+            yield Line(f"{name} is {speedup:.2f} times as fast by itself, which is enough: no operators were tried in it")
         if self.reason:
             yield Line(self.reason, is_problem=not self.mixtures)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import product, starmap
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,14 +169,18 @@ def does_not_fit(layers: Mapping[str, str]) -> bool:
 
 
 def chosen_by_sums(
-    monkeypatch: pytest.MonkeyPatch, free: Sequence[str], speedup: float = 1.3, **mixtures: Any
+    monkeypatch: pytest.MonkeyPatch,
+    free: Sequence[str],
+    speedup: float = 1.3,
+    goal: Mapping[str, Any] = MappingProxyType({}),
+    **mixtures: Any,
 ) -> tuple[ChoiceRecord, SumsOfLayers]:
     network = SumsOfLayers()
     monkeypatch.setattr(choice, "read_selected", lambda _: [])
     monkeypatch.setattr(choice, "beginning", lambda _: network)
     monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(network))
     found = experiment(
-        goal={"speedup": speedup, "lose_at_most": 0.5, "compiler": "eager"},
+        goal={"speedup": speedup, "lose_at_most": 0.5, "compiler": "eager", **goal},
         rivals={"shares": [0.5], "operators": free, "int8": False},
         mixtures={"margins": [1.0], **mixtures},
     )
@@ -216,6 +220,28 @@ def test_no_choice_that_obeys_loses_less(
     assert sorted(in_it.items()) in obeying
     assert chosen.loss == pytest.approx(least) == pytest.approx(sum(starmap(lost, in_it.items())))
     assert len(network.trained_ids) == len(set(network.trained_ids))
+
+
+@pytest.mark.parametrize(
+    ("goal", "mixtures", "bases"),
+    [
+        ({"speedup": 1.5}, {}, 1),
+        ({"speedup": 2.5}, {}, 2),
+        ({"speedup": 1.5, "find": "fastest"}, {}, 2),
+        ({"speedup": 1.5}, {"fix": {"a": "grouped_conv2d"}}, 2),
+    ],
+)
+def test_what_is_fast_enough_gets_no_operators(
+    goal: dict[str, Any], mixtures: dict[str, Any], bases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators in a pruned network that meets the goal could only make it less accurate, unless they are fixed by hand."""
+    monkeypatch.chdir(tmp_path)
+    twice = SimpleNamespace(status="ok", ratio=Interval(2.0, 2.0, 2.0))
+    of = SumsOfLayers.of
+    monkeypatch.setattr(SumsOfLayers, "of", lambda self, one: twice if isinstance(one, NetworkBaseline) else of(self, one))
+    record, _ = chosen_by_sums(monkeypatch, ["grouped_conv2d"], goal=goal, **mixtures)
+    skipped = [line.text for line in record.lines() if "pruned_0.5 is 2.00 times as fast by itself" in line.text]
+    assert len({one.base for one in record.alternatives}) == bases and len(skipped) == len(record.fast_enough) == 2 - bases
 
 
 def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(
