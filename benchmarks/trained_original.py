@@ -2,9 +2,10 @@
 
     python benchmarks/trained_original.py --records FOLDER --seeds 1 2 3 4 5 --output docs/measured/trained_original.md
 
-For each task, seed and operator: the original is trained; the network with the operator is trained from new weights for 20
-epochs, and from the trained original (`initialization: fit`, `distill: {}`) for fewer. CPU time is that of the process, with
-the fit. What was trained is kept in the folder, so that a run that was stopped goes on. Exit status: 0; 2 for wrong arguments.
+For each task, seed and operator: the original is trained; the network with the operator is trained from new weights for as
+many epochs, and from the trained original (`initialization: fit`, `distill: {}`) for fewer. CPU time is that of the process,
+with the fit. What was trained is kept in the folder, so that a run that was stopped goes on. Exit status: 0; 2 for wrong
+arguments.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "digits, ResNet-8 of half the width": {"model": "resnet8", "width": 0.5, "data": "digits"},
 }  # fmt: skip
 KNOWN = ("separable_conv2d", "grouped_conv2d", "low_rank_conv2d")
-NEW, ORIGINAL = 20, 20  # epochs: the original has the same recipe
+NEW = 20  # epochs from new weights, also of the original
 EPOCHS = (2, 3, 5)  # from the trained original
 
 
@@ -46,10 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--operators", nargs="+", default=list(KNOWN), choices=list(OPERATORS))
     parser.add_argument("--epochs", nargs="+", type=int, default=list(EPOCHS))
     parser.add_argument("--features", nargs="+", type=float, default=[0.0], help="weights of the setting `distill: features`")
-    parser.add_argument("--new", type=int, default=NEW, help="epochs from new weights")
+    parser.add_argument("--new", type=int, default=NEW, help="epochs from new weights, also of the original")
+    parser.add_argument("--tasks", nargs="+", type=int, default=list(range(len(TASKS))), help="numbers of the tasks")
     options = reports.parse(parser, arguments)
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
-    for number, task in enumerate(TASKS):
+    for number in options.tasks:
+        task = list(TASKS)[number]
         for name in options.operators:
             found.setdefault(task, {})[name] = [one(number, name, seed, options) for seed in options.seeds]
     reports.deliver(page(found, options), options.output)
@@ -58,12 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def one(number: int, name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
     """Return scores and CPU seconds by the way of training, from the folder or measured."""
-    file = options.records / f"{number}-{name}-{seed}.json"
+    file = options.records / f"{number}-{name}-{seed}-{options.new}.json"
     kept: dict[str, float] = json.loads(file.read_text()) if file.is_file() else {}
     given = list(TASKS.values())[number]
-    weights = options.records / f"{number}-{seed}.safetensors"
+    weights = options.records / f"{number}-{seed}-{options.new}.safetensors"
     if not weights.is_file():
-        Workload.of(WorkloadSettings(**given, training={"epochs": ORIGINAL})).train(seed=seed, weights=weights)
+        Workload.of(WorkloadSettings(**given, training={"epochs": options.new})).train(seed=seed, weights=weights)
     ways: dict[str, tuple[str | None, dict[str, Any]]] = {f"new {options.new}": (None, {"epochs": options.new})}
     for way, epochs, features in fitted(options):
         ways[way] = (str(weights), {"epochs": epochs, "initialization": "fit", "distill": {"features": features}})
@@ -87,13 +90,13 @@ def fitted(options: argparse.Namespace) -> list[tuple[str, int, float]]:
 
 
 def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.Namespace) -> list[str]:
-    given = f"--seeds {' '.join(map(str, options.seeds))}"
+    given = f"--seeds {' '.join(map(str, options.seeds))} --new {options.new}"
     if any(options.features):
         given += f" --features {' '.join(f'{one:g}' for one in options.features)}"
     lines = reports.heading("From the trained original", f"benchmarks/trained_original.py --records FOLDER {given}")
     for text in (
-        f"- The original is trained for {ORIGINAL} epochs. `New`: the network with the operator is trained from new weights, "
-        f"for {options.new} epochs. `Fit`: its operators are fitted to the layers of the trained original, and it is trained "
+        f"- The original is trained for {options.new} epochs. `New`: the network with the operator is trained from new "
+        f"weights, for {options.new} epochs. `Fit`: its operators are fitted to the layers of the trained original, and it is trained "
         "for fewer epochs, with distillation.",
         "- Differences are in points of accuracy, fit minus new, of the same seed: the mean over seeds with its 95 % interval "
         "(Student's t). CPU time is that of the process, as a share of the training from new weights; the fit is in it, the "

@@ -323,7 +323,7 @@ def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
 def _convolution_of_pytorch(
     shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...], data: torch.memory_format
 ) -> Callable[[], object]:
-    """Return a convolution as Inductor calls it: of pictures with a weight that is laid out for it. Rows are contiguous."""
+    """Return a convolution as Inductor calls it: of pictures in a format, with a weight that is laid out for it, or of rows."""
     if len(stride) == 1:
         return partial(functional.conv1d, torch.randn(shape), weight, None, stride, weight.shape[2] // 2, 1, groups)
     x = torch.randn(shape).contiguous(memory_format=data)
