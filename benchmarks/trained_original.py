@@ -96,8 +96,8 @@ def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.
     lines = reports.heading("From the trained original", f"benchmarks/trained_original.py --records FOLDER {given}")
     for text in (
         f"- The original is trained for {options.new} epochs. `New`: the network with the operator is trained from new "
-        f"weights, for {options.new} epochs. `Fit`: its operators are fitted to the layers of the trained original, and it is trained "
-        "for fewer epochs, with distillation.",
+        f"weights, for {options.new} epochs. `Fit`: its operators are fitted to the layers of the trained original, and it is "
+        "trained for fewer epochs, with distillation.",
         "- Differences are in points of accuracy, fit minus new, of the same seed: the mean over seeds with its 95 % interval "
         "(Student's t). CPU time is that of the process, as a share of the training from new weights; the fit is in it, the "
         "training of the original is not.",
