@@ -90,7 +90,8 @@ def fitted(options: argparse.Namespace) -> list[tuple[str, int, float]]:
 
 
 def page(found: dict[str, dict[str, list[dict[str, float]]]], options: argparse.Namespace) -> list[str]:
-    given = f"--seeds {' '.join(map(str, options.seeds))} --new {options.new}"
+    given = f"--tasks {' '.join(map(str, options.tasks))} --new {options.new} --epochs {' '.join(map(str, options.epochs))}"
+    given += f" --seeds {' '.join(map(str, options.seeds))}"
     if any(options.features):
         given += f" --features {' '.join(f'{one:g}' for one in options.features)}"
     lines = reports.heading("From the trained original", f"benchmarks/trained_original.py --records FOLDER {given}")
