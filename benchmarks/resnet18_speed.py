@@ -3,6 +3,10 @@
     syno search config/faster-resnet18.yaml
     python benchmarks/resnet18_speed.py --output docs/measured/resnet18_speed.md
 
+    python benchmarks/resnet18_speed.py --page docs/measured/resnet18_speed.md --output docs/measured/resnet18_speed.md
+
+The second call measures the operators of a page again, as with other kernels.
+
 The search measures with native kernels. The fastest operators that it measured, and Operator 1 of the paper, are measured with
 TorchInductor and plain PyTorch here, too, in turns with the original, so that the best compiler of each network is compared
 with the best one of the original. Predictions are those of a predictor that has learnt from all other operators that were
@@ -12,6 +16,7 @@ measured.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,20 +46,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the search did not, print the page, and write it if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--most", type=int, default=8, help="operators that are listed")
+    parser.add_argument("--page", type=Path, help="measure the operators of this page, in place of those of the search")
     options = reports.parse(parser, arguments)
     experiment = load_experiment(CONFIG)
-    trials = read_frozen(experiment)
-    seen = trials[trials["metric_speedup"].notna()].sort_values("metric_speedup", ascending=False)
-    names = [f"{experiment.name}_{number}" for number in seen["number"]]
-    operators = [parse_stored(text, "a trial", name) for text, name in zip(seen["operator"], names, strict=True)]
+    if options.page is None:
+        operators, source = of_search(experiment)
+    else:
+        operators, source = of_page(options.page)
     known = syno.OPERATORS[KNOWN]().renamed(KNOWN, g=4)
     listed = [*operators[: options.most], known]
     records = {compiler: measured(experiment, listed, compiler) for compiler in COMPILERS}
     with speedups_of(experiment, COMPILERS[0], "cpu") as speedups:
         every = {record.operator_id: record for record in speedups.records()}
     predictions = {one.id: predicted(one, every) for one in listed}
-    reports.deliver(page(experiment, trials, seen, listed, records, predictions), options.output)
+    reports.deliver(page(experiment, source, options, listed, records, predictions), options.output)
     return 0
+
+
+def of_search(experiment: Experiment) -> tuple[list[PGraph], str]:
+    """The operators that the search measured, the fastest first, and a sentence about them."""
+    goal, trials = experiment.goal, read_frozen(experiment)
+    assert goal is not None
+    seen = trials[trials["metric_speedup"].notna()].sort_values("metric_speedup", ascending=False)
+    names = [f"{experiment.name}_{number}" for number in seen["number"]]
+    operators = [parse_stored(text, "a trial", name) for text, name in zip(seen["operator"], names, strict=True)]
+    minutes = (pandas.to_datetime(trials["ended"]).max() - pandas.to_datetime(trials["started"]).min()).total_seconds() / 60
+    fast = int((seen["metric_speedup"] >= goal.least_speedup).sum())
+    return operators, (
+        f"The search ({CONFIG}) ended after {minutes:.0f} minutes: {len(seen)} operators measured, of which {fast} are at "
+        f"least {goal.least_speedup:g} times as fast."
+    )
+
+
+def of_page(file: Path) -> tuple[list[PGraph], str]:
+    """The operators of a page that was written before, and a sentence about them."""
+    text = file.read_text(encoding="utf-8")
+    operators = [parse_stored(one, str(file), one.split()[1]) for one in re.findall(r"```\n(operator .*?)```", text, re.DOTALL)]
+    dates = re.findall(r"on (\d{4}-\d{2}-\d{2})", text) or re.findall(r"Date: (\d{4}-\d{2}-\d{2})", text)
+    return operators, f"The operators are those that a search ({CONFIG}) found on {dates[0]}; they were measured again."
 
 
 def measured(experiment: Experiment, operators: Sequence[PGraph], compiler: str) -> dict[str, SpeedupRecord]:
@@ -74,25 +103,23 @@ def predicted(operator: PGraph, records: dict[str, SpeedupRecord]) -> Interval |
 
 def page(
     experiment: Experiment,
-    trials: pandas.DataFrame,
-    seen: pandas.DataFrame,
+    source: str,
+    options: argparse.Namespace,
     listed: Sequence[PGraph],
     records: dict[str, dict[str, SpeedupRecord]],
     predictions: dict[str, Interval | None],
 ) -> list[str]:
     """The lines of the page."""
-    goal, spec, original = experiment.goal, experiment.operator_spec, experiment.network.original
-    assert goal is not None
-    minutes = (pandas.to_datetime(trials["ended"]).max() - pandas.to_datetime(trials["started"]).min()).total_seconds() / 60
-    lines = reports.heading("A faster ResNet-18", f"benchmarks/resnet18_speed.py --most {len(listed) - 1}")
+    spec, original = experiment.operator_spec, experiment.network.original
+    given = f" --page {options.page}" if options.page else ""
+    lines = reports.heading("A faster ResNet-18", f"benchmarks/resnet18_speed.py --most {len(listed) - 1}{given}")
     lines += reports.paragraph(
         f"- torch {torch.__version__}, 1 thread, pictures of 224x224, batch 1. Ratios were measured in turns with the "
         "original; intervals are of 95 %, those of predictions of 90 %."
     )
     lines += reports.paragraph(
-        f"- The search ({CONFIG}) ended after {minutes:.0f} minutes: {len(seen)} operators measured, of which "
-        f"{int((seen['metric_speedup'] >= goal.least_speedup).sum())} are at least {goal.least_speedup:g} times as fast. "
-        "Nothing was trained: what the operators do to the accuracy is not known. All see their neighbours and all channels."
+        f"- {source} Nothing was trained: what the operators do to the accuracy is not known. All see their neighbours and all "
+        "channels."
     )
     measurements = [f"measured, {compiler}" for compiler in COMPILERS]
     columns = ["operator", "FLOPs", "predicted", *measurements, "ms, best", "best against best"]
