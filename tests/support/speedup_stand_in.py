@@ -2,7 +2,7 @@
 
 What it does follows from the name of the operator: `dies` kills it, `dies_twice_compiling` the first two times in that phase,
 `hang` sleeps. So does `original` if SYNO_DYING names it. With `slow`, the original is slow the first time; with
-`slow_twice`, also the second time. It leaves a folder of temporary files, as compilers do.
+`slow_twice`, also the second time; with `slow_now`, always. It leaves a folder of temporary files, as compilers do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(requests: SimpleQueue[str]) -> None:
 
 
 requests: SimpleQueue[str] = SimpleQueue()
-slow = {"slow": 1, "slow_twice": 2}
+slow = {"slow": 1, "slow_twice": 2, "slow_now": 10**9, "slow_now_too": 10**9}
 threading.Thread(target=read, args=(requests,), daemon=True).start()
 print("a compiler says something")
 tempfile.mkdtemp(prefix="left-behind-", dir=sys.argv[1])
