@@ -7,6 +7,7 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -318,10 +319,9 @@ class Speedups:
             )
 
         def is_fair() -> bool:  # a ratio to a slow original would flatter
-            known = 0.0 if before is None else max(before, self._slow_ms)
-            return before is None or record.original_ms is None or record.original_ms.value <= SLOWER * known
+            return record.original_ms is None or record.original_ms.value <= SLOWER * before
 
-        record, before = measured(), self._least_original_ms
+        record, before = measured(), max(self._least_original_ms or math.inf, self._slow_ms)
         if not is_fair():
             record = measured()
         if not is_fair():

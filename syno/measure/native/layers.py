@@ -396,18 +396,19 @@ def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     graph = _sums(is_whole)
     values = {"N": batch, "C": channels}
     values |= {"H": sides[0], "W": sides[1]} if is_whole else {"H": out[2], "W": out[3], "k_0": kernel[0], "k_1": kernel[1]}
+    return _pooling(node, graph, values, mean_of=math.prod(kernel))
+
+
+def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **given: Any) -> Layer:
+    """Return an average or a maximum as a layer, with what else is given of it. It has no weights."""
     target: Any = node.target
-    return Layer(
-        str(node.name),
-        graph,
-        values,
-        (),
-        None,
-        1,
-        "average",
-        lambda: partial(target, torch.randn(shape), *node.args[1:]),
-        mean_of=math.prod(kernel),
-    )
+    source: Any = node.args[0]
+    shape = source.meta["val"].shape
+
+    def other() -> Callable[[], object]:
+        return partial(target, torch.randn(shape).relu(), *node.args[1:])
+
+    return Layer(str(node.name), graph, values, (), None, 1, str(target), other, **given)
 
 
 @cache
@@ -446,19 +447,7 @@ def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
             return None
     else:
         return None
-    target: Any = node.target
-    return Layer(
-        str(node.name),
-        graph,
-        values,
-        (),
-        None,
-        1,
-        "maximum",
-        lambda: partial(target, torch.randn(batch, channels, *sides).relu(), *node.args[1:]),
-        takes_maximum=True,
-        steps=(1, 1, *steps) if max(steps) > 1 else (),
-    )
+    return _pooling(node, graph, values, takes_maximum=True, steps=(1, 1, *steps) if max(steps) > 1 else ())
 
 
 NEVER_NEGATIVE = {aten.relu.default, aten.relu6.default, aten.sigmoid.default, aten.hardsigmoid.default}

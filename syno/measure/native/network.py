@@ -94,7 +94,8 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
         if len(kernels) < len(layers):
             layers = [replace(layer, layer=layer.layer.in_contiguous) for layer in layers]
             choices, kernels = _chosen(network, layers, workshop)
-    elif others := [layer for layer in layers if not layer.layer.is_pooling]:
+    elif any(layer.layer.is_pooling for layer in layers):
+        others = [layer for layer in layers if not layer.layer.is_pooling]
         stay = {layer.node: LayerChoice(name=layer.layer.name, is_native=False, reason=AMONG_CONVOLUTIONS) for layer in layers}
         choices, kernels = _chosen(network, others, workshop)
         choices = stay | choices
@@ -109,7 +110,7 @@ AMONG_CONVOLUTIONS = "most layers are convolutions of PyTorch, which keep tensor
 
 
 def _are_most(network: fx.GraphModule, kernels: Sequence[fx.Node]) -> bool:
-    """Return whether there are at least as many of these kernels as convolutions that stay.
+    """Return whether these nodes, which kernels compute, are at least as many as the convolutions that PyTorch computes.
 
     Then Inductor's convolutions get contiguous data, which some are slower with, and else data in channels-last format, which
     no kernel takes: a pooling layer between such convolutions is faster without one.

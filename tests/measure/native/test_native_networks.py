@@ -251,6 +251,12 @@ def test_another_maximum_stays(maximum: nn.MaxPool2d, store: Path) -> None:
     assert prepared(network, (2, 3, 8, 8), store).layers == ()
 
 
+def test_pooling_alone_among_convolutions_has_no_kernel(store: Path) -> None:
+    dilated = nn.Conv2d(4, 4, 3, padding=2, dilation=2)  # which no kernel computes
+    found = prepared(nn.Sequential(dilated, nn.ReLU(), nn.MaxPool2d(2)), (2, 4, 6, 6), store)
+    assert [(layer.name, layer.is_native) for layer in found.layers] == [("max_pool2d", False)]
+
+
 @pytest.mark.parametrize("convolutions", [1, 2])
 def test_what_stays_beside_kernels_depends_on_what_most_layers_are(
     convolutions: int, store: Path, monkeypatch: pytest.MonkeyPatch
