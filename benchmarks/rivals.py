@@ -68,8 +68,7 @@ SETTINGS = {
         "rivals": {"shares": [0.4, 0.25]},
     }),
     "mixtures": Setting("an operator for each layer, noise of 0.5; goal: the fastest that loses 1 point", {
-        "goal": {"find": "fastest", "speedup": 2.5}, "rivals": {"shares": [0.5, 0.35], "int8": True},
-        "mixtures": {"margins": [1.03, 1.3]},
+        "goal": {"find": "fastest", "speedup": 2.5}, "rivals": {"shares": [0.5, 0.35, 0.25], "int8": True},
     }, Path("config/quickstart-trained.yaml")),
     "keyword_spotting": Setting("this example: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
         Path("examples/keyword_spotting/experiment.yaml")),

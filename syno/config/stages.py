@@ -135,8 +135,8 @@ class RivalSettings(Section):
     """known efficient layers in place of the network's, as in [separable, grouped_4]; auto: separable ones, as many groups of
     channels as would give the goal's speedup, as low a rank, and shifts. One that does not fit is a row with the reason"""
     int8: bool | Literal["all"] = True
-    """whether the original and the pruned networks are quantized to 8-bit integers, too: on a CPU, by TorchInductor; all: those
-    with selected operators, too, which takes minutes to compile"""
+    """whether the original, the pruned networks and mixtures are quantized to 8-bit integers, too: on a CPU, by TorchInductor;
+    all: those with selected operators, too, which takes minutes to compile"""
     bfloat16: bool | Literal["auto"] = "auto"
     """whether the original, all trained rivals and networks with selected operators are computed in bfloat16, too, by
     TorchInductor; auto: on a GPU, since most CPUs have no instructions for it"""
@@ -146,7 +146,7 @@ class RivalSettings(Section):
     def number_formats(self, device: str) -> dict[str, Literal["rivals", "all"]]:
         """Return the number formats of lower precision in which trained networks are tested, by name, and which networks.
 
-        "rivals": the original and the pruned ones. "all": those with selected operators, too.
+        "rivals": the original, the pruned ones and mixtures. "all": those with selected operators, too.
         """
         found: dict[str, Literal["rivals", "all"]] = {}
         if self.int8 and device == "cpu":  # as far as the settings say it: TorchInductor has kernels for x86

@@ -11,6 +11,7 @@ from torch import nn
 from syno.base.errors import LoweringError
 from syno.measure.job import Job
 
+FOLDED = "_frozen_param"  # how PyTorch names what it has folded into constants
 CALIBRATIONS = 8  # inputs from which the ranges of activations are found
 SOURCES = {
     torch.ops.aten.conv2d.default: nn.Conv2d,
@@ -70,6 +71,10 @@ def _constant_weights(module: nn.Module, example: tuple[torch.Tensor, ...]) -> t
 
     graph = torch.export.export(module, example).module()
     constant_fold(graph)
+    for name, weight in list(graph.named_buffers(recurse=False)):
+        if name.startswith(FOLDED):  # with normalizations in them, weights become parameters: buffers would be in their way
+            delattr(graph, name)
+            graph.register_parameter(name, nn.Parameter(weight, requires_grad=False))
     for node in graph.graph.nodes:
         if node.target in SOURCES:  # the quantizer looks for modules; here are functions, too
             node.meta["source_fn_stack"] = [(node.name, SOURCES[node.target])]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import product
-from math import inf, isfinite, nan
+from math import inf, isfinite, nan, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
+# Where the fastest network is looked for: from one speed to the next, and between two that need no other between them.
+FASTER, CLOSE = 1.25, 1.12
 DROPPED = KnownLayer("dropped")
 # Of the score, in its unit, that an operator counts as losing for each unit of error: where trainings show no loss, errors
 # decide, also between operators. A layer that is left out has large errors, and costs nothing only while others make up for it.
@@ -203,9 +205,8 @@ class _Choice:
             dropped = self._few_dropped(options)
             options = self._priced(options, base, dropped)
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
-            for margin in self.settings.margins:
-                for one in self._chosen(options, base, time, margin * self.goal, {DROPPED.name: len(dropped)}):
-                    found.setdefault(one.replacement.id, one)
+            for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
+                found.setdefault(one.replacement.id, one)
         good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
@@ -233,11 +234,21 @@ class _Choice:
         )
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
-        """Return the place among others: those as fast as asked for first; then by what the goal looks for."""
-        metric, goal = self.workload.metric, self.experiment.goal
-        assert goal is not None
-        quality, speed = -metric.quality(one.score), -one.speedup.value
-        return (one.speedup.value < self.goal, *((speed, quality) if goal.find == "fastest" else (quality, speed)))
+        """Return the place among others: those that meet the goal first; then by what it looks for."""
+        quality, speed = -self.workload.metric.quality(one.score), -one.speedup.value
+        misses = one.speedup.value < self.goal or not self._loses_little(one.score)
+        return (misses, *((speed, quality) if self._finds_fastest else (quality, speed)))
+
+    def _loses_little(self, score: float) -> bool:
+        """Whether a score is no worse than the goal allows; False for NaN."""
+        assert self.experiment.goal is not None
+        most = self.experiment.goal.lose_at_most
+        return self._best - self.workload.metric.quality(score) <= (inf if most is None else most)
+
+    @property
+    def _finds_fastest(self) -> bool:
+        assert self.experiment.goal is not None
+        return self.experiment.goal.find == "fastest"
 
     # ---- what each operator saves and costs ----
 
@@ -342,6 +353,33 @@ class _Choice:
         return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
 
     # ---- mixtures ----
+
+    def _at_speeds(
+        self,
+        options: Mapping[str, Mapping[str, Option]],
+        base: NetworkBaseline | None,
+        time: float,
+        most: Mapping[str, int],
+    ) -> Iterator[ChosenMixture]:
+        """Yield mixtures for each of the margins.
+
+        Where the fastest is looked for, also for higher and higher speeds, until one loses more than the goal allows, or no
+        choice is as fast; and then for speeds between.
+        """
+        speeds = [margin * self.goal for margin in self.settings.margins]
+        good, bad = 0.0, inf  # speeds at which mixtures lose little enough, and too much
+        while speeds:
+            last, wanted = None, speeds.pop(0)
+            for last in self._chosen(options, base, time, wanted, most):
+                yield last
+            if not self._finds_fastest:
+                continue
+            if last is not None and self._loses_little(self._score(last.replacement)):
+                good = max(good, wanted, last.speedup.value)
+            else:
+                bad = min(bad, wanted)
+            if not speeds and 0 < CLOSE * good < bad:
+                speeds.append(FASTER * good if bad == inf else sqrt(good * bad))
 
     def _chosen(
         self,

@@ -286,9 +286,12 @@ def _identity(workload: Workload, operator: str, seed: int) -> str:
 
 
 def _formats_of(experiment: Experiment, operator: Replacement | None) -> list[NumberFormat]:
-    """Return the number formats in which a rival is tested after its training: pruned networks in all, others in bfloat16."""
-    is_pruned = isinstance(operator, NetworkBaseline) and operator.kind == "pruned"
-    return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_pruned or name != INT8]
+    """Return the number formats in which a network is tested after its training.
+
+    8-bit integers are for pruned networks and mixtures: known layers by themselves are slower in them.
+    """
+    has_own_layers = isinstance(operator, Mixture) or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned")
+    return [NUMBER_FORMATS[name] for name in experiment.number_formats if has_own_layers or name != INT8]
 
 
 def _in_lower_precision(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InLowerPrecision:

@@ -26,6 +26,7 @@ from syno.measure.tuning import tune
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 OPERATOR_1 = str(syno.OPERATORS["operator_1"]().renamed("operator_1", g=4))
+SEPARABLE = str(syno.OPERATORS["separable_conv2d"]())  # normalizations are folded into weights that were folded before
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 needs_torchao = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install 'syno-operators[int8]'"
@@ -103,14 +104,14 @@ def test_in_bfloat16_weights_and_outputs_keep_their_types() -> None:
 @pytest.mark.slow
 @needs_torchao
 class TestIntegers:
-    @pytest.mark.parametrize("operator", [None, OPERATOR_1], ids=["original", "operator_1"])
+    @pytest.mark.parametrize("operator", [None, OPERATOR_1, SEPARABLE], ids=["original", "operator_1", "separable"])
     def test_every_convolution_is_quantized(self, operator: str | None) -> None:
         material = network(operator).make("cpu", 2)
         before = deepcopy(material.module.state_dict())
         made = quantized(material.module, [material.make_inputs() for _ in range(3)])
         assert all(torch.equal(value, before[name]) for name, value in material.module.state_dict().items())
         layers = [node for node in made.graph.nodes if "conv2d" in str(node.target) or "linear" in str(node.target)]
-        assert len(layers) == {None: 6, OPERATOR_1: 10}[operator]  # Operator 1 is two convolutions
+        assert len(layers) == (6 if operator is None else 10)  # both operators are two convolutions
         for node in layers:
             assert all("dequantize" in str(argument.target) for argument in node.args[:2]), node
 

@@ -244,6 +244,22 @@ def test_what_is_fast_enough_gets_no_operators(
     assert len({one.base for one in record.alternatives}) == bases and len(skipped) == len(record.fast_enough) == 2 - bases
 
 
+@pytest.mark.parametrize("lose_at_most", [0.004, 0.02, 0.05, 0.2])
+def test_the_fastest_that_loses_little_is_looked_for(
+    lose_at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the goal's speed and the margins are, as far as two speeds that are tried are from each other."""
+    monkeypatch.chdir(tmp_path)
+    free, goal = ["grouped_conv2d", "separable_conv2d"], {"find": "fastest", "lose_at_most": lose_at_most}
+    record, _ = chosen_by_sums(monkeypatch, free, 1.02, goal, pruned=False)
+    answers = product(["", *free], repeat=5)  # some of those with layers that are left out may be faster
+    all_of = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in answers]
+    fastest = max(1 / (1 - sum(starmap(saved, one))) for one in all_of if sum(starmap(lost, one)) <= lose_at_most)
+    assert record.mixtures[0].loss <= lose_at_most and record.mixtures[0].speedup.value >= fastest / choice.CLOSE
+    too_lossy = [one.score < 0.9 - lose_at_most for one in (*record.mixtures, *record.others)]
+    assert too_lossy == sorted(too_lossy), "a faster one that loses too much comes before one that meets the goal"
+
+
 def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure import measuring_process
+from syno.model.baselines import KnownLayer, Mixture, network_baseline
 from syno.results.measurement import Measurement
 from syno.results.speedups import IN_TURNS
 from syno.results.table import measurement_table
@@ -235,6 +236,13 @@ def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.M
         with pytest.raises(SpecError, match=rf"pruned_0.5_{numbers} is pruned_0.5, {note} after training, and only"):
             take_network(found, f"pruned_0.5_{numbers}")
     assert {"narrow_0.5_bfloat16"} == {one for one in rows.index if one.startswith("narrow_0.5_")}
+
+
+def test_pruned_networks_and_mixtures_are_quantized_and_known_layers_are_not() -> None:
+    found, pruned = experiment(rivals={**RIVALS, "int8": True}), network_baseline("pruned_0.5")
+    mixtures = [Mixture("mixture_1", ((KnownLayer("dropped"), ("blocks.0.conv1",)),), base) for base in (None, pruned)]
+    formats = [stage._formats_of(found, one) for one in (pruned, *mixtures, KnownLayer("separable"))]
+    assert [[one.name for one in each] for each in formats] == [["int8"], ["int8"], ["int8"], []]
 
 
 @pytest.mark.parametrize("role", ["rival", "found"])
