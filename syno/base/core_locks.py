@@ -3,15 +3,15 @@
 A training computes on its cores together with others; a measurement of latency has its cores alone:
 
 >>> with computing():  # around each epoch of a training
-...     pass
+...     waited = make_way()  # in each step
 >>> with alone():  # around the timing
 ...     pass
 
 Who waits for long says for whom, and what to do if that one is stopped: the holders of a lock are found in /proc/locks.
 
 There is one lock file for each core, and the cores of a process are those that the system lets it run on. The locks are flocks:
-the system releases those of a process that ends, however it ends. A measurement that waits keeps later trainings waiting, so it
-gets its turn at the end of the running epochs.
+the system releases those of a process that ends, however it ends. A measurement that waits keeps later trainings waiting, and
+those that run make way for it at their next step.
 """
 
 # `filelock` locks other files of Syno. It cannot do this: trainings share a lock, which a measurement waits for; a file of
@@ -35,11 +35,12 @@ FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # which is enough for a lock
 
 SAY_AFTER_SECONDS = 10.0  # of waiting, after which it is said for whom; later when it has lasted twice as long
 HANGS_AFTER_SECONDS = 300.0  # an epoch, or a measurement, is usually shorter
-LOOK_SECONDS = 0.02  # between two looks whether a lock is free; five times that after a second
+LOOK_SECONDS = 0.02  # between two looks whether a lock is free, or somebody waits for it; five times that after a second
 LONGEST_COMMAND = 120  # characters
 
 _held: list[int] = []  # descriptors of the locks of this process
 _way: int | None = None  # how they are held: fcntl.LOCK_SH or fcntl.LOCK_EX
+_looked = 0.0  # when this process looked whether a measurement waits
 
 
 @contextmanager
@@ -69,6 +70,40 @@ def alone(device: str = "cpu") -> Iterator[None]:
         return
     with given_up(), _cores(fcntl.LOCK_EX):
         yield
+
+
+def make_way() -> float:
+    """Let a measurement that waits for the cores of this process go first. Returns the seconds that it took.
+
+    To be called often within `computing`; elsewhere it does nothing.
+    """
+    global _looked
+    began = time.perf_counter()
+    if _way != fcntl.LOCK_SH or began - _looked < LOOK_SECONDS:
+        return 0.0
+    _looked = began
+    if not _is_awaited():
+        return 0.0
+    with given_up():
+        pass  # who waits has the gate, and passes it before this process does
+    return time.perf_counter() - began
+
+
+def _is_awaited() -> bool:
+    """Return whether somebody waits for a core of this process."""
+    folder = _folder()
+    if folder is None:
+        return False
+    for core in sorted(os.sched_getaffinity(0)):
+        with suppress(OSError):
+            gate = os.open(folder / f"{core}.next", FLAGS)
+            try:
+                fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(gate)
+    return False
 
 
 @contextmanager

@@ -204,7 +204,7 @@ class MixtureSettings(Section):
     pruned: bool = True
     """whether operators are also tried in the pruned networks of `rivals`, and single layers with the same share of channels"""
     margins: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.03, 1.3)
-    """speeds that mixtures are chosen for, as factors of the goal's speedup"""
+    """speeds that mixtures are chosen for, as factors of the goal's speedup; with `find: fastest`, higher ones follow"""
     keep: tuple[str, ...] = ()
     """layers without an operator in all mixtures, by names or patterns, as in [blocks.0.*]"""
     fix: Mapping[str, str] = {}

@@ -13,7 +13,7 @@ timed, and chosen again where they are too slow. They are trained as in the sear
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -36,7 +36,7 @@ from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_wo
 from syno.stages.operators import operator_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
 from syno.stages.search import beginning
-from syno.stages.selection import read_selected
+from syno.stages.selection import Selected, read_selected
 from syno.stages.speedups import speedups_of
 
 if TYPE_CHECKING:
@@ -67,13 +67,14 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     if settings == "none" or not experiment.mixture_names or experiment.goal_pair is None:
         raise SpecError(f'experiment "{experiment.name}" asks for no mixtures (mixtures: {{count: 1}})')
     began, workload = datetime.now(UTC), beginning(experiment)
-    operators, by_hand = operators_to_choose(experiment), operators_by_hand(experiment, workload)
+    selected = read_selected(experiment.folder / SELECTED)[: settings.operators]
+    operators, by_hand = operators_to_choose(experiment, selected), operators_by_hand(experiment, workload)
     with (
         speedups_of(experiment, *experiment.goal_pair) as speedups,
         leased(workload.settings.training.device, "training.device"),
         display() as shown,
     ):
-        choice = _Choice(experiment, settings, workload, operators, by_hand, speedups, shown)
+        choice = _Choice(experiment, settings, workload, selected, operators, by_hand, speedups, shown)
         found = choice.best_first()
     count = settings.count
     reason = "" if len(found) >= count else f"{choice.why_few()}: {len(found)} of {count} mixtures were chosen"
@@ -98,17 +99,17 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     return record
 
 
-def operators_to_choose(experiment: Experiment) -> dict[str, LayerReplacement]:
+def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) -> dict[str, LayerReplacement]:
     """Return the alternatives to a layer, by name.
 
-    They are the best of the selection, the known layers of the rivals, the layer with as few channels as in the pruned rivals,
+    They are those that were selected, the known layers of the rivals, the layer with as few channels as in the pruned rivals,
     and the identity.
     """
     settings = experiment.mixtures
     assert settings != "none"
-    selected = [one.key for one in read_selected(experiment.folder / SELECTED)[: settings.operators]]
     narrower = [NarrowerLayer(base.share).name for base in _pruned(experiment, settings)]
-    given = (operator_of(experiment, key) for key in (*selected, *experiment.rival_operators, *narrower, DROPPED.name))
+    keys = [one.key for one in selected]
+    given = (operator_of(experiment, key) for key in (*keys, *experiment.rival_operators, *narrower, DROPPED.name))
     return {one.name: one for one in given if one is not None and not isinstance(one, NetworkBaseline | Mixture)}
 
 
@@ -144,6 +145,7 @@ class _Choice:
     experiment: Experiment
     settings: MixtureSettings
     workload: Workload
+    selected: Sequence[Selected]
     operators: Mapping[str, LayerReplacement]  # to choose from, by name
     by_hand: Mapping[str, LayerReplacement | None]
     speedups: Speedups
@@ -159,14 +161,30 @@ class _Choice:
 
     @cached_property
     def goal(self) -> float:
-        """The speedup that is asked for."""
+        """The speedup that mixtures are chosen for."""
         assert self.experiment.goal is not None
         return self.experiment.goal.speedup or AUTO_SPEEDUP
+
+    @cached_property
+    def least(self) -> float:
+        """The speedup that is asked for: 1 if none is."""
+        assert self.experiment.goal is not None
+        return self.experiment.goal.least_speedup or 1.0
 
     @cached_property
     def seed(self) -> int:
         """The seed of the trainings: the search's, and none of those that decide in the end."""
         return self.workload.settings.seed
+
+    @cached_property
+    def _searched(self) -> dict[str, float]:
+        """The scores of the search, by the id of the mixture that has the operator in all layers."""
+        layers, metric = tuple(layer.name for layer in self.workload.layers), self.workload.metric.key
+        return {
+            Mixture(one.name, ((self.operators[one.name], layers),)).id: one.metrics[metric]
+            for one in self.selected
+            if one.trial is not None and metric in one.metrics and one.name in self.operators
+        }
 
     @cached_property
     def fixed(self) -> dict[str, LayerReplacement]:
@@ -207,7 +225,7 @@ class _Choice:
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
                 found.setdefault(one.replacement.id, one)
-        good = [one for one in found.values() if one.speedup.value >= self.goal] or list(found.values())
+        good = [one for one in found.values() if one.speedup.value >= self.least] or list(found.values())
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
 
@@ -234,10 +252,10 @@ class _Choice:
         )
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
-        """Return the place among others: those that meet the goal first; then by what it looks for."""
+        """Return the place among others: those that meet the goal first, by what it looks for; then the most accurate."""
         quality, speed = -self.workload.metric.quality(one.score), -one.speedup.value
-        misses = one.speedup.value < self.goal or not self._loses_little(one.score)
-        return (misses, *((speed, quality) if self._finds_fastest else (quality, speed)))
+        misses = one.speedup.value < self.least or not self._loses_little(one.score)
+        return (misses, *((speed, quality) if self._finds_fastest and not misses else (quality, speed)))
 
     def _loses_little(self, score: float) -> bool:
         """Whether a score is no worse than the goal allows; False for NaN."""
@@ -367,7 +385,7 @@ class _Choice:
         choice is as fast; and then for speeds between.
         """
         speeds = [margin * self.goal for margin in self.settings.margins]
-        good, bad = 0.0, inf  # speeds at which mixtures lose little enough, and too much
+        good, bad = self.least, inf  # speeds at which mixtures lose little enough, and too much
         while speeds:
             last, wanted = None, speeds.pop(0)
             for last in self._chosen(options, base, time, wanted, most):
@@ -378,7 +396,7 @@ class _Choice:
                 good = max(good, wanted, last.speedup.value)
             else:
                 bad = min(bad, wanted)
-            if not speeds and 0 < CLOSE * good < bad:
+            if not speeds and CLOSE * good < bad:
                 speeds.append(FASTER * good if bad == inf else sqrt(good * bad))
 
     def _chosen(
@@ -389,7 +407,7 @@ class _Choice:
         speedup: float,
         most: Mapping[str, int],
     ) -> Iterator[ChosenMixture]:
-        """Yield mixtures in a network that are to be so many times as fast, until one is as fast as the goal asks for."""
+        """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
         wanted, apart = speedup, self._apart.setdefault(base, [])
         for _ in range(ROUNDS):
             while choice := cheapest(options, time - 1 / wanted, self.fixed, apart, most):
@@ -407,7 +425,7 @@ class _Choice:
                 return
             loss = sum(options[layer][name].loss for layer, name in choice.items())
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
-            if speed.value >= self.goal:
+            if speed.value >= min(self.goal, speedup):
                 return
             wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
 
@@ -436,7 +454,12 @@ class _Choice:
         return Mixture("mixture", tuple((self.all_operators[title], names) for title, names in parts.items() if names), base)
 
     def _score(self, mixture: Mixture) -> float:
-        """Return the score of a mixture after a training as in the search; NaN if that breaks."""
+        """Return the score of a mixture after a training as in the search; NaN if that breaks.
+
+        An operator in all layers was trained in the search, with the same seed.
+        """
+        if mixture.id in self._searched:
+            return self._searched[mixture.id]
         if mixture.id not in self._scores:
             self._show(f"a training of {in_words(mixture)}")
             try:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import nn
 
-from syno.base.core_locks import computing
+from syno.base.core_locks import computing, make_way
 from syno.base.errors import SpecError, TrainingError, UserCodeError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
@@ -420,8 +420,8 @@ class _Training:
 
     def _run_round(self, reports: Reports) -> None:
         """Train up to the end of the round, and test."""
-        began, progress = time.perf_counter(), self.progress
-        self.began = began
+        progress = self.progress
+        self.began = time.perf_counter()
         end = min((progress.steps // self.round + 1) * self.round, self.total)
         self.joined.train()
         batches = self._batches()
@@ -431,6 +431,8 @@ class _Training:
                 batch = next(batches)
             progress.waited += time.perf_counter() - asked
             self._step(batch)
+            paused = make_way()
+            self.wall, self.began = self.wall + paused, self.began + paused
             if reports.is_due(progress.steps, self.round):
                 self._look()
                 self._report(reports)
@@ -439,7 +441,7 @@ class _Training:
             if progress.steps < end:  # after the last step, the state is kept after the test, which ends the round
                 self._keep()
         self._look()
-        seconds, most = self.processes.agreed(time.perf_counter() - began), self.settings.most_epoch_seconds
+        seconds, most = self.processes.agreed(time.perf_counter() - self.began), self.settings.most_epoch_seconds
         progress.stepping += seconds
         self.began = None
         self.too_slow = most is not None and seconds > most and len(progress.scores) > 0

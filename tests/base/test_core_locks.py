@@ -15,7 +15,7 @@ from command_lines import HANGS_AFTER
 from torch import nn
 
 from syno.base import core_locks
-from syno.base.core_locks import alone, computing, given_up
+from syno.base.core_locks import alone, computing, given_up, make_way
 from syno.train.data_sets import load_data
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
@@ -107,6 +107,35 @@ def test_a_measurement_that_waits_comes_before_later_trainings(folder: Path) -> 
         assert not (folder / "measured").exists()
     os.waitpid(one, 0)
     assert (folder / "measured").exists()
+
+
+def test_a_training_makes_way_for_a_measurement_that_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on after it, and does not count the time as its own."""
+    monkeypatch.setattr(core_locks, "LOOK_SECONDS", 0.0)
+
+    def measure() -> None:
+        with alone():
+            (folder / "measured").touch()
+            time.sleep(0.3)
+
+    class Waiting(nn.Linear):  # type: ignore[misc]
+        one = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not self.one:
+                self.one = child(measure)
+                wait_until(lambda: not is_free(folder / f"{CORE}.next", fcntl.LOCK_EX))
+            seen.append((folder / "measured").exists())
+            return super().forward(x.flatten(1))
+
+    seen: list[bool] = []
+    assert make_way() == 0.0
+    data, began = load_data("glyphs", {"preset": "micro", "train": 32, "test": 8}), time.perf_counter()
+    network = Waiting(768, 6)
+    found = train(network, data, TrainingSettings(epochs=1, batch=16))
+    assert time.perf_counter() - began - found.seconds >= 0.3 and state(folder) == "free"
+    os.waitpid(network.one, 0)
+    assert seen[:2] == [False, True]  # in the first step of two, and in the second
 
 
 def test_who_waits_says_for_whom_and_what_to_do_if_that_one_is_stopped(

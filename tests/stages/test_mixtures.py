@@ -38,7 +38,7 @@ from syno.stages.results import layer_choice, read
 from syno.stages.rivals import evaluate_rival
 from syno.stages.search import search
 from syno.stages.selection import Selected, write_selected
-from syno.stages.store import OperatorStore
+from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.stages.study import freeze
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.take_home import take_network, trained_network
@@ -171,12 +171,13 @@ def does_not_fit(layers: Mapping[str, str]) -> bool:
 def chosen_by_sums(
     monkeypatch: pytest.MonkeyPatch,
     free: Sequence[str],
-    speedup: float = 1.3,
+    speedup: float | None = 1.3,
     goal: Mapping[str, Any] = MappingProxyType({}),
+    selected: Sequence[Selected] = (),
     **mixtures: Any,
 ) -> tuple[ChoiceRecord, SumsOfLayers]:
     network = SumsOfLayers()
-    monkeypatch.setattr(choice, "read_selected", lambda _: [])
+    monkeypatch.setattr(choice, "read_selected", lambda _: list(selected))
     monkeypatch.setattr(choice, "beginning", lambda _: network)
     monkeypatch.setattr(choice, "speedups_of", lambda *_: nullcontext(network))
     found = experiment(
@@ -244,14 +245,15 @@ def test_what_is_fast_enough_gets_no_operators(
     assert len({one.base for one in record.alternatives}) == bases and len(skipped) == len(record.fast_enough) == 2 - bases
 
 
-@pytest.mark.parametrize("lose_at_most", [0.004, 0.02, 0.05, 0.2])
+@pytest.mark.parametrize("speedup", [None, 1.02])
+@pytest.mark.parametrize("lose_at_most", [0.008, 0.02, 0.05, 0.2])
 def test_the_fastest_that_loses_little_is_looked_for(
-    lose_at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speedup: float | None, lose_at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the goal's speed and the margins are, as far as two speeds that are tried are from each other."""
     monkeypatch.chdir(tmp_path)
     free, goal = ["grouped_conv2d", "separable_conv2d"], {"find": "fastest", "lose_at_most": lose_at_most}
-    record, _ = chosen_by_sums(monkeypatch, free, 1.02, goal, pruned=False)
+    record, _ = chosen_by_sums(monkeypatch, free, speedup, goal, pruned=False)
     answers = product(["", *free], repeat=5)  # some of those with layers that are left out may be faster
     all_of = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in answers]
     fastest = max(1 / (1 - sum(starmap(saved, one))) for one in all_of if sum(starmap(lost, one)) <= lose_at_most)
@@ -274,6 +276,26 @@ def test_a_mixture_that_was_trained_for_its_price_is_not_trained_again(tmp_path:
     record, network = chosen_by_sums(monkeypatch, [], 1.35, keep=["b", "c", "e"])
     assert {one.name for one in record.mixtures[0].replacement.layers.values()} == {"narrower_0.5"}
     assert record.mixtures[0].replacement.id in network.trained_ids and len(network.trained_ids) == 2
+
+
+@pytest.mark.parametrize("keep", [[], ["e"]])
+@pytest.mark.parametrize("trial", [3, None])
+def test_an_operator_in_all_layers_has_the_score_of_the_search(
+    keep: list[str], trial: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless layers are kept, or it was not found by a search of this network."""
+    monkeypatch.chdir(tmp_path)
+    found, of = SEPARABLE.renamed("small_7"), choice.operator_of
+    monkeypatch.setattr(choice, "operator_of", lambda given, key: found if key == "0" * ID_DIGITS else of(given, key))
+    monkeypatch.setitem(SAVED, "small_7", (0.1, 0.1))
+    monkeypatch.setitem(LOST, "small_7", 1)
+    selected = [Selected(key="0" * ID_DIGITS, name="small_7", trial=trial, metrics={"accuracy": 0.6})]
+    record, network = chosen_by_sums(monkeypatch, [], selected=selected, pruned=False, keep=keep)
+    known = trial is not None and not keep
+    everywhere = Mixture("", ((found, tuple(one for one in "abcde" if one not in keep)),))
+    assert (everywhere.id in network.trained_ids) == (not known)
+    losses = sum(one.loss or 0.0 for one in record.alternatives if one.operator == "small_7")
+    assert losses == pytest.approx(0.3 if known else sum(lost(layer, "small_7") for layer in "abcde" if layer not in keep))
 
 
 def test_layers_that_are_left_out_are_charged_with_what_a_few_of_them_lose(

@@ -24,6 +24,7 @@ import torch
 from filelock import FileLock
 from pydantic import BaseModel
 
+from syno.base.core_locks import make_way
 from syno.base.errors import LoweringError
 from syno.base.files import checksum, write_whole
 from syno.ir.coordinates import Array
@@ -122,7 +123,10 @@ class Workshop:
         }
         lanes = [(layer.input in worth, layer.last in worth) for layer in layers]
         self._make(layers, lanes)
-        times = [self._times(layer.layer, layer.end, one) for layer, one in zip(layers, lanes, strict=True)]
+        times = []
+        for layer, one in zip(layers, lanes, strict=True):
+            make_way()
+            times.append(self._times(layer.layer, layer.end, one))
         found = fastest_formats(layers, times)
         return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
 
