@@ -386,6 +386,7 @@ class _Choice:
         """
         speeds = [margin * self.goal for margin in self.settings.margins]
         good, bad = self.least, inf  # speeds at which mixtures lose little enough, and too much
+        is_all_saved = False  # by a mixture that is good: by their sums, none could be faster
         while speeds:
             last, wanted = None, speeds.pop(0)
             for last in self._chosen(options, base, time, wanted, most):
@@ -394,9 +395,10 @@ class _Choice:
                 continue
             if last is not None and self._loses_little(self._score(last.replacement)):
                 good = max(good, wanted, last.speedup.value)
+                is_all_saved = last.expected == inf
             else:
                 bad = min(bad, wanted)
-            if not speeds and CLOSE * good < bad:
+            if not speeds and not is_all_saved and CLOSE * good < bad:
                 speeds.append(FASTER * good if bad == inf else sqrt(good * bad))
 
     def _chosen(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import product, starmap
+from math import inf
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -260,6 +261,25 @@ def test_the_fastest_that_loses_little_is_looked_for(
     assert record.mixtures[0].loss <= lose_at_most and record.mixtures[0].speedup.value >= fastest / choice.CLOSE
     too_lossy = [one.score < 0.9 - lose_at_most for one in (*record.mixtures, *record.others)]
     assert too_lossy == sorted(too_lossy), "a faster one that loses too much comes before one that meets the goal"
+
+
+def test_the_search_for_the_fastest_ends_where_savings_add_up_to_more_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(SAVED, "separable_conv2d", (0.3, 0.3))
+    timed = []
+
+    def of(_: SumsOfLayers, mixture: Mixture) -> Any:
+        timed.append(mixture)
+        saves = min(0.8, sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
+        return SimpleNamespace(status="ok", ratio=Interval(*[1 / (1 - saves)] * 3))
+
+    monkeypatch.setattr(SumsOfLayers, "of", of)
+    goal = {"find": "fastest", "lose_at_most": 0.9}
+    record, _ = chosen_by_sums(monkeypatch, ["separable_conv2d"], 2.0, goal, pruned=False)
+    assert record.mixtures[0].speedup.value == pytest.approx(5.0) and record.mixtures[0].expected == inf
+    assert len(timed) < 20
 
 
 def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(
