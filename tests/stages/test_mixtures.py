@@ -278,8 +278,8 @@ def test_the_search_for_the_fastest_ends_where_savings_add_up_to_more_than_there
     monkeypatch.setattr(SumsOfLayers, "of", of)
     goal = {"find": "fastest", "lose_at_most": 0.9}
     record, _ = chosen_by_sums(monkeypatch, ["separable_conv2d"], 2.0, goal, pruned=False)
-    assert record.mixtures[0].speedup.value == pytest.approx(5.0) and record.mixtures[0].expected == inf
-    assert len(timed) < 20
+    assert record.mixtures[0].speedup.value == pytest.approx(5.0)
+    assert inf in [one.expected for one in record.others] and len(timed) < 20
 
 
 def test_what_does_not_fit_together_is_not_chosen_and_the_record_says_so(
