@@ -264,7 +264,7 @@ def _warn_of_saturation(trials: pandas.DataFrame) -> None:
 def worker(
     config: Config, number: Annotated[int, typer.Option(min=1, help="Number of this worker.")] = 1, output: OutputFile = None
 ) -> None:
-    """Work on a study that several workers share, until it has all its trials, and write a record."""
+    """Work on a study that several workers share, until no trial is left to begin, and write a record."""
     from syno.base.progress import display
     from syno.stages.search import work
 

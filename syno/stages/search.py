@@ -238,7 +238,7 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
         return record
 
 
-def search(experiment: Experiment, workers: int = 1, display: Display | None = None) -> Study:
+def search(experiment: Experiment, workers: int = 1, display: Display | None = None, *, wait: bool = True) -> Study:
     """Search until the study has all its trials; returns the study. Other machines may work on the same study.
 
     That no operator meets the goal, or that there is none, is a result, of which a warning tells.
@@ -247,6 +247,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         experiment: the experiment.
         workers: number of processes on this machine.
         display: where progress is shown.
+        wait: whether to stay until the last trials of other workers have ended, in case they are interrupted.
 
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
@@ -274,10 +275,12 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         Interruption() as stop,
     ):
         shown = StoppingDisplay(stop, display)
-        study.run(Stoppable(evaluation, stop), *limits(experiment), display=shown, notes=lambda: rejections(space))
-    if study.trials.empty:  # the distance is a bound: some empty spaces show only when they are searched
+        study.run(Stoppable(evaluation, stop), *limits(experiment), display=shown, notes=lambda: rejections(space), wait=wait)
+    trials = study.trials
+    if trials.empty:  # the distance is a bound: some empty spaces show only when they are searched
         warnings.warn(f'study "{experiment.name}" found no operator: {why_empty(space.spec)}', stacklevel=2)
-    warn_of_end(experiment, study.trials)
+    elif wait or "running" not in set(trials["outcome"]):
+        warn_of_end(experiment, trials)
     return study
 
 
@@ -290,14 +293,14 @@ class WorkerRecord(Record):
         process: host and process id.
         machine: processor and number of logical cores.
         trials: number of trials that the worker evaluated.
-        finished: number of trials of the study that have ended, by any worker.
+        finished: number of trials of the study that had ended by then, by any worker.
         seconds: time from the start of the worker to its end.
         versions, date: versions of the software, and the time at the end.
     """
 
     kind_of_record = "worker record"
     again = "run `syno worker`"
-    passing = frozenset({"process", "trials", "seconds", "date"})
+    passing = frozenset({"process", "trials", "finished", "seconds", "date"})
     study: str
     worker: Number
     process: str
@@ -310,9 +313,12 @@ class WorkerRecord(Record):
 
 
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
-    """Work on the study until it has all its trials, and write a record. Raises the errors of `search`."""
+    """Work on the study until no trial is left to begin, and write a record. Raises the errors of `search`.
+
+    The others end their last trials, or their jobs fail and are run again; but trials that pause may have to be resumed.
+    """
     began = time.monotonic()
-    trials = trials_in(search(experiment, 1, display).trials)
+    trials = trials_in(search(experiment, 1, display, wait=experiment.study.stopping is not None).trials)
     ended = [trial for trial in trials if trial.outcome in ("complete", "pruned", "paused", "failed")]
     process = str(Worker.here())
     record = WorkerRecord(

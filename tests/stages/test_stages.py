@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_experiment import FIELDS
 
 from syno.base.errors import UnknownNameError
 from syno.config import Experiment
@@ -14,16 +15,19 @@ from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
 from syno.results.table import SCORE_COLUMNS
-from syno.stages.data import DataRecord
+from syno.search import study
+from syno.stages import search as stage
+from syno.stages.data import DataRecord, prepare
 from syno.stages.measure import measure
 from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
-from syno.stages.search import WorkerRecord
+from syno.stages.search import WorkerRecord, work
 from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.study import freeze, read_frozen
 from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, top
+from syno.train.contract import evaluation_of
 
 
 def test_the_data_record_says_what_there_is(done: Experiment) -> None:
@@ -35,6 +39,26 @@ def test_the_data_record_says_what_there_is(done: Experiment) -> None:
 def test_the_worker_record_counts_its_trials(done: Experiment) -> None:
     record = WorkerRecord.read(done.folder / "search" / "worker1.json")
     assert (record.trials, record.finished) == (4, 4)
+
+
+def test_a_worker_does_not_wait_for_the_last_trials_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would use its core, or GPU, for nothing: a job that fails is run again, with its trial."""
+    experiment = Experiment(**{**FIELDS, "study": {"n_trials": 1, "workers": 2}}, output=tmp_path / "small")
+    seen = []
+
+    def evaluate(*_: object) -> dict[str, float]:
+        monkeypatch.setattr(stage, "make_evaluation", lambda *_: evaluation_of(broken))
+        monkeypatch.setattr(study.time, "sleep", broken)
+        seen.append(work(experiment, 2))
+        return {"accuracy": 0.5}
+
+    def broken(*_: object) -> dict[str, float]:
+        raise AssertionError("the second worker waits, or has begun with a trial")
+
+    prepare(experiment)
+    monkeypatch.setattr(stage, "make_evaluation", lambda *_: evaluation_of(evaluate))
+    record = work(experiment, 1)
+    assert [(one.trials, one.finished) for one in (*seen, record)] == [(0, 0), (1, 1)]
 
 
 def test_every_operator_of_the_table_is_in_the_store(done: Experiment) -> None:
