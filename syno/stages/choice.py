@@ -385,8 +385,7 @@ class _Choice:
         choice is as fast; and then for speeds between.
         """
         speeds = [margin * self.goal for margin in self.settings.margins]
-        good, bad = self.least, inf  # speeds at which mixtures lose little enough, and too much
-        is_all_saved = False  # by a mixture that is good: by their sums, none could be faster
+        good, bad = max(self.least, 1 / time), inf  # expected speeds at which mixtures lose little enough, and too much
         while speeds:
             last, wanted = None, speeds.pop(0)
             for last in self._chosen(options, base, time, wanted, most):
@@ -394,11 +393,12 @@ class _Choice:
             if not self._finds_fastest:
                 continue
             if last is not None and self._loses_little(self._score(last.replacement)):
-                good = max(good, wanted, last.speedup.value)
-                is_all_saved = last.expected == inf
-            else:
+                good = max(
+                    good, wanted, last.expected, last.speedup.value
+                )  # for any speed up to the expected, it is the choice
+            elif wanted > 1 / time:  # else the network is as fast without operators
                 bad = min(bad, wanted)
-            if not speeds and not is_all_saved and CLOSE * good < bad:
+            if not speeds and CLOSE * good < bad:
                 speeds.append(FASTER * good if bad == inf else sqrt(good * bad))
 
     def _chosen(
