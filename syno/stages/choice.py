@@ -411,8 +411,9 @@ class _Choice:
     ) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
         wanted, apart = speedup, self._apart.setdefault(base, [])
+        single = [] if self.by_hand or base is not None else self._single(options)
         for _ in range(ROUNDS):
-            while choice := cheapest(options, time - 1 / wanted, self.fixed, apart, most):
+            while choice := cheapest(options, time - 1 / wanted, self.fixed, [*apart, *single], most):
                 mixture = self._mixture(choice, base)
                 if not (misfits := self._misfits(mixture)):
                     break
@@ -430,6 +431,12 @@ class _Choice:
             if speed.value >= min(self.goal, speedup):
                 return
             wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
+
+    def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:
+        """Return the choices of one operator for all layers, which are no mixtures: these networks are trained in any case."""
+        layers = [layer.name for layer in self.workload.layers]
+        names = [title for title in self.operators if all(title in options.get(layer, ()) for layer in layers)]
+        return [tuple((layer, title) for layer in layers) for title in names]
 
     def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
         """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""

@@ -215,7 +215,10 @@ def test_no_choice_that_obeys_loses_less(
     fast = [
         one
         for one, out in zip(obeying, left_out, strict=True)
-        if sum(starmap(saved, one)) >= 1 - 1 / speedup and not does_not_fit(dict(one)) and len(out) <= len(few)
+        if sum(starmap(saved, one)) >= 1 - 1 / speedup
+        and not does_not_fit(dict(one))
+        and len(out) <= len(few)
+        and (keep or fix or len(one) < 5 or len({name for _, name in one}) > 1)  # else it is no mixture
     ]
     least = min(sum(starmap(lost, one)) for one in fast)
     in_it = {layer: one.name for layer, one in chosen.replacement.layers.items()}
