@@ -29,6 +29,7 @@ from syno.config.files import load_experiment
 from syno.config.specs import merged
 from syno.results.rivals import best_of, compared, described
 from syno.results.values import Score, scores_in
+from syno.search.goal import Goal
 from syno.stages.tables import read_tables
 from syno.train.metric import ACCURACY
 
@@ -88,7 +89,8 @@ class Outcome:
     Attributes:
         found, rival, gain: the best synthesized network, the front without synthesis, and the gain.
         best: the best of all.
-        fastest: of mixtures, of single operators and of rivals, the fastest network that meets the goal or may meet it.
+        fastest: the fastest mixture that meets the goal, or may meet it; of single operators and of rivals, the fastest network
+            that is as accurate.
         seconds: of all jobs.
     """
 
@@ -139,12 +141,7 @@ def outcome(folder: Path) -> Outcome:
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
     seconds = sum(map(float, times))
     shown = "none" if best is None else f"{described(best, ACCURACY)}, {best.verdict}"
-    goal = experiment.goal.model_copy(update={"find": "fastest"})
-    kinds: dict[str, list[Score]] = {kind: [] for kind in KINDS}
-    for one in scores:
-        if one.verdict in ("meets", "may meet"):
-            kinds["mixture" if one.key.startswith("mixture_") else "operator" if one.role == "found" else "rival"].append(one)
-    fastest = {kind: top for kind, given in kinds.items() if (top := best_of(given, goal, ACCURACY)) is not None}
+    fastest = fastest_of_kinds(scores, experiment.goal.model_copy(update={"find": "fastest"}))
     if pair is None:
         return Outcome("none", "none", Interval(nan), shown, fastest, seconds)
     ends = [pair.slower] if pair.faster in (None, pair.slower) else [pair.slower, pair.faster]
@@ -154,6 +151,22 @@ def outcome(folder: Path) -> Outcome:
     elif len(ends) > 1:
         rival += f": {ACCURACY.text(pair.score)} at this speed"
     return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, fastest, seconds)
+
+
+def fastest_of_kinds(scores: Sequence[Score], goal: Goal) -> dict[str, Score]:
+    """Return the fastest mixture that meets the goal, or may, and of each other kind the fastest that is as accurate."""
+    kinds: dict[str, list[Score]] = {kind: [] for kind in KINDS}
+    for one in scores:
+        if one.role != "original" and one.score is not None and not isnan(one.speedup.value):
+            kinds["mixture" if one.key.startswith("mixture_") else "operator" if one.role == "found" else "rival"].append(one)
+    mixture = best_of([one for one in kinds.pop("mixture") if one.verdict in ("meets", "may meet")], goal, ACCURACY)
+    if mixture is None:
+        return {}
+    as_accurate = {
+        kind: [one for one in given if (one.score or 0.0) >= (mixture.score or 0.0)] for kind, given in kinds.items()
+    }
+    fastest = {kind: max(given, key=lambda one: one.speedup.value) for kind, given in as_accurate.items() if given}
+    return {"mixture": mixture, **fastest}
 
 
 def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace) -> list[str]:
@@ -194,7 +207,7 @@ def _of_mixtures(found: Mapping[str, Mapping[int, Outcome]]) -> list[str]:
             (str(seed), *(described(one.fastest[kind], ACCURACY) if kind in one.fastest else "none" for kind in KINDS))
             for seed, one in outcomes.items()
         ]
-        lines += ["", f"## The fastest network that meets the goal of {name}, or may meet it", ""]
+        lines += ["", f"## The fastest mixture of {name}, and the fastest networks that are as accurate", ""]
         lines += [*reports.table(("seed", *KINDS), shown, left=4), ""]
         for kind in KINDS[1:]:
             both = [one.fastest for one in outcomes.values() if {"mixture", kind} <= one.fastest.keys()]

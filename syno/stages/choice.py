@@ -225,7 +225,8 @@ class _Choice:
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
                 found.setdefault(one.replacement.id, one)
-        good = [one for one in found.values() if one.speedup.value >= self.least] or list(found.values())
+        fast = [one for one in found.values() if one.speedup.value >= self.least] or list(found.values())
+        good = [one for one in fast if self._is_expected_to(one)] or fast
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
 
@@ -254,14 +255,26 @@ class _Choice:
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
         """Return the place among others: those that meet the goal first, by what it looks for; then the most accurate."""
         quality, speed = -self.workload.metric.quality(one.score), -one.speedup.value
-        misses = one.speedup.value < self.least or not self._loses_little(one.score)
+        misses = one.speedup.value < self.least or not self._loses_little(one)
         return (misses, *((speed, quality) if self._finds_fastest and not misses else (quality, speed)))
 
-    def _loses_little(self, score: float) -> bool:
-        """Whether a score is no worse than the goal allows; False for NaN."""
+    def _loses_little(self, one: ChosenMixture) -> bool:
+        """Whether a mixture loses no more than the goal allows."""
+        if not self._is_expected_to(one):
+            return False
+        return self._best - self.workload.metric.quality(self._score(one.replacement)) <= self._most_lost
+
+    def _is_expected_to(self, one: ChosenMixture) -> bool:
+        """Whether what its operators lose by themselves is no more than that.
+
+        This counts where the fastest is looked for: otherwise, a mixture whose one training was lucky would win.
+        """
+        return not self._finds_fastest or one.loss <= self._most_lost
+
+    @cached_property
+    def _most_lost(self) -> float:
         assert self.experiment.goal is not None
-        most = self.experiment.goal.lose_at_most
-        return self._best - self.workload.metric.quality(score) <= (inf if most is None else most)
+        return inf if self.experiment.goal.lose_at_most is None else self.experiment.goal.lose_at_most
 
     @property
     def _finds_fastest(self) -> bool:
@@ -392,10 +405,8 @@ class _Choice:
                 yield last
             if not self._finds_fastest:
                 continue
-            if last is not None and self._loses_little(self._score(last.replacement)):
-                good = max(
-                    good, wanted, last.expected, last.speedup.value
-                )  # for any speed up to the expected, it is the choice
+            if last is not None and self._loses_little(last):  # it is also the choice for all speeds up to the expected one
+                good = max(good, wanted, last.expected, last.speedup.value)
             elif wanted > 1 / time:  # else the network is as fast without operators
                 bad = min(bad, wanted)
             if not speeds and CLOSE * good < bad:

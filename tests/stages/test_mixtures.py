@@ -256,13 +256,23 @@ def test_what_is_fast_enough_gets_no_operators(
         assert record.mixtures[0].replacement.base is not None and record.mixtures[0].speedup.value > 2
 
 
-@pytest.mark.parametrize("speedup", [None, 1.02])
+@pytest.mark.parametrize(("speedup", "is_lucky"), [(None, False), (1.02, False), (1.02, True)])
 @pytest.mark.parametrize("lose_at_most", [0.008, 0.02, 0.05, 0.2])
 def test_the_fastest_that_loses_little_is_looked_for(
-    speedup: float | None, lose_at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speedup: float | None, is_lucky: bool, lose_at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the goal's speed and the margins are, as far as two speeds that are tried are from each other."""
+    """Whatever the goal's speed and the margins are, as far as two speeds that are tried are from each other.
+
+    A mixture whose one training is lucky does not win by that, where its operators lose too much by themselves.
+    """
     monkeypatch.chdir(tmp_path)
+    train = SumsOfLayers.train
+
+    def trained(network: SumsOfLayers, mixture: Mixture, *, seed: int) -> Any:
+        is_mixed = len(mixture.layers) < 5 or len(mixture.parts) > 1
+        return SimpleNamespace(broken=False, score=0.9) if is_lucky and is_mixed else train(network, mixture, seed=seed)
+
+    monkeypatch.setattr(SumsOfLayers, "train", trained)
     free, goal = ["grouped_conv2d", "separable_conv2d"], {"find": "fastest", "lose_at_most": lose_at_most}
     record, _ = chosen_by_sums(monkeypatch, free, speedup, goal, pruned=False)
     answers = product(["", *free], repeat=5)  # some of those with layers that are left out may be faster
