@@ -162,11 +162,11 @@ def fastest_of_kinds(scores: Sequence[Score], goal: Goal) -> dict[str, Score]:
     mixture = best_of([one for one in kinds.pop("mixture") if one.verdict in ("meets", "may meet")], goal, ACCURACY)
     if mixture is None:
         return {}
-    as_accurate = {
-        kind: [one for one in given if (one.score or 0.0) >= (mixture.score or 0.0)] for kind, given in kinds.items()
-    }
-    fastest = {kind: max(given, key=lambda one: one.speedup.value) for kind, given in as_accurate.items() if given}
-    return {"mixture": mixture, **fastest}
+    found, least = {"mixture": mixture}, mixture.score or 0.0
+    for kind, given in kinds.items():
+        if as_accurate := [one for one in given if (one.score or 0.0) >= least]:
+            found[kind] = max(as_accurate, key=lambda one: one.speedup.value)
+    return found
 
 
 def page(found: Mapping[str, Mapping[int, Outcome]], options: argparse.Namespace) -> list[str]:
