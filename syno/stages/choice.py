@@ -6,9 +6,10 @@ layers by their errors, which are how far the outputs of the network are from th
 layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and
 learn less than others. Layers are left out in half of the network only, and in no more layers of a mixture: what is lost
 without one of them says little about a network that has none. Layers whose channels no other layer has may also have fewer of
-them. Integer programming finds the mixtures that lose the least at some speeds. Savings do not add up exactly, so mixtures are
-timed, and chosen again where they are too slow. They are trained as in the search, and the best are trained with all seeds
-(`syno.stages.rivals`). Layers that the settings keep or fix (`keep`, `fix`) are no part of the choice.
+them. Integer programming finds the mixtures that lose the least at some speeds, or, where the goal looks for the fastest one,
+at higher and higher speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow.
+They are trained as in the search, and the best are trained with all seeds (`syno.stages.rivals`). Layers that the settings keep
+or fix (`keep`, `fix`) are no part of the choice.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class _Choice:
             for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
                 found.setdefault(one.replacement.id, one)
         fast = [one for one in found.values() if one.speedup.value >= self.least] or list(found.values())
-        good = [one for one in fast if self._is_expected_to(one)] or fast
+        good = [one for one in fast if self._is_expected_to_lose_little(one)] or fast
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
 
@@ -260,14 +261,14 @@ class _Choice:
 
     def _loses_little(self, one: ChosenMixture) -> bool:
         """Whether a mixture loses no more than the goal allows."""
-        if not self._is_expected_to(one):
+        if not self._is_expected_to_lose_little(one):
             return False
         return self._best - self.workload.metric.quality(self._score(one.replacement)) <= self._most_lost
 
-    def _is_expected_to(self, one: ChosenMixture) -> bool:
-        """Whether what its operators lose by themselves is no more than that.
+    def _is_expected_to_lose_little(self, one: ChosenMixture) -> bool:
+        """Whether what its operators lose by themselves is no more than the goal allows, where the fastest is looked for.
 
-        This counts where the fastest is looked for: otherwise, a mixture whose one training was lucky would win.
+        Without this, a mixture whose one training was lucky would win. The most accurate one is found by trainings alone.
         """
         return not self._finds_fastest or one.loss <= self._most_lost
 

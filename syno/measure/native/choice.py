@@ -125,7 +125,7 @@ class Workshop:
         self._make(layers, lanes)
         times = []
         for layer, one in zip(layers, lanes, strict=True):
-            make_way()
+            make_way()  # for a measurement of another process: these are no latencies, and can wait
             times.append(self._times(layer.layer, layer.end, one))
         found = fastest_formats(layers, times)
         return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
