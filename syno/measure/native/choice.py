@@ -162,9 +162,11 @@ class Workshop:
                 with suppress(LoweringError, BuildError):  # `_times` says why
                     self._kernel(layer, end, formats)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for _ in pool.map(make, same.values()):
-                pass
+        lists, count = list(same.values()), os.cpu_count() or 1
+        with ThreadPoolExecutor(count) as pool:
+            for place in range(0, len(lists), count):
+                make_way()
+                list(pool.map(make, lists[place : place + count]))
 
     def _wanted(self, layer: Layer, lanes: tuple[bool, bool]) -> list[Formats]:
         """Return the formats of the kernels that may be faster than PyTorch's code. For `lanes` see `_times`."""
