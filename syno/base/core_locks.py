@@ -82,15 +82,15 @@ def make_way() -> float:
     if _way != fcntl.LOCK_SH or began - _looked < LOOK_SECONDS:
         return 0.0
     _looked = began
-    if not _is_awaited():
+    if not _measurement_waits():
         return 0.0
     with given_up():
         pass  # who waits has the gate, and passes it before this process does
     return time.perf_counter() - began
 
 
-def _is_awaited() -> bool:
-    """Return whether somebody waits for a core of this process."""
+def _measurement_waits() -> bool:
+    """Return whether a measurement waits until it has a core of this process alone."""
     folder = _folder()
     if folder is None:
         return False

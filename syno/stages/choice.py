@@ -43,6 +43,7 @@ from syno.stages.speedups import speedups_of
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Speedups
+    from syno.search.goal import Goal
     from syno.train.workload import Workload
 
 ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
@@ -153,9 +154,11 @@ class _Choice:
     shown: Display
 
     def __post_init__(self) -> None:
+        assert self.experiment.goal is not None
+        self.asked: Goal = self.experiment.goal
         self.alternatives: list[Alternative] = []
         self._apart: dict[NetworkBaseline | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
-        self._scores: dict[str, float] = {}
+        self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
         self._done = 0
@@ -163,23 +166,20 @@ class _Choice:
     @cached_property
     def goal(self) -> float:
         """The speedup that mixtures are chosen for."""
-        assert self.experiment.goal is not None
-        return self.experiment.goal.speedup or AUTO_SPEEDUP
+        return self.asked.speedup or AUTO_SPEEDUP
 
     @cached_property
     def least(self) -> float:
         """The speedup that is asked for: 1 if none is."""
-        assert self.experiment.goal is not None
-        return self.experiment.goal.least_speedup or 1.0
+        return self.asked.speedup or 1.0
 
     @cached_property
     def seed(self) -> int:
         """The seed of the trainings: the search's, and none of those that decide in the end."""
         return self.workload.settings.seed
 
-    @cached_property
-    def _searched(self) -> dict[str, float]:
-        """The scores of the search, by the id of the mixture that has the operator in all layers."""
+    def _scores_of_search(self) -> dict[str, float]:
+        """Return scores by the id of the mixture with one operator in all layers: the search trained it with the same seed."""
         layers, metric = tuple(layer.name for layer in self.workload.layers), self.workload.metric.key
         return {
             Mixture(one.name, ((self.operators[one.name], layers),)).id: one.metrics[metric]
@@ -204,8 +204,7 @@ class _Choice:
         operators could only make it worse.
         """
         yield None, 1.0
-        assert self.experiment.goal is not None
-        may_be_enough = self.experiment.goal.find == "most_accurate" and not self.fixed
+        may_be_enough = self.asked.find == "most_accurate" and not self.fixed
         for base in _pruned(self.experiment, self.settings):
             speed = self._speed(base.structure)
             if speed is not None and may_be_enough and speed.value >= self.goal:
@@ -274,13 +273,11 @@ class _Choice:
 
     @cached_property
     def _most_lost(self) -> float:
-        assert self.experiment.goal is not None
-        return inf if self.experiment.goal.lose_at_most is None else self.experiment.goal.lose_at_most
+        return inf if self.asked.lose_at_most is None else self.asked.lose_at_most
 
     @property
     def _finds_fastest(self) -> bool:
-        assert self.experiment.goal is not None
-        return self.experiment.goal.find == "fastest"
+        return self.asked.find == "fastest"
 
     # ---- what each operator saves and costs ----
 
@@ -475,12 +472,7 @@ class _Choice:
         return Mixture("mixture", tuple((self.all_operators[title], names) for title, names in parts.items() if names), base)
 
     def _score(self, mixture: Mixture) -> float:
-        """Return the score of a mixture after a training as in the search; NaN if that breaks.
-
-        An operator in all layers was trained in the search, with the same seed.
-        """
-        if mixture.id in self._searched:
-            return self._searched[mixture.id]
+        """Return the score of a mixture after a training as in the search; NaN if that breaks."""
         if mixture.id not in self._scores:
             self._show(f"a training of {in_words(mixture)}")
             try:

@@ -290,8 +290,8 @@ def _formats_of(experiment: Experiment, operator: Replacement | None) -> list[Nu
 
     8-bit integers are for pruned networks and mixtures: known layers by themselves are slower in them.
     """
-    has_own_layers = isinstance(operator, Mixture) or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned")
-    return [NUMBER_FORMATS[name] for name in experiment.number_formats if has_own_layers or name != INT8]
+    is_quantized = isinstance(operator, Mixture) or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned")
+    return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_quantized or name != INT8]
 
 
 def _in_lower_precision(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InLowerPrecision:

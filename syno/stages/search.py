@@ -279,7 +279,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     trials = study.trials
     if trials.empty:  # the distance is a bound: some empty spaces show only when they are searched
         warnings.warn(f'study "{experiment.name}" found no operator: {why_empty(space.spec)}', stacklevel=2)
-    elif wait or "running" not in set(trials["outcome"]):
+    elif "running" not in set(trials["outcome"]):
         warn_of_end(experiment, trials)
     return study
 

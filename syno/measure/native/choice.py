@@ -162,11 +162,11 @@ class Workshop:
                 with suppress(LoweringError, BuildError):  # `_times` says why
                     self._kernel(layer, end, formats)
 
-        lists, count = list(same.values()), os.cpu_count() or 1
+        kernels, count = list(same.values()), os.cpu_count() or 1
         with ThreadPoolExecutor(count) as pool:
-            for place in range(0, len(lists), count):
+            for place in range(0, len(kernels), count):
                 make_way()
-                list(pool.map(make, lists[place : place + count]))
+                list(pool.map(make, kernels[place : place + count]))
 
     def _wanted(self, layer: Layer, lanes: tuple[bool, bool]) -> list[Formats]:
         """Return the formats of the kernels that may be faster than PyTorch's code. For `lanes` see `_times`."""
