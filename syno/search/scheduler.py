@@ -160,7 +160,7 @@ class Scheduler:
         """Create a trial for this worker and return it; None if none of the first `most` operators needs one.
 
         Operators that were screened out do not count. After `most_screened` of them, nothing new is proposed.
-        None is not the end: while `state.is_open`, trials of other workers may still be interrupted.
+        None is not the end: while `is_left`, trials of other workers may still be interrupted.
 
         Raises SearchStoppedError if evaluations fail for a reason that no operator is to blame for; see `Terminator`.
         """
@@ -170,6 +170,17 @@ class Scheduler:
             gc.collect()
             gc.freeze()  # see `syno.search.study`
         return trial
+
+    def is_left(self, most: int, *, trusting: bool = False) -> bool:
+        """Return whether one of the first `most` operators may still need a trial of this worker, as far as `next` knew.
+
+        With `trusting`, only those count whose worker is not seen to run: it may have died on another machine.
+        """
+        entries = self.state.unfinished(most)
+        if not trusting:
+            return bool(entries)
+        trials = self.store.trials()
+        return any(entry.needs_trial or not worker_of(trials[entry.numbers[-1]]).is_running() for entry in entries)
 
     def _next(self, most: int, most_screened: float) -> RunningTrial | None:
         while True:
@@ -311,7 +322,7 @@ class Terminator:
 
         Not where others were screened out, and no function is to blame: that nothing meets the goal is a result.
         """
-        if not n_trials or not state.finished or state.last_success >= 0 or state.is_open(n_trials):
+        if not n_trials or not state.finished or state.last_success >= 0 or state.unfinished(n_trials):
             return
         blamed = [entry for entry in state.entries if _blames_function(entry)]
         count, last = state.finished, next(filter(None, map(_cause, reversed(state.entries))), "no reason was stored")

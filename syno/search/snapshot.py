@@ -153,6 +153,6 @@ def snapshot(stored: Stored, limits: StudyLimits, now: datetime) -> Snapshot:
         screened=dict(state.screened),
         trials=table(with_withdrawn(stored.trials, stored.attributes)),
         withdrawn=tuple(dict.fromkeys(reasons[number] for number in sorted(reasons))),
-        is_over=not (proposes or state.is_open(limits.trials) or state.to_resume(limits.trials)),
+        is_over=not (proposes or state.unfinished(limits.trials) or state.to_resume(limits.trials)),
         is_exhausted=exhausted,
     )

@@ -396,7 +396,8 @@ class Study:
             alone: there are no other workers, so running trials belong to workers that died. Workers that died on this machine
                 are recognised anyway; others when their grace is over.
             wait: when no trial is left to begin, stay until the last trials of other workers have ended, in case they are
-                interrupted.
+                interrupted. False: do not stay for workers that are seen to run on this machine, since somebody starts them
+                again.
             poll_seconds: how often to check for that.
 
         KeyboardInterrupt and SystemExit are raised; the current trial is retried by the next worker.
@@ -440,7 +441,7 @@ class Study:
                             continue
                         if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
                             raise stopped_by_machine(self.name, fault)
-                    elif not (wait and scheduler.state.is_open(n_trials)):
+                    elif not scheduler.is_left(n_trials, trusting=not wait):
                         break
                     time.sleep(poll_seconds)
             self._terminator.check_end(scheduler.state, n_trials)

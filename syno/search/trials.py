@@ -343,15 +343,15 @@ class StudyState:
 
     def to_retry(self, most: int) -> list[OperatorTrials]:
         """Return those of the first `most` operators that were interrupted and that nobody evaluates now, in order."""
-        return [entry for rank, entry in self._open.items() if self.place(rank) < most and entry.needs_trial]
+        return [entry for entry in self.unfinished(most) if entry.needs_trial]
 
     def to_resume(self, most: int) -> list[OperatorTrials]:
         """Return those of the first `most` operators that paused and now belong to the best, in the order to resume them."""
         return [self.entries[rank] for rank in self.paused.best() if self.place(rank) < most]
 
-    def is_open(self, most: int) -> bool:
-        """Return whether one of the first `most` operators is being evaluated, or has to be evaluated again."""
-        return any(self.place(rank) < most for rank in self._open)
+    def unfinished(self, most: int) -> list[OperatorTrials]:
+        """Return those of the first `most` operators that are being evaluated, or have to be evaluated again, in order."""
+        return [entry for rank, entry in self._open.items() if self.place(rank) < most]
 
     @property
     def finished(self) -> int:

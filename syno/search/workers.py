@@ -27,6 +27,7 @@ from syno.base.errors import SynoError
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what schedulers send when the time is up
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
 ERROR_EXIT = 2  # exit code of a process that ended with an error message
+SUSPENDED = ("T", "t")  # states of a process that was stopped: by Ctrl-Z, a scheduler or a debugger
 INTERRUPTED_EXIT = 130  # exit code of a process that was told to stop, as in shells
 
 
@@ -49,7 +50,8 @@ class Worker:
     @classmethod
     def here(cls) -> Worker:
         """Return the identity of this process."""
-        return cls(platform.node(), os.getpid(), _start_time(os.getpid()) or 0, _system())
+        _, started = _process(os.getpid()) or ("", 0)
+        return cls(platform.node(), os.getpid(), started, _system())
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Worker:
@@ -62,7 +64,20 @@ class Worker:
 
     def is_gone(self) -> bool:
         """Return whether the process is known to have ended. False if that cannot be seen from this process."""
-        return bool(self.system) and self.system == _system() and _start_time(self.pid) != self.started
+        return self._is_visible and self._state() is None
+
+    def is_running(self) -> bool:
+        """Return whether the process is known to run now. False if that cannot be seen from this process."""
+        return self._is_visible and self._state() not in (None, *SUSPENDED)
+
+    @property
+    def _is_visible(self) -> bool:
+        return bool(self.system) and self.system == _system()
+
+    def _state(self) -> str | None:
+        """Return the state of the process, a letter as in proc(5); None if it has ended. It must be visible."""
+        state, started = _process(self.pid) or (None, 0)
+        return state if started == self.started else None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
@@ -78,14 +93,14 @@ def _system() -> str:
         return ""
 
 
-def _start_time(pid: int) -> int | None:
-    """Return when the process started, in ticks since boot; None if there is no such process, or it has ended."""
+def _process(pid: int) -> tuple[str, int] | None:
+    """Return the process's state, and its start in ticks since boot; None if there is no such process, or it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     state, *fields = stat.rpartition(")")[2].split()  # the name before may hold anything, spaces too
-    return None if state in ("Z", "X") else int(fields[18])
+    return None if state in ("Z", "X") else (state, int(fields[18]))
 
 
 # ---- several processes on one machine ---------------------------------------------------------------------------------

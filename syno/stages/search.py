@@ -247,7 +247,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         experiment: the experiment.
         workers: number of processes on this machine.
         display: where progress is shown.
-        wait: whether to stay until the last trials of other workers have ended, in case they are interrupted.
+        wait: whether to stay also for the last trials of workers that are seen to run; see `Study.run`.
 
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
@@ -315,7 +315,8 @@ class WorkerRecord(Record):
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
     """Work on the study until no trial is left to begin, and write a record. Raises the errors of `search`.
 
-    The others end their last trials, or their jobs fail and are run again; but trials that pause may have to be resumed.
+    Workers that run on this machine end their last trials, or their jobs fail and are run again: nothing waits for them. But
+    one on another node may have died, even one whose job this is; and trials that pause may have to be resumed.
     """
     began = time.monotonic()
     trials = trials_in(search(experiment, 1, display, wait=experiment.study.stopping is not None).trials)

@@ -221,6 +221,7 @@ class TestWorker:
     def test_this_process_is_there(self) -> None:
         here = Worker.here()
         assert here.pid == os.getpid() and not here.is_gone()
+        assert here.is_running() is bool(here.system)
         assert Worker.read(json.loads(json.dumps(here.stored()))) == here
         assert str(here).endswith(f":{os.getpid()}")
 
@@ -230,7 +231,17 @@ class TestWorker:
         worker = Worker.read(json.loads(done.stdout))
         assert worker.system == Worker.here().system
         if worker.system:
-            assert worker.is_gone()
+            assert worker.is_gone() and not worker.is_running()
+
+    def test_a_suspended_process_is_neither_gone_nor_running(self) -> None:
+        code = "import json, os; from syno.search.workers import Worker; print(json.dumps(Worker.here().stored()), flush=True)"
+        code += "; os.kill(os.getpid(), 19)"
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            worker = Worker.read(json.loads(process.stdout.readline()))
+            os.waitpid(process.pid, os.WUNTRACED)
+            assert not worker.is_gone() and not worker.is_running()
+            process.kill()
 
     def test_another_process_of_the_same_id_is_another(self) -> None:
         here = Worker.here()
@@ -239,7 +250,8 @@ class TestWorker:
 
     def test_what_cannot_be_seen_is_not_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         gone = replace(Worker.here(), pid=2**22 + 1)
-        assert not replace(gone, system="another machine").is_gone()
+        there = [replace(one, system="another machine") for one in (gone, Worker.here())]
+        assert not any(one.is_gone() or one.is_running() for one in there)
         monkeypatch.setattr(worker_module, "_system", lambda: "")
         assert not replace(gone, system="").is_gone()
 

@@ -94,7 +94,7 @@ class TestOperators:
         found = state_of(store)
         assert [entry.outcome for entry in found.entries] == [0.5, 0.0, Failure("failed")]
         assert found.ended == {"complete": 1, "pruned": 1, "failed": 1} and found.finished == 3
-        assert found.best == (0.5, 0) and not found.is_open(3)
+        assert found.best == (0.5, 0) and not found.unfinished(3)
 
     def test_a_result_counts_before_the_trial_has_its_last_state(self, store: TrialStore) -> None:
         number = create(store, "a")

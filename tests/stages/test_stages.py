@@ -15,7 +15,7 @@ from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
 from syno.results.table import SCORE_COLUMNS
-from syno.search import study
+from syno.search import study, workers
 from syno.stages import search as stage
 from syno.stages.data import DataRecord, prepare
 from syno.stages.measure import measure
@@ -42,7 +42,10 @@ def test_the_worker_record_counts_its_trials(done: Experiment) -> None:
 
 
 def test_a_worker_does_not_wait_for_the_last_trials_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would use its core, or GPU, for nothing: a job that fails is run again, with its trial."""
+    """They would use its core, or GPU, for nothing: a job that fails is run again, with its trial.
+
+    But a worker on another node may have died, and the job that is run again would leave its own trial.
+    """
     experiment = Experiment(**{**FIELDS, "study": {"n_trials": 1, "workers": 2}}, output=tmp_path / "small")
     seen = []
 
@@ -50,6 +53,10 @@ def test_a_worker_does_not_wait_for_the_last_trials_of_others(tmp_path: Path, mo
         monkeypatch.setattr(stage, "make_evaluation", lambda *_: evaluation_of(broken))
         monkeypatch.setattr(study.time, "sleep", broken)
         seen.append(work(experiment, 2))
+        monkeypatch.setattr(workers, "_system", lambda: "another node")
+        with pytest.raises(AssertionError, match="waits"):
+            work(experiment, 2)
+        monkeypatch.undo()
         return {"accuracy": 0.5}
 
     def broken(*_: object) -> dict[str, float]:

@@ -63,11 +63,10 @@ def _wrong_trials(experiment: Experiment) -> Iterator[str]:
 
 
 def _wrong_workers(experiment: Experiment) -> Iterator[str]:
-    """Workers that did not stay until the study was finished."""
-    for number in range(1, experiment.study.workers + 1):
-        record = WorkerRecord.read(worker_file(experiment, number))
-        if record.finished != experiment.study.n_trials:
-            yield f"worker {number} ended after {record.finished} trials of the study"
+    """Workers none of which stayed until the study was finished."""
+    records = [WorkerRecord.read(worker_file(experiment, number)) for number in range(1, experiment.study.workers + 1)]
+    if (most := max(record.finished for record in records)) != experiment.study.n_trials:
+        yield f"the last worker ended after {most} trials of the study"
 
 
 def _wrong_files(experiment: Experiment) -> Iterator[str]:
