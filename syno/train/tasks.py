@@ -6,8 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -30,7 +31,7 @@ from syno.data.contract import (
     shared,
 )
 from syno.data.language import TokenSet
-from syno.data.pictures import check_images, check_labels
+from syno.data.pictures import RandomBatches, check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
 from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
@@ -205,6 +206,9 @@ class DeviceTask(ABC):
     def tests(self) -> Iterable[Any]:
         """All batches to test on, from the first one."""
 
+    def prepare(self) -> None:  # noqa: B027  (there may be nothing to compute)
+        """Compute what is the same in all epochs, such as the teacher's outputs. Called before the first step."""
+
     @abstractmethod
     def check(self, batch: Any) -> None:
         """Raise DataError if a batch has a wrong shape or number format, or labels or tokens that are out of range."""
@@ -226,6 +230,11 @@ class DeviceTask(ABC):
 
     @abstractmethod
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
+
+    def _taught(self, teacher: nn.Module, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the teacher's outputs for a batch, whose inputs the network got as these arguments."""
+        with torch.no_grad():
+            return teacher(*args, **kwargs)
 
     @abstractmethod
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
@@ -255,9 +264,7 @@ class DeviceTask(ABC):
                     outputs.clear()
 
             def compare(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-                with torch.no_grad():
-                    taught = teacher(*args, **kwargs)
-                differences.append(self._difference(output, taught))
+                differences.append(self._difference(output, self._taught(teacher, batch, args, kwargs)))
                 for made, expected in zip(own_outputs, taught_outputs, strict=True):
                     if [one.shape for one in made] == [one.shape for one in expected]:
                         errors.extend(map(_feature_error, made, expected))
@@ -338,6 +345,29 @@ def _feature_error(made: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
     return functional.mse_loss(made.float(), taught.float()) / spread.clamp(min=LEAST_VARIANCE) * (spread > LEAST_VARIANCE)
 
 
+class TaughtPair(NamedTuple):
+    """A batch of samples and labels, with the teacher's outputs for them."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    taught: torch.Tensor
+
+
+class TaughtBatches:
+    """Batches of samples that are the same in each epoch, with the teacher's outputs for all samples, in their order."""
+
+    def __init__(self, batches: RandomBatches, outputs: torch.Tensor) -> None:
+        self._batches, self._taught = batches, replace(batches, images=outputs)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[TaughtPair]:
+        """Yield the batches of an epoch; see `Batches`."""
+        both = zip(self._batches.epoch(number, first), self._taught.epoch(number, first), strict=True)
+        return (TaughtPair(images, labels, taught) for (images, labels), (taught, _) in both)
+
+
 class PictureTask(DeviceTask):
     """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right."""
 
@@ -365,8 +395,25 @@ class PictureTask(DeviceTask):
         """The batches to test on: samples and labels."""
         return self._all_tests
 
-    def check(self, batch: Pair) -> None:
+    def prepare(self) -> None:
+        """Compute the teacher's outputs once for all epochs, where no sample is changed at random.
+
+        Labels of each position have outputs as large as the samples and more, so those are computed in each step.
+        """
+        batches, most = self.batches, self.settings.most_steps
+        if not isinstance(batches, RandomBatches) or batches.augmentation is not None or self.label_shape:
+            return
+        has_more_epochs = self.settings.epochs > 1 and (most is None or most > len(batches))
+        if self.teacher is None or self.features or not has_more_epochs:
+            return
+        with user_code(f"the trained network, run on {self.name},"), torch.no_grad(), autocast(self.settings, self.device):
+            outputs = torch.cat([self.teacher(images) for images in batches.images.split(TEST_BATCH)])
+        self.batches = TaughtBatches(batches, outputs)
+
+    def check(self, batch: Pair | TaughtPair) -> None:
         """Raise DataError if a batch is no pair of samples and labels of this data set."""
+        if isinstance(batch, TaughtPair):
+            batch = batch[:2]
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
             raise DataError(
                 f"{self.data.name}: a batch is a {type(batch).__name__}; it must be a pair of tensors: images, labels"
@@ -376,25 +423,28 @@ class PictureTask(DeviceTask):
         what = f"{self.data.name}: a batch of labels"
         check_labels(what, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
-    def parts(self, batch: Pair, most: int) -> list[Pair]:
-        """Return pairs of samples and labels."""
-        images, labels = batch
-        return list(zip(images.split(most), labels.split(most), strict=True))
+    def parts(self, batch: Pair | TaughtPair, most: int) -> list[Any]:
+        """Return pairs of samples and labels, or what `TaughtPair` holds."""
+        parts = zip(*(one.split(most) for one in batch), strict=True)
+        return [TaughtPair(*part) for part in parts] if isinstance(batch, TaughtPair) else list(parts)
 
-    def samples(self, batch: Pair) -> int:
+    def samples(self, batch: Pair | TaughtPair) -> int:
         """Return the number of samples."""
         return len(batch[1])
 
-    def counted(self, batch: Pair) -> torch.Tensor:
+    def counted(self, batch: Pair | TaughtPair) -> torch.Tensor:
         """Return how many labels count."""
-        _, labels = batch
+        labels = batch[1]
         return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
 
-    def _loss(self, network: nn.Module, batch: Pair, label_smoothing: float) -> torch.Tensor:
-        images, labels = batch
+    def _loss(self, network: nn.Module, batch: Pair | TaughtPair, label_smoothing: float) -> torch.Tensor:
+        images, labels = batch[:2]
         logits = network(images)
         check_logits(logits, (len(labels),), self.data.classes, self.label_shape)
         return _cross_entropy(self.data.name, logits, labels, label_smoothing, self.ignore_index)
+
+    def _taught(self, teacher: nn.Module, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return batch.taught if isinstance(batch, TaughtPair) else super()._taught(teacher, batch, args, kwargs)
 
     def _difference(self, output: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
         return divergence(output, taught, 1, self._distill.temperature)

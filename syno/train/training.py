@@ -422,6 +422,7 @@ class _Training:
         """Train up to the end of the round, and test."""
         progress = self.progress
         self.began = time.perf_counter()
+        self.task.prepare()
         end = min((progress.steps // self.round + 1) * self.round, self.total)
         self.joined.train()
         batches = self._batches()

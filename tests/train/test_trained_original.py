@@ -19,6 +19,8 @@ from torch.nn import functional
 
 from syno.base.errors import SpecError, UserCodeError
 from syno.config import Experiment
+from syno.data.pictures import Augmentation, DataSet
+from syno.data.settings import AugmentationSettings
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
 from syno.model.baselines import NetworkBaseline
@@ -209,6 +211,36 @@ def test_a_training_learns_from_the_original(weights: Path, changes: dict[str, A
     if not changes.get("micro_batch"):  # whose parts are normalized apart
         assert result.curve[0].loss == pytest.approx(float(gap), rel=0.3)
     assert 0 < result.curve[0].loss < log(10)
+
+
+@pytest.mark.parametrize("changes", [{}, {"epochs": 1}, {"most_steps": 4}, {"distill": {"features": 1.0}}], ids=str)
+def test_the_teacher_answers_once_for_all_epochs(weights: Path, changes: dict[str, Any]) -> None:
+    """Where there are several epochs and samples are the same in each; with features, its layers are needed in each step."""
+    begun = workload(weights)
+    task = device_task(begun.data, **{"epochs": 2, "distill": {}, **changes})
+    network, teacher = begun.network(None, 2).train(), begun.model(1).eval()
+    task.teacher = teacher
+    task.features = feature_pairs(network, teacher, ["blocks.0.conv1"]) if "distill" in changes else ()
+    expected = [(batch, task.loss(network, batch)) for batch in task.batches.epoch(2, first=1)]
+    task.prepare()
+    asked: list[int] = []
+    teacher.register_forward_pre_hook(lambda module, args: asked.append(len(args[0])))
+    for batch, (pair, loss) in zip(task.batches.epoch(2, first=1), expected, strict=True):
+        task.check(batch)
+        assert [one.tolist() for one in batch[:2]] == [one.tolist() for one in pair]
+        torch.testing.assert_close(task.loss(network, batch), loss)
+        assert [task.samples(part) for part in task.parts(batch, 20)] == [20, 12]
+    assert bool(asked) == bool(changes)
+
+
+def test_the_teacher_answers_in_each_step_where_pictures_are_changed_at_random() -> None:
+    pictures, labels = torch.zeros(64, 3, 8, 8, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64)
+    augmentation = Augmentation.of(AugmentationSettings(size=None), pictures)
+    data = DataSet("zeros", pictures, labels, pictures, labels, 10, augmentation=augmentation)
+    task = device_task(data, epochs=2, distill={})
+    task.teacher, batches = nn.Identity(), task.batches
+    task.prepare()
+    assert task.batches is batches
 
 
 def hooks_of(*networks: nn.Module) -> list[object]:
