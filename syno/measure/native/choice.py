@@ -11,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -217,18 +217,16 @@ class Workshop:
 
     def _measured(self, layer: Layer, end: End, kernels: Sequence[Kernel]) -> list[float]:
         """Return the milliseconds of PyTorch's code, and of kernels, from the store or measured now."""
-        key = checksum(" ".join([layer.code, torch.__version__, *(kernel.program.name for kernel in kernels)]).encode())
-        place = self.store / f"times_{key[:20]}.json"
-        if place.is_file():
-            found: list[float] = json.loads(place.read_text())
-            return found
-        with torch.no_grad(), pinned_threads(self.threads):
+
+        def measured() -> tuple[float, ...]:
             native = [self._native(layer, end, kernel.request) for kernel in kernels]
             times = fastest_in_turns(layer.other(), *native)
             if layer.compiled is not None and min(times[1:]) > CLEARLY * times[0]:
                 times = fastest_in_turns(layer.compiled(), *native)
-        write_whole(place, json.dumps(times), durable=False)
-        return list(times)
+            return times
+
+        key = (layer.code, *(kernel.program.name for kernel in kernels))
+        return stored_times(key, measured, self.threads, self.store)
 
     def _native(self, layer: Layer, end: End, request: Request) -> Callable[[], object]:
         into, out = request.stored_shapes(own_target().lanes)
@@ -303,12 +301,24 @@ def hopeless(layer: Layer, threads: int, store: Path) -> str:
     """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be."""
     if layer.products is None:
         return ""
-    with torch.no_grad(), pinned_threads(threads):
-        (latency_ms,) = fastest_in_turns(layer.other())
+    key = (layer.code, repr(layer.request), str(threads))
+    (latency_ms,) = stored_times(key, lambda: fastest_in_turns(layer.other()), threads, store)
     if latency_ms < SHORTEST_MS:
         return f"PyTorch's code takes {1e3 * latency_ms:.0f} microseconds, hardly more than a call"
     share = layer.products / latency_ms / speed_of_products(threads, store)
     return f"PyTorch's code has {share:.0%} of the speed of products of matrices" if share > NEAR_LIMIT else ""
+
+
+def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], threads: int, store: Path) -> list[float]:
+    """Return the milliseconds that were measured of something, from the store or now. The key says what it is."""
+    place = store / f"times_{checksum(' '.join([torch.__version__, *key]).encode())[:20]}.json"
+    with suppress(FileNotFoundError):
+        found: list[float] = json.loads(place.read_text())
+        return found
+    with torch.no_grad(), pinned_threads(threads):
+        times = list(measure())
+    write_whole(place, json.dumps(times), durable=False)
+    return times
 
 
 @cache

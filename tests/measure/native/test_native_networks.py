@@ -38,6 +38,7 @@ from syno.model.module import OperatorModule
 pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
+HOPELESS = choice.hopeless
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 
 
@@ -269,6 +270,18 @@ def test_what_stays_beside_kernels_depends_on_what_most_layers_are(
     assert natives.pop("0") and set(natives.values()) == {convolutions == 1}
     reasons = [layer.reason for layer in found.layers if layer.name == "max_pool2d"]
     assert ("channels-last" in reasons[0]) == (convolutions == 2)
+
+
+def test_how_fast_pytorchs_code_is_is_measured_once_for_all_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers that differ in something of which that depends are measured each."""
+    timed = []
+    monkeypatch.setattr(choice, "hopeless", HOPELESS)
+    monkeypatch.setattr(choice, "speed_of_products", lambda *_: 1.0)
+    monkeypatch.setattr(choice, "fastest_in_turns", lambda other: timed.append(other()) or (2.0,))
+    for _ in range(2):
+        for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, 2, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=2)):
+            native_network(layer.eval(), (torch.zeros(2, 4, 6, 6),), tmp_path)
+    assert len(timed) == 3
 
 
 class Drawn(nn.Module):
