@@ -72,6 +72,11 @@ def alone(device: str = "cpu") -> Iterator[None]:
         yield
 
 
+def are_locked() -> bool:
+    """Return whether computations on the cores of this process and measurements wait for each other."""
+    return _folder() is not None
+
+
 def make_way() -> float:
     """Let a measurement that waits for the cores of this process go first. Returns the seconds that it took.
 

@@ -173,6 +173,8 @@ class MeasuringProcess:
     def __init__(self) -> None:
         self._local: LocalProcess | None = None
         self._is_used, self._gpu = False, ""
+        self._asked: dict[str, Request] = {}  # that the process has, and has not answered, in their order, by their texts
+        self._answers: dict[str, Findings] = {}  # to requests that came before the one that was waited for
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +187,16 @@ class MeasuringProcess:
         if self._local is not None:
             self._local.close()
         self._local, self._is_used = None, False
+        self._asked.clear()
+
+    def ask(self, request: Request) -> None:
+        """Send a request for a speedup, which is measured after those that were sent before; `findings` then waits for it.
+
+        Limits are watched only while something is waited for: a request that has one of memory is not sent, nor one for a GPU,
+        which is leased first.
+        """
+        if request.is_speedup and request.device == "cpu" and request.memory_limit_mib is None:
+            self._sent(request)
 
     def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
         """Return what is found in the end; it has a status.
@@ -264,12 +276,33 @@ class MeasuringProcess:
 
         For speedups, neither the start of a process nor waiting for others counts as time.
         """
-        if self._local is None:
-            # If this process is killed, the GPU stays leased until that one has ended. One for speedups outlives the lease.
-            self._local = LocalProcess(request.settings.threads, () if request.is_speedup else lease_descriptors())
+        while (text := self._sent(request)) not in self._answers:
+            first, asked = next(iter(self._asked.items()))
+            found = self._first_answer(asked, progress)
+            self._asked.pop(first, None)
+            if first == text or found.status not in (
+                "crashed",
+                "out_of_memory",
+            ):  # else it is asked again when it is waited for
+                self._answers[first] = found
+        return self._answers.pop(text)
+
+    def _sent(self, request: Request) -> str:
+        """Send a request, unless the process has it, and return its text."""
+        text = request.model_dump_json()
+        if text not in self._asked and text not in self._answers:
+            if self._local is None:
+                # If this process is killed, the GPU stays leased until that one has ended. One for speedups outlives the lease.
+                self._local = LocalProcess(request.settings.threads, () if request.is_speedup else lease_descriptors())
+            self._local.send(text)
+            self._asked[text] = request
+        return text
+
+    def _first_answer(self, request: Request, progress: Tell) -> Findings:
+        """Return what is found of the request that was sent first of those that are not answered."""
+        assert self._local is not None
         local, found, wait = self._local, Findings(), Wait()
         left, before = START_SECONDS if request.is_speedup else request.time_limit_s, time.monotonic()
-        local.send(request.model_dump_json())
         for kind, content in local.messages():
             now = time.monotonic()
             left -= 0.0 if request.is_speedup and found.phase == "waiting" else now - before

@@ -16,6 +16,7 @@ import select
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -192,6 +193,7 @@ class Connection(ABC):
         assert process.stdin is not None and process.stdout is not None
         self.process, self.heard = process, 0.0
         self._input, self._output, self._lines = process.stdin, process.stdout, Lines(process.stdout.fileno())
+        self._unread: deque[tuple[str, Any]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -213,14 +215,14 @@ class Connection(ABC):
     def messages(self) -> Iterator[tuple[str, Any]]:
         """Yield the messages, and ("", None) several times a second while there is none, until the process has ended."""
         while True:
+            while self._unread:  # several come at once, and who waits for an answer takes no more than that
+                yield self._unread.popleft()
             if select.select([self._output], [], [], LOOK_SECONDS)[0]:
                 lines = self._lines.read()
                 if lines is None:
                     return
-                for message in map(parsed, lines):
-                    if message is not None:
-                        self.heard = time.monotonic()
-                        yield message
+                self._unread.extend(message for message in map(parsed, lines) if message is not None)
+                self.heard = time.monotonic() if self._unread else self.heard
             elif self.process.poll() is not None:  # and what it has started has the pipe
                 return
             else:

@@ -8,7 +8,7 @@ with Speedups(network, "inductor", "cpu", LatencySettings(batch=64), store=Path(
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
-from syno.base.core_locks import given_up
+from syno.base.core_locks import are_locked, given_up
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.sources import sources_checksum
@@ -242,6 +242,17 @@ class Speedups:
             self._deaths[operator.id] = record
         return record
 
+    def begin(self, operators: Iterable[Replacement]) -> None:
+        """Have operators that are not in the store measured in their order, while this process does something else.
+
+        `of` then waits for what is still to be measured. Nothing happens where other work could disturb the measurements, and
+        for GPUs and other machines.
+        """
+        if isinstance(self._process, MeasuringProcess) and are_locked():
+            for operator in operators:
+                if self.known(operator) is None:
+                    self._process.ask(self._request(operator))
+
     def known(self, operator: Replacement) -> SpeedupRecord | None:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured.
 
@@ -290,8 +301,8 @@ class Speedups:
             },
         )
 
-    def _measured(self, operator: Replacement, conditions: Conditions, progress: Tell) -> SpeedupRecord:
-        request = Request(
+    def _request(self, operator: Replacement) -> Request:
+        return Request(
             subject=self.network.model_copy(update={"operator": str(operator)}),
             compiler=self.compiler,
             device=self.device,
@@ -303,6 +314,9 @@ class Speedups:
             measured=self.measured,
             remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
+
+    def _measured(self, operator: Replacement, conditions: Conditions, progress: Tell) -> SpeedupRecord:
+        request = self._request(operator)
 
         def measured() -> SpeedupRecord:
             with given_up():

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     from syno.search.goal import Goal
     from syno.train.workload import Workload
 
-ROUNDS = 3  # of a choice whose mixture is too slow: each asks for more, by how much the last one fell short
+# Of a choice whose mixture is too slow: with kernels in some layers, others get them, too, so that savings of single sizes may
+# add up to 1.3 times what they are together. Each round asks for as much more as the last one fell short: at least for a share
+# MORE of the time, and at most as if LEAST_KEPT of the promised savings were true.
+ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
 # Where the fastest network is looked for: from one speed to the next, and between two that need no other between them.
 FASTER, CLOSE = 1.25, 1.12
 DROPPED = KnownLayer("dropped")
@@ -161,6 +164,7 @@ class _Choice:
         self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
+        self._alone: dict[NetworkBaseline | None, list[Mixture]] = {}
         self._done = 0
 
     @cached_property
@@ -215,9 +219,17 @@ class _Choice:
     def best_first(self) -> list[ChosenMixture]:
         """Return the mixtures that were tried, the best first."""
         found: dict[str, ChosenMixture] = {}
-        for base, time in self.bases():
+        pruned = [base.structure for base in _pruned(self.experiment, self.settings)]
+        self._begin([*(one.structure for one in self._places(None)), *pruned])
+        bases = self.bases()
+        coming = next(bases, None)
+        while coming is not None:
+            base, time = coming
             tried = len(self.alternatives)
             options = self._options(base, time)
+            coming = next(bases, None)
+            if coming is not None:  # timed while networks with operators in this one are trained
+                self._begin(one.structure for one in self._places(coming[0]))
             if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
                 continue
             dropped = self._few_dropped(options)
@@ -284,28 +296,43 @@ class _Choice:
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
         """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
-        try:
-            sizes = self.workload.equal_layers(base)
-        except SynoError:  # a pruned network may have no such layers
-            return found
-        for alike, operators in self._groups(sizes, base):
-            for title, operator in operators.items():
-                if not (names := self._where(operator, alike, base)):
-                    continue
-                self._show(f"{title} in {', '.join(names)}{_inside(base)}")
-                mixture = Mixture(title, ((operator, names),), base)
-                saving = self._saving(mixture, time)
-                if saving is None or (saving <= 0 and names[0] not in self.fixed):
-                    continue
-                for name in names:
-                    error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
-                    option = Option(saving / len(names), error)
-                    found.setdefault(name, {})[title] = option
-                    place = ORIGINAL if base is None else base.name
-                    self.alternatives.append(
-                        Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
-                    )
+        for mixture in self._places(base):
+            ((operator, names),), title = mixture.parts, mixture.name
+            self._show(f"{title} in {', '.join(names)}{_inside(base)}")
+            speed = self._speed(mixture.structure)
+            saving = None if speed is None else time - 1 / speed.value
+            if saving is None or (saving <= 0 and names[0] not in self.fixed):
+                continue
+            for name in names:
+                error, fit = self._error(replace(mixture, parts=((operator, (name,)),)))
+                option = Option(saving / len(names), error)
+                found.setdefault(name, {})[title] = option
+                place = ORIGINAL if base is None else base.name
+                self.alternatives.append(
+                    Alternative(base=place, layer=name, operator=title, saving=option.saving, error=error, fit=fit)
+                )
         return found
+
+    def _places(self, base: NetworkBaseline | None) -> list[Mixture]:
+        """Return a network with each operator in the layers of each size alone, where it fits."""
+        if base not in self._alone:
+            try:
+                sizes = self.workload.equal_layers(base)
+            except SynoError:  # a pruned network may have no such layers
+                sizes = []
+            found = [
+                Mixture(title, ((operator, names),), base)
+                for alike, operators in self._groups(sizes, base)
+                for title, operator in operators.items()
+                if (names := self._where(operator, alike, base))
+            ]
+            self._alone[base] = [one for one in found if self._fits(one)]
+        return self._alone[base]
+
+    def _begin(self, networks: Iterable[NetworkBaseline | Mixture]) -> None:
+        """Have networks timed while others are trained, where trainings make way for that."""
+        if self.workload.settings.training.device == "cpu":
+            self.speedups.begin(networks)
 
     def _groups(
         self, sizes: Iterable[tuple[str, ...]], base: NetworkBaseline | None
@@ -336,11 +363,6 @@ class _Choice:
             except SynoError:  # its channels cannot be followed
                 self._narrowable[operator, base] = ()
         return tuple(layer for layer in layers if layer in self._narrowable[operator, base])
-
-    def _saving(self, mixture: Mixture, time: float) -> float | None:
-        """Return the time that a mixture saves, as a share of the original's; None if it does not fit, or cannot be timed."""
-        speed = self._speed(mixture.structure) if self._fits(mixture) else None
-        return None if speed is None else time - 1 / speed.value
 
     def _error(self, mixture: Mixture) -> tuple[float, float | None]:
         """Return the error of the network's outputs with one operator, after its fit, and that of the fit, if there is one."""
@@ -419,19 +441,20 @@ class _Choice:
         most: Mapping[str, int],
     ) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
-        wanted, apart = speedup, self._apart.setdefault(base, [])
+        needed = asked = time - 1 / speedup
+        apart = self._apart.setdefault(base, [])
         single = [] if self.by_hand or base is not None else self._single(options)
         for _ in range(ROUNDS):
-            while choice := cheapest(options, time - 1 / wanted, self.fixed, [*apart, *single], most):
+            while choice := cheapest(options, asked, self.fixed, [*apart, *single], most):
                 mixture = self._mixture(choice, base)
                 if not (misfits := self._misfits(mixture)):
                     break
                 apart += misfits
             if not choice:
                 return
-            left = time - sum(options[layer][name].saving for layer, name in choice.items())
-            expected = 1 / left if left > 0 else inf
-            self._show(f"a mixture that is to be {wanted:.2f} times as fast")
+            promised = sum(options[layer][name].saving for layer, name in choice.items())
+            expected = 1 / (time - promised) if promised < time else inf
+            self._show(f"a mixture that is to be {speedup:.2f} times as fast")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return
@@ -439,7 +462,8 @@ class _Choice:
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
             if speed.value >= min(self.goal, speedup):
                 return
-            wanted = max(1.02 * wanted, expected * speedup / speed.value)  # narrower layers save where operators save, too
+            kept = max((time - 1 / speed.value) / promised, LEAST_KEPT) if promised > 0 else 1.0
+            asked = max(asked + MORE * time, needed / kept)
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:
         """Return the choices of one operator for all layers, which are no mixtures: these networks are trained in any case."""

@@ -119,6 +119,24 @@ class TestLimits:
         found = python("import time; held = b'x' * (200 * 2**20); time.sleep(1000)", monkeypatch, memory_limit_mib=100)
         assert found.status == "out_of_memory" and "more than its limit of 100 MiB" in found.reason
 
+    def test_what_was_asked_before_is_measured_in_its_order_and_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A process that dies takes what it was asked with it, and a new one is asked again."""
+        answers = "for count, line in enumerate(sys.stdin, 1):\n    limit = json.loads(line)['time_limit_s']\n"
+        answers += "    print('syno:findings', json.dumps({'status': 'ok', 'reason': f'{limit:g} as {count}'}), flush=True)\n"
+        dies = "    if limit == 2 and count == 2: sys.exit(1)\n"
+        request = Request(subject=CONV2D, compiler="eager", device="cpu", settings=FAST, measured="network")
+        first, second, third = (request.model_copy(update={"time_limit_s": float(number)}) for number in (1, 2, 3))
+        monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.0)
+        for code, reasons in (
+            (answers, ["3 as 3", "1 as 1", "2 as 2"]),
+            (answers.replace("    print", f"{dies}    print"), ["3 as 1", "1 as 1", "2 as 1"]),
+        ):
+            monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-c", f"import json, sys\n{code}"))
+            with MeasuringProcess() as process:
+                for one in (first, second):
+                    process.ask(one)
+                assert [process.findings(one).reason for one in (third, first, second)] == reasons
+
     def test_an_interruption_leaves_no_process(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-c", "import time; time.sleep(1000)"))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import product, starmap
 from math import inf
@@ -122,6 +122,8 @@ class SumsOfLayers:
 
     def __init__(self) -> None:
         self.trained_ids: list[str] = []
+        self.begun: list[str] = []
+        self.timed: list[str] = []
 
     settings = SimpleNamespace(seed=0, training=SimpleNamespace(device="cpu"))
     metric = METRICS["accuracy"]
@@ -158,7 +160,11 @@ class SumsOfLayers:
     def score_of_trained(self, _: int) -> float:
         return 0.9
 
+    def begin(self, networks: Iterable[Mixture | NetworkBaseline]) -> None:
+        self.begun += [str(one) for one in networks]
+
     def of(self, mixture: Mixture | NetworkBaseline) -> Any:
+        self.timed.append(str(mixture))
         if isinstance(mixture, NetworkBaseline):
             return SimpleNamespace(status="failed")
         ratio = 1 / (1 - sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
@@ -187,6 +193,12 @@ def chosen_by_sums(
         mixtures={"margins": [1.0], **mixtures},
     )
     return choose_mixtures(found), network
+
+
+def test_networks_are_timed_in_the_order_in_which_they_are_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that depend on no choice: one that came out of order would wait for others."""
+    _, network = chosen_by_sums(monkeypatch, ["separable_conv2d", "grouped_conv2d"], pruned=True)
+    assert len(network.begun) > len(SIZES) and network.timed[: len(network.begun)] == network.begun
 
 
 @pytest.mark.parametrize(
