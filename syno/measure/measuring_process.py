@@ -34,6 +34,7 @@ COMMAND = (sys.executable, "-m", "syno.measure.answering", "here")
 START_SECONDS = 300.0  # of a process for speedups, which do not count as time of the first operator
 TAIL_CHARACTERS = 2000
 MOST_DEATHS = 3  # of a measurement's process: the machine may be at fault, as where memory was short for a moment
+OF_THE_MACHINE = ("crashed", "out_of_memory")  # statuses for which a subject need not be the cause
 PAUSE_SECONDS = 2.0  # before a new process is started for one that died
 KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
 MIB = 2**20
@@ -280,10 +281,7 @@ class MeasuringProcess:
             first, asked = next(iter(self._asked.items()))
             found = self._first_answer(asked, progress)
             self._asked.pop(first, None)
-            if first == text or found.status not in (
-                "crashed",
-                "out_of_memory",
-            ):  # else it is asked again when it is waited for
+            if first == text or found.status not in OF_THE_MACHINE:  # else it is asked again when it is waited for
                 self._answers[first] = found
         return self._answers.pop(text)
 

@@ -164,7 +164,7 @@ class _Choice:
         self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
-        self._alone: dict[NetworkBaseline | None, list[Mixture]] = {}
+        self._alone_in: dict[NetworkBaseline | None, list[Mixture]] = {}
         self._done = 0
 
     @cached_property
@@ -220,7 +220,7 @@ class _Choice:
         """Return the mixtures that were tried, the best first."""
         found: dict[str, ChosenMixture] = {}
         pruned = [base.structure for base in _pruned(self.experiment, self.settings)]
-        self._begin([*(one.structure for one in self._places(None)), *pruned])
+        self._begin([*(one.structure for one in self._alone(None)), *pruned])
         bases = self.bases()
         coming = next(bases, None)
         while coming is not None:
@@ -229,7 +229,7 @@ class _Choice:
             options = self._options(base, time)
             coming = next(bases, None)
             if coming is not None:  # timed while networks with operators in this one are trained
-                self._begin(one.structure for one in self._places(coming[0]))
+                self._begin(one.structure for one in self._alone(coming[0]))
             if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
                 continue
             dropped = self._few_dropped(options)
@@ -296,7 +296,7 @@ class _Choice:
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
         """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
-        for mixture in self._places(base):
+        for mixture in self._alone(base):
             ((operator, names),), title = mixture.parts, mixture.name
             self._show(f"{title} in {', '.join(names)}{_inside(base)}")
             speed = self._speed(mixture.structure)
@@ -313,9 +313,9 @@ class _Choice:
                 )
         return found
 
-    def _places(self, base: NetworkBaseline | None) -> list[Mixture]:
+    def _alone(self, base: NetworkBaseline | None) -> list[Mixture]:
         """Return a network with each operator in the layers of each size alone, where it fits."""
-        if base not in self._alone:
+        if base not in self._alone_in:
             try:
                 sizes = self.workload.equal_layers(base)
             except SynoError:  # a pruned network may have no such layers
@@ -326,8 +326,8 @@ class _Choice:
                 for title, operator in operators.items()
                 if (names := self._where(operator, alike, base))
             ]
-            self._alone[base] = [one for one in found if self._fits(one)]
-        return self._alone[base]
+            self._alone_in[base] = [one for one in found if self._fits(one)]
+        return self._alone_in[base]
 
     def _begin(self, networks: Iterable[NetworkBaseline | Mixture]) -> None:
         """Have networks timed while others are trained, where trainings make way for that."""
