@@ -67,6 +67,23 @@ def test_an_operator_is_measured_once(tmp_path: Path, log: Path) -> None:
     assert measured(log) == ["conv2d", "conv1x1"]
 
 
+def test_what_was_begun_is_measured_meanwhile(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is known, or nothing keeps other work from disturbing it."""
+    with of(tmp_path / "undisturbed") as speedups:
+        speedups.begin(SEVERAL[:2])
+        assert speedups.of(SEVERAL[2]).status == "ok" and measured(log) == [*NAMES[2:3]]
+    monkeypatch.setenv(core_locks.FOLDER_VARIABLE, str(tmp_path / "cores"))
+    with of(tmp_path / "store") as speedups:
+        speedups.of(SEVERAL[0])
+        speedups.begin(SEVERAL[:3])
+        deadline = time.monotonic() + 60
+        while len(measured(log)) < 4:
+            assert time.monotonic() < deadline, "it waits for `of`"
+            time.sleep(0.05)
+        assert [speedups.of(one).name for one in (*SEVERAL[2:4], SEVERAL[1])] == [*NAMES[2:4], NAMES[1]]
+    assert measured(log) == [NAMES[2], *NAMES[:4]]
+
+
 def test_other_settings_compilers_versions_and_machines_are_other_measurements(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
