@@ -49,6 +49,11 @@ class Augmentation:
         check_fits(settings, images.shape[-2:])
         return cls(settings, *colours(images))
 
+    @property
+    def is_random(self) -> bool:
+        """Whether pictures for training are changed at random, and not just scaled."""
+        return bool(self.settings.pad or self.settings.flip or self.settings.cutout)
+
     def draw(self, count: int, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
         """Return random numbers for `count` pictures of this height and width: int64 [count, 5], on the CPU.
 
@@ -274,6 +279,15 @@ class RandomBatches:
     def of_share(self, share: Share) -> RandomBatches:
         """Return the batches with only a share of the samples in each."""
         return replace(self, share=share)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether samples are the same in each epoch."""
+        return self.augmentation is None or not self.augmentation.is_random
+
+    def in_order(self, batch: int) -> OrderedBatches:
+        """Return all samples in their order, as they are in each epoch if they are the same there, and so many at once."""
+        return OrderedBatches(self.images, self.labels, self.augmentation, batch, self.layout)
 
     @cached_property
     def _orders(self) -> Orders:

@@ -357,7 +357,7 @@ class TaughtBatches:
     """Batches of samples that are the same in each epoch, with the teacher's outputs for all samples, in their order."""
 
     def __init__(self, batches: RandomBatches, outputs: torch.Tensor) -> None:
-        self._batches, self._taught = batches, replace(batches, images=outputs)
+        self._batches, self._taught = batches, replace(batches, images=outputs, augmentation=None)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -401,13 +401,13 @@ class PictureTask(DeviceTask):
         Labels of each position have outputs as large as the samples and more, so those are computed in each step.
         """
         batches, most = self.batches, self.settings.most_steps
-        if not isinstance(batches, RandomBatches) or batches.augmentation is not None or self.label_shape:
+        if not isinstance(batches, RandomBatches) or not batches.is_fixed or self.label_shape:
             return
         has_more_epochs = self.settings.epochs > 1 and (most is None or most > len(batches))
         if self.teacher is None or self.features or not has_more_epochs:
             return
         with user_code(f"the trained network, run on {self.name},"), torch.no_grad(), autocast(self.settings, self.device):
-            outputs = torch.cat([self.teacher(images) for images in batches.images.split(TEST_BATCH)])
+            outputs = torch.cat([self.teacher(images) for images, _ in batches.in_order(TEST_BATCH)])
         self.batches = TaughtBatches(batches, outputs)
 
     def check(self, batch: Pair | TaughtPair) -> None:

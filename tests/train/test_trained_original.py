@@ -233,14 +233,20 @@ def test_the_teacher_answers_once_for_all_epochs(weights: Path, changes: dict[st
     assert bool(asked) == bool(changes)
 
 
-def test_the_teacher_answers_in_each_step_where_pictures_are_changed_at_random() -> None:
-    pictures, labels = torch.zeros(64, 3, 8, 8, dtype=torch.uint8), torch.zeros(64, dtype=torch.int64)
-    augmentation = Augmentation.of(AugmentationSettings(size=None), pictures)
-    data = DataSet("zeros", pictures, labels, pictures, labels, 10, augmentation=augmentation)
+@pytest.mark.parametrize("recipe", [{"pad": 1}, {"flip": True}, {"cutout": 2}, {}], ids=str)
+def test_the_teacher_answers_in_each_step_where_pictures_are_changed_at_random(recipe: dict[str, Any]) -> None:
+    """And once where they are only scaled, with the outputs for these."""
+    pictures = torch.randint(256, (64, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(64) % 10
+    settings = AugmentationSettings(**{"pad": 0, "flip": False, "cutout": 0, "size": None, **recipe})
+    data = DataSet("random", pictures, labels, pictures, labels, 10, augmentation=Augmentation.of(settings, pictures))
     task = device_task(data, epochs=2, distill={})
-    task.teacher, batches = nn.Identity(), task.batches
+    task.teacher, batches = nn.Flatten(), task.batches
     task.prepare()
-    assert task.batches is batches
+    assert (task.batches is batches) == bool(recipe)
+    if not recipe:
+        for batch in task.batches.epoch(2):
+            torch.testing.assert_close(batch.taught, batch.images.flatten(1), rtol=0, atol=0)
 
 
 def hooks_of(*networks: nn.Module) -> list[object]:
