@@ -237,7 +237,9 @@ class _Choice:
             self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
             for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
                 found.setdefault(one.replacement.id, one)
-        fast = [one for one in found.values() if one.speedup.value >= self.least] or list(found.values())
+        fast = [one for one in found.values() if one.speedup.value >= self.least]
+        if not fast:  # the one that misses the goal by the least
+            fast = sorted(found.values(), key=lambda one: -one.speedup.value)[:1]
         good = [one for one in fast if self._is_expected_to_lose_little(one)] or fast
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)

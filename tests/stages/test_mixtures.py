@@ -195,6 +195,27 @@ def chosen_by_sums(
     return choose_mixtures(found), network
 
 
+@pytest.mark.parametrize(("rounds", "margins"), [(2, [1.0]), (1, [1.0, 1.1])])
+def test_savings_that_add_up_to_too_much(monkeypatch: pytest.MonkeyPatch, rounds: int, margins: list[float]) -> None:
+    """The next choice asks for as much more as the last one fell short; where none is fast enough, the fastest is taken."""
+    of, timed = SumsOfLayers.of, list[float]()
+
+    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline) -> Any:
+        found = of(self, network)
+        if isinstance(network, Mixture) and len(network.parts) > 1:
+            timed.append(1 / (1 - 0.7 * (1 - 1 / found.ratio.value)))
+            found.ratio = Interval(timed[-1], timed[-1], timed[-1])
+        return found
+
+    monkeypatch.setattr(SumsOfLayers, "of", less_together)
+    monkeypatch.setattr(choice, "ROUNDS", rounds)
+    free = ["separable_conv2d", "grouped_conv2d"]
+    record, _ = chosen_by_sums(monkeypatch, free, speedup=1.6, pruned=False, margins=margins)
+    assert len(timed) == 2 and timed[0] < min(1.6, timed[1])
+    assert (timed[1] >= 1.6) == (rounds == 2)
+    assert [one.speedup.value for one in (*record.mixtures, *record.others)] == timed[1:]
+
+
 def test_networks_are_timed_in_the_order_in_which_they_are_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that depend on no choice: one that came out of order would wait for others."""
     _, network = chosen_by_sums(monkeypatch, ["separable_conv2d", "grouped_conv2d"], pruned=True)
