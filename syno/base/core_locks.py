@@ -72,8 +72,8 @@ def alone(device: str = "cpu") -> Iterator[None]:
         yield
 
 
-def are_locked() -> bool:
-    """Return whether computations on the cores of this process and measurements wait for each other."""
+def are_used() -> bool:
+    """Return whether there are locks here: SYNO_CORE_LOCKS may be "off", and some systems have none."""
     return _folder() is not None
 
 

@@ -266,6 +266,10 @@ class RandomBatches:
     """Random batches to train on, each changed in its own way.
 
     Random numbers are drawn on the CPU, so that they are equal on every device. Tensors are on the device of the training.
+
+    Attributes:
+        targets: what a network learns from beside the labels, [samples, ...], such as another network's outputs; batches then
+            have three tensors.
     """
 
     images: torch.Tensor
@@ -275,6 +279,7 @@ class RandomBatches:
     layout: torch.memory_format
     seed: int
     share: Share = WHOLE
+    targets: torch.Tensor | None = None
 
     def of_share(self, share: Share) -> RandomBatches:
         """Return the batches with only a share of the samples in each."""
@@ -286,7 +291,7 @@ class RandomBatches:
         return self.augmentation is None or not self.augmentation.is_random
 
     def in_order(self, batch: int) -> OrderedBatches:
-        """Return all samples in their order, as they are in each epoch if they are the same there, and so many at once."""
+        """Return batches of all samples in their order, changed as for a test."""
         return OrderedBatches(self.images, self.labels, self.augmentation, batch, self.layout)
 
     @cached_property
@@ -296,7 +301,7 @@ class RandomBatches:
     def __len__(self) -> int:
         return len(self.labels) // self.batch
 
-    def epoch(self, number: int, first: int = 0) -> Iterator[Pair]:
+    def epoch(self, number: int, first: int = 0) -> Iterator[tuple[torch.Tensor, ...]]:
         """Yield the batches of an epoch from batch `first` on; see `Batches`."""
         order = self._orders.of(number).to(self.labels.device)
         draws = self._draws(number)
@@ -305,7 +310,7 @@ class RandomBatches:
             images, labels = self.images[order[part]], self.labels[order[part]]
             if self.augmentation is not None:
                 images = self.augmentation.train(images, draws[part]).contiguous(memory_format=self.layout)
-            yield images, labels
+            yield (images, labels) if self.targets is None else (images, labels, self.targets[order[part]])
 
     def _draws(self, epoch: int) -> torch.Tensor:
         """Return the random numbers of the augmentation for each place in the epoch's order."""

@@ -174,8 +174,8 @@ class MeasuringProcess:
     def __init__(self) -> None:
         self._local: LocalProcess | None = None
         self._is_used, self._gpu = False, ""
-        self._asked: dict[str, Request] = {}  # that the process has, and has not answered, in their order, by their texts
-        self._answers: dict[str, Findings] = {}  # to requests that came before the one that was waited for
+        self._asked: dict[str, Request] = {}  # sent and not answered, the oldest first, by their texts
+        self._answers: dict[str, Findings] = {}  # to requests that nobody has waited for yet, by their texts
 
     def __enter__(self) -> Self:
         return self
@@ -191,10 +191,10 @@ class MeasuringProcess:
         self._asked.clear()
 
     def ask(self, request: Request) -> None:
-        """Send a request for a speedup, which is measured after those that were sent before; `findings` then waits for it.
+        """Send a request for a speedup and return; `findings` waits for the answer. Requests are answered in their order.
 
-        Limits are watched only while something is waited for: a request that has one of memory is not sent, nor one for a GPU,
-        which is leased first.
+        Does nothing for a request with a limit of memory, which is watched only while `findings` waits, nor for one on a GPU,
+        which `findings` leases.
         """
         if request.is_speedup and request.device == "cpu" and request.memory_limit_mib is None:
             self._sent(request)
@@ -278,15 +278,15 @@ class MeasuringProcess:
         For speedups, neither the start of a process nor waiting for others counts as time.
         """
         while (text := self._sent(request)) not in self._answers:
-            first, asked = next(iter(self._asked.items()))
-            found = self._first_answer(asked, progress)
-            self._asked.pop(first, None)
-            if first == text or found.status not in OF_THE_MACHINE:  # else it is asked again when it is waited for
-                self._answers[first] = found
+            oldest, asked = next(iter(self._asked.items()))
+            found = self._oldest_answer(asked, progress)
+            self._asked.pop(oldest, None)
+            if oldest == text or found.status not in OF_THE_MACHINE:  # else it is sent again when `findings` waits for it
+                self._answers[oldest] = found
         return self._answers.pop(text)
 
     def _sent(self, request: Request) -> str:
-        """Send a request, unless the process has it, and return its text."""
+        """Send a request, unless that was done before, and return its text."""
         text = request.model_dump_json()
         if text not in self._asked and text not in self._answers:
             if self._local is None:
@@ -296,8 +296,8 @@ class MeasuringProcess:
             self._asked[text] = request
         return text
 
-    def _first_answer(self, request: Request, progress: Tell) -> Findings:
-        """Return what is found of the request that was sent first of those that are not answered."""
+    def _oldest_answer(self, request: Request, progress: Tell) -> Findings:
+        """Wait for the answer to the oldest request that has none, and return it."""
         assert self._local is not None
         local, found, wait = self._local, Findings(), Wait()
         left, before = START_SECONDS if request.is_speedup else request.time_limit_s, time.monotonic()

@@ -215,14 +215,15 @@ class Connection(ABC):
     def messages(self) -> Iterator[tuple[str, Any]]:
         """Yield the messages, and ("", None) several times a second while there is none, until the process has ended."""
         while True:
-            while self._unread:  # several come at once, and who waits for an answer takes no more than that
+            while self._unread:  # several come at once, and the caller may stop after one
                 yield self._unread.popleft()
             if select.select([self._output], [], [], LOOK_SECONDS)[0]:
                 lines = self._lines.read()
                 if lines is None:
                     return
                 self._unread.extend(message for message in map(parsed, lines) if message is not None)
-                self.heard = time.monotonic() if self._unread else self.heard
+                if self._unread:
+                    self.heard = time.monotonic()
             elif self.process.poll() is not None:  # and what it has started has the pipe
                 return
             else:

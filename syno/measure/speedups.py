@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel
 
-from syno.base.core_locks import are_locked, given_up
+from syno.base import core_locks
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
 from syno.base.sources import sources_checksum
@@ -243,12 +243,12 @@ class Speedups:
         return record
 
     def begin(self, operators: Iterable[Replacement]) -> None:
-        """Have operators that are not in the store measured in their order, while this process does something else.
+        """Start to measure operators that are not in the store, in their order, and return at once; `of` waits for the result.
 
-        `of` then waits for what is still to be measured. Nothing happens where other work could disturb the measurements, and
-        for GPUs and other machines.
+        Does nothing without locks of cores, which keep other work of this process from disturbing a measurement, and for GPUs
+        and other machines.
         """
-        if isinstance(self._process, MeasuringProcess) and are_locked():
+        if isinstance(self._process, MeasuringProcess) and core_locks.are_used():
             for operator in operators:
                 if self.known(operator) is None:
                     self._process.ask(self._request(operator))
@@ -319,7 +319,7 @@ class Speedups:
         request = self._request(operator)
 
         def measured() -> SpeedupRecord:
-            with given_up():
+            with core_locks.given_up():
                 found = self._process.findings(request, progress)
             return SpeedupRecord(
                 name=operator.name,

@@ -160,7 +160,7 @@ class Scheduler:
         """Create a trial for this worker and return it; None if none of the first `most` operators needs one.
 
         Operators that were screened out do not count. After `most_screened` of them, nothing new is proposed.
-        None is not the end: while `is_left`, trials of other workers may still be interrupted.
+        None is not the end: while `has_unfinished`, trials of other workers may still be interrupted.
 
         Raises SearchStoppedError if evaluations fail for a reason that no operator is to blame for; see `Terminator`.
         """
@@ -171,13 +171,15 @@ class Scheduler:
             gc.freeze()  # see `syno.search.study`
         return trial
 
-    def is_left(self, most: int, *, trusting: bool = False) -> bool:
-        """Return whether one of the first `most` operators may still need a trial of this worker, as far as `next` knew.
+    def has_unfinished(self, most: int, *, seen: bool = True) -> bool:
+        """Return whether one of the first `most` operators was not evaluated to its end when `next` looked last.
 
-        With `trusting`, only those count whose worker is not seen to run: it may have died on another machine.
+        Args:
+            most: number of operators.
+            seen: count also those whose worker is seen to run; one on another machine is not, and may have died.
         """
         entries = self.state.unfinished(most)
-        if not trusting:
+        if seen:
             return bool(entries)
         trials = self.store.trials()
         return any(entry.needs_trial or not worker_of(trials[entry.numbers[-1]]).is_running() for entry in entries)

@@ -396,8 +396,8 @@ class Study:
             alone: there are no other workers, so running trials belong to workers that died. Workers that died on this machine
                 are recognised anyway; others when their grace is over.
             wait: when no trial is left to begin, stay until the last trials of other workers have ended, in case they are
-                interrupted. False: do not stay for workers that are seen to run on this machine, since somebody starts them
-                again.
+                interrupted. False: stay only for workers that cannot be seen to run, as on other machines; those of this
+                machine are started again by somebody else if they end.
             poll_seconds: how often to check for that.
 
         KeyboardInterrupt and SystemExit are raised; the current trial is retried by the next worker.
@@ -441,7 +441,7 @@ class Study:
                             continue
                         if fault.lasts or machine_faults >= MACHINE_ATTEMPTS:
                             raise stopped_by_machine(self.name, fault)
-                    elif not scheduler.is_left(n_trials, trusting=not wait):
+                    elif not scheduler.has_unfinished(n_trials, seen=wait):
                         break
                     time.sleep(poll_seconds)
             self._terminator.check_end(scheduler.state, n_trials)

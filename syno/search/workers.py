@@ -67,7 +67,7 @@ class Worker:
         return self._is_visible and self._state() is None
 
     def is_running(self) -> bool:
-        """Return whether the process is known to run now. False if that cannot be seen from this process."""
+        """Return whether the process runs, and is not suspended. False for one that cannot be seen, as on another machine."""
         return self._is_visible and self._state() not in (None, *SUSPENDED)
 
     @property

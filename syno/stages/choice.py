@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 # Of a choice whose mixture is too slow: with kernels in some layers, others get them, too, so that savings of single sizes may
-# add up to 1.3 times what they are together. Each round asks for as much more as the last one fell short: at least for a share
-# MORE of the time, and at most as if LEAST_KEPT of the promised savings were true.
+# add up to half as much again as they are together. Each round asks for as much more as the last one fell short: at least for a
+# share MORE of the time, and at most as if LEAST_KEPT of the promised savings were true, since a mixture may save nothing.
 ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
 # Where the fastest network is looked for: from one speed to the next, and between two that need no other between them.
 FASTER, CLOSE = 1.25, 1.12
@@ -164,7 +164,7 @@ class _Choice:
         self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
-        self._alone_in: dict[NetworkBaseline | None, list[Mixture]] = {}
+        self._to_time: dict[NetworkBaseline | None, list[Mixture]] = {}
         self._done = 0
 
     @cached_property
@@ -220,7 +220,7 @@ class _Choice:
         """Return the mixtures that were tried, the best first."""
         found: dict[str, ChosenMixture] = {}
         pruned = [base.structure for base in _pruned(self.experiment, self.settings)]
-        self._begin([*(one.structure for one in self._alone(None)), *pruned])
+        self._begin([*(one.structure for one in self._networks_to_time(None)), *pruned])
         bases = self.bases()
         coming = next(bases, None)
         while coming is not None:
@@ -229,7 +229,7 @@ class _Choice:
             options = self._options(base, time)
             coming = next(bases, None)
             if coming is not None:  # timed while networks with operators in this one are trained
-                self._begin(one.structure for one in self._alone(coming[0]))
+                self._begin(one.structure for one in self._networks_to_time(coming[0]))
             if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
                 continue
             dropped = self._few_dropped(options)
@@ -238,8 +238,8 @@ class _Choice:
             for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
                 found.setdefault(one.replacement.id, one)
         fast = [one for one in found.values() if one.speedup.value >= self.least]
-        if not fast:  # the one that misses the goal by the least
-            fast = sorted(found.values(), key=lambda one: -one.speedup.value)[:1]
+        if not fast and found:  # the one that misses the goal by the least
+            fast = [max(found.values(), key=lambda one: one.speedup.value)]
         good = [one for one in fast if self._is_expected_to_lose_little(one)] or fast
         scored = [one.model_copy(update={"score": self._score(one.replacement)}) for one in good]
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
@@ -298,7 +298,7 @@ class _Choice:
     def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
         """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
-        for mixture in self._alone(base):
+        for mixture in self._networks_to_time(base):
             ((operator, names),), title = mixture.parts, mixture.name
             self._show(f"{title} in {', '.join(names)}{_inside(base)}")
             speed = self._speed(mixture.structure)
@@ -315,9 +315,9 @@ class _Choice:
                 )
         return found
 
-    def _alone(self, base: NetworkBaseline | None) -> list[Mixture]:
-        """Return a network with each operator in the layers of each size alone, where it fits."""
-        if base not in self._alone_in:
+    def _networks_to_time(self, base: NetworkBaseline | None) -> list[Mixture]:
+        """Return the networks that have one operator, in the layers of one size, where it fits: all of them in a base."""
+        if base not in self._to_time:
             try:
                 sizes = self.workload.equal_layers(base)
             except SynoError:  # a pruned network may have no such layers
@@ -328,11 +328,11 @@ class _Choice:
                 for title, operator in operators.items()
                 if (names := self._where(operator, alike, base))
             ]
-            self._alone_in[base] = [one for one in found if self._fits(one)]
-        return self._alone_in[base]
+            self._to_time[base] = [one for one in found if self._fits(one)]
+        return self._to_time[base]
 
     def _begin(self, networks: Iterable[NetworkBaseline | Mixture]) -> None:
-        """Have networks timed while others are trained, where trainings make way for that."""
+        """Start to time networks, where trainings of this process make way for that."""
         if self.workload.settings.training.device == "cpu":
             self.speedups.begin(networks)
 

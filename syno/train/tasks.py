@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -345,31 +345,11 @@ def _feature_error(made: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
     return functional.mse_loss(made.float(), taught.float()) / spread.clamp(min=LEAST_VARIANCE) * (spread > LEAST_VARIANCE)
 
 
-class TaughtPair(NamedTuple):
-    """A batch of samples and labels, with the teacher's outputs for them."""
-
-    images: torch.Tensor
-    labels: torch.Tensor
-    taught: torch.Tensor
-
-
-class TaughtBatches:
-    """Batches of samples that are the same in each epoch, with the teacher's outputs for all samples, in their order."""
-
-    def __init__(self, batches: RandomBatches, outputs: torch.Tensor) -> None:
-        self._batches, self._taught = batches, replace(batches, images=outputs, augmentation=None)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def epoch(self, number: int, first: int = 0) -> Iterator[TaughtPair]:
-        """Yield the batches of an epoch; see `Batches`."""
-        both = zip(self._batches.epoch(number, first), self._taught.epoch(number, first), strict=True)
-        return (TaughtPair(images, labels, taught) for (images, labels), (taught, _) in both)
-
-
 class PictureTask(DeviceTask):
-    """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right."""
+    """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right.
+
+    A batch is a pair of samples and labels; after `prepare` it may also have the teacher's outputs.
+    """
 
     metric = ACCURACY
 
@@ -396,23 +376,23 @@ class PictureTask(DeviceTask):
         return self._all_tests
 
     def prepare(self) -> None:
-        """Compute the teacher's outputs once for all epochs, where no sample is changed at random.
+        """Compute the teacher's outputs for all samples, where these are the same in each of several epochs.
 
-        Labels of each position have outputs as large as the samples and more, so those are computed in each step.
+        Where each position has a label, the outputs may need more memory than the samples, so they are computed in each step.
         """
         batches, most = self.batches, self.settings.most_steps
-        if not isinstance(batches, RandomBatches) or not batches.is_fixed or self.label_shape:
+        if not isinstance(batches, RandomBatches) or not batches.is_fixed or batches.targets is not None or self.label_shape:
             return
         has_more_epochs = self.settings.epochs > 1 and (most is None or most > len(batches))
         if self.teacher is None or self.features or not has_more_epochs:
             return
         with user_code(f"the trained network, run on {self.name},"), torch.no_grad(), autocast(self.settings, self.device):
             outputs = torch.cat([self.teacher(images) for images, _ in batches.in_order(TEST_BATCH)])
-        self.batches = TaughtBatches(batches, outputs)
+        self.batches = replace(batches, targets=outputs)
 
-    def check(self, batch: Pair | TaughtPair) -> None:
+    def check(self, batch: tuple[torch.Tensor, ...]) -> None:
         """Raise DataError if a batch is no pair of samples and labels of this data set."""
-        if isinstance(batch, TaughtPair):
+        if isinstance(self.batches, RandomBatches):  # our own
             batch = batch[:2]
         if not (isinstance(batch, tuple | list) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch)):
             raise DataError(
@@ -423,28 +403,27 @@ class PictureTask(DeviceTask):
         what = f"{self.data.name}: a batch of labels"
         check_labels(what, labels, len(images), self.data.classes, self.label_shape, self.ignore_index)
 
-    def parts(self, batch: Pair | TaughtPair, most: int) -> list[Any]:
-        """Return pairs of samples and labels, or what `TaughtPair` holds."""
-        parts = zip(*(one.split(most) for one in batch), strict=True)
-        return [TaughtPair(*part) for part in parts] if isinstance(batch, TaughtPair) else list(parts)
+    def parts(self, batch: tuple[torch.Tensor, ...], most: int) -> list[tuple[torch.Tensor, ...]]:
+        """Return batches with some of the samples each."""
+        return list(zip(*(one.split(most) for one in batch), strict=True))
 
-    def samples(self, batch: Pair | TaughtPair) -> int:
+    def samples(self, batch: tuple[torch.Tensor, ...]) -> int:
         """Return the number of samples."""
         return len(batch[1])
 
-    def counted(self, batch: Pair | TaughtPair) -> torch.Tensor:
-        """Return how many labels count."""
+    def counted(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Return the number of labels that count: int64, of no axis."""
         labels = batch[1]
         return torch.tensor(labels.numel()) if self.ignore_index is None else (labels != self.ignore_index).sum()
 
-    def _loss(self, network: nn.Module, batch: Pair | TaughtPair, label_smoothing: float) -> torch.Tensor:
+    def _loss(self, network: nn.Module, batch: tuple[torch.Tensor, ...], label_smoothing: float) -> torch.Tensor:
         images, labels = batch[:2]
         logits = network(images)
         check_logits(logits, (len(labels),), self.data.classes, self.label_shape)
         return _cross_entropy(self.data.name, logits, labels, label_smoothing, self.ignore_index)
 
     def _taught(self, teacher: nn.Module, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return batch.taught if isinstance(batch, TaughtPair) else super()._taught(teacher, batch, args, kwargs)
+        return batch[2] if len(batch) > 2 else super()._taught(teacher, batch, args, kwargs)
 
     def _difference(self, output: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
         return divergence(output, taught, 1, self._distill.temperature)

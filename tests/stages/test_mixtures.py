@@ -217,7 +217,7 @@ def test_savings_that_add_up_to_too_much(monkeypatch: pytest.MonkeyPatch, rounds
 
 
 def test_networks_are_timed_in_the_order_in_which_they_are_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that depend on no choice: one that came out of order would wait for others."""
+    """A network that is needed before those that were begun earlier would wait for them. Mixtures are not begun."""
     _, network = chosen_by_sums(monkeypatch, ["separable_conv2d", "grouped_conv2d"], pruned=True)
     assert len(network.begun) > len(SIZES) and network.timed[: len(network.begun)] == network.begun
 

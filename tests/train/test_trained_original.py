@@ -246,7 +246,7 @@ def test_the_teacher_answers_in_each_step_where_pictures_are_changed_at_random(r
     assert (task.batches is batches) == bool(recipe)
     if not recipe:
         for batch in task.batches.epoch(2):
-            torch.testing.assert_close(batch.taught, batch.images.flatten(1), rtol=0, atol=0)
+            torch.testing.assert_close(batch[2], batch[0].flatten(1), rtol=0, atol=0)
 
 
 def hooks_of(*networks: nn.Module) -> list[object]:
