@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import reports
 import tables
 import torch
 from cases import ARTIFACT, STAGES, TRANSITIONS, Case, Layer, Operator, Skipped, artifact_folder, cases, operators
@@ -29,6 +28,7 @@ from measuring import BOTH, COMPILED, FORWARD, FUSED, LAYER, LITERAL, PASSES, SL
 import syno
 from syno.base.errors import SynoError
 from syno.base.files import write_whole
+from syno.measure.machine import processor
 
 MEMORY_ON_CPU = "the allocations and frees that `torch.profiler` records (`profile_memory=True`) in one call"
 MEMORY_ON_CUDA = "`torch.cuda.max_memory_allocated` of one call"
@@ -123,7 +123,7 @@ def _start(options: argparse.Namespace) -> list[str]:
     published = f"skipped, as {ARTIFACT} is not set" if artifact is None else "read from the paper's artifact"
     return [
         f"- Date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- Machine: {reports.processor()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
+        f"- Machine: {processor()}, {os.cpu_count()} logical cores, {_memory_gib():.0f} GiB{gpu}; "
         f"load average before the start {os.getloadavg()[0]:.2f}",
         f"- Versions: Python {platform.python_version()}, torch {torch.__version__}, syno {syno.__version__}",
         f"- Settings: {options.device}, {options.threads} thread{'s'[: options.threads != 1]}, float32, batch {options.batch} "

@@ -27,7 +27,9 @@ from syno.config.files import load_experiment
 from syno.model.baselines import Mixture
 from syno.stages.choice import operators_to_choose
 from syno.stages.mixtures import Alternative, choice_of, in_words
+from syno.stages.places import SELECTED
 from syno.stages.search import beginning
+from syno.stages.selection import read_selected
 from syno.stages.speedups import speedups_of
 
 
@@ -58,7 +60,8 @@ def measured(experiment: Experiment, options: argparse.Namespace) -> list[Found]
     """Return the mixtures with what was measured."""
     record, workload = choice_of(experiment), beginning(experiment)
     assert record is not None and experiment.goal_pair is not None, "the experiment has no choice.json; run it first"
-    operators = operators_to_choose(experiment)
+    assert experiment.mixtures != "none"
+    operators = operators_to_choose(experiment, read_selected(options.folder / SELECTED)[: experiment.mixtures.operators])
     layers: dict[str, list[Alternative]] = {}
     for one in record.alternatives:
         if one.base == ORIGINAL and one.loss is not None:

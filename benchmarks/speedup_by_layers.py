@@ -49,8 +49,8 @@ def main() -> None:
         drifts = " ".join(f"{one.drift:.0%}" for one in records)
         seconds = " ".join(f"{one.compile_seconds:.1f}" for one in records)
         print(f"| {operator.id[:12]} | {' | '.join(cells)} | {drifts} | {seconds} |", flush=True)
-        for way, record in zip(WAYS, records, strict=True):
-            found[way].append(record.speedup or 0.0)
+        for measured, record in zip(WAYS, records, strict=True):
+            found[measured].append(record.speedup or 0.0)
     for way in ways:
         way.close()
     errors = [abs(layers / network - 1) for network, layers in zip(*found.values(), strict=True)]
