@@ -27,7 +27,7 @@ from syno.ir.graph import PGraph
 from syno.search.faults import Fault, fault_of
 from syno.search.goal import Goal
 from syno.search.halving import OF_FIT, HalvingSettings
-from syno.search.policies import POLICIES, Policy, PolicySettings, Proposal
+from syno.search.policies import POLICIES, LayerError, Policy, PolicySettings, Proposal
 from syno.search.reward import AccuracyReward, Failure, Reward
 from syno.search.scheduler import MACHINE_ATTEMPTS, Scheduler, Terminator, stopped_by_machine
 from syno.search.settings import GOAL, KNOWN, agree, study_settings
@@ -279,6 +279,7 @@ class Study:
         stopping: HalvingSettings | None = None,
         rounds: int | None = None,
         goal: Goal | None = None,
+        layer_error: LayerError | None = None,
         most_attempts: int = 3,
         heartbeat_seconds: float = 60,
         grace_seconds: float = 180,
@@ -301,6 +302,7 @@ class Study:
             stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
             rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
             goal: the goal, which the policy follows; the evaluation screens by it (`syno.search.screening`).
+            layer_error: by which the policy may compare operators before it proposes one; see `Policy`.
             most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
             heartbeat_seconds: how often a worker renews the lease on its trial.
             grace_seconds: after how long without renewal a worker counts as dead.
@@ -317,9 +319,11 @@ class Study:
         self.rejected: list[Rejected] = []
         kind = POLICIES.find(policy)
         proposals = self._proposals(tree, warm_start)
-        of_goal: dict[str, Any] = {} if goal is None else {"goal": goal, "reward": self.reward}
+        known_to_policy: dict[str, Any] = {} if goal is None else {"goal": goal, "reward": self.reward}
+        if layer_error is not None:
+            known_to_policy["layer_error"] = layer_error
         told = [(_proposal(tree, one.operator), dict(one.metrics)) for one in known or ()]
-        new_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **of_goal)
+        new_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **known_to_policy)
         self._make_policy = partial(self._knowing, new_policy, told)
         self.policy: Policy = self._make_policy()
         more = dict(more_settings or {})

@@ -22,11 +22,12 @@ from syno.stages.rivals import TrainedRival, trained_rivals
 from syno.train.metric import Metric
 
 if TYPE_CHECKING:
+    from syno.search.policies import LayerError
     from syno.search.study import KnownResult, Study
 
 
-def open_study(experiment: Experiment, space: Space) -> Study:
-    """Return the study, created if it does not exist.
+def open_study(experiment: Experiment, space: Space, layer_error: LayerError | None = None) -> Study:
+    """Return the study, created if it does not exist. `layer_error` is for its policy, in a worker: see `Policy`.
 
     Raises SpecError if it exists with other settings, or if it begins with rivals and lacks one of their records.
     """
@@ -61,6 +62,7 @@ def open_study(experiment: Experiment, space: Space) -> Study:
         stopping=settings.stopping,
         rounds=rounds_of(workload, experiment.evaluation),
         goal=experiment.goal,
+        layer_error=layer_error,
         most_attempts=settings.most_attempts,
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,

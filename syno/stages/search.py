@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from syno.ir.graph import PGraph
     from syno.measure.speedup_record import SpeedupRecord
     from syno.measure.speedups import Speedups
+    from syno.search.policies import LayerError
     from syno.search.study import Study
     from syno.train.contract import Evaluation
     from syno.train.training_record import TrainingRecord
@@ -263,7 +264,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
     check_not_empty(space)
     from syno.search.storage.errors import database_errors  # imports optuna
 
-    study = open_study(experiment, space)
+    study = open_study(experiment, space, layer_error_of(experiment))
     keep_config(experiment)  # after `open_study`, which refuses other settings
     if original := original_scores(experiment, study, display):
         evaluate = make_evaluation(experiment, original)
@@ -372,6 +373,18 @@ def beginning(experiment: Experiment) -> Workload:
     return Workload(network.settings.model_copy(update={"weights": str(weights)}), network.data)
 
 
+def layer_error_of(experiment: Experiment) -> LayerError | None:
+    """Return the function by which a policy compares operators before it proposes one; None if they begin with new weights.
+
+    The network is loaded when it is first called: the original may be trained only after the study was opened.
+    """
+    workload = experiment.workload
+    if experiment.evaluation != "training" or workload is None or workload.training.initialization != "fit":
+        return None
+    loaded = cache(partial(beginning, experiment))
+    return lambda operator: loaded().layer_error(operator)
+
+
 def _trains_first(experiment: Experiment) -> bool:
     """Return whether a search first trains the original, with whose weights its trials begin."""
     workload = experiment.workload
@@ -383,7 +396,7 @@ def _trains_first(experiment: Experiment) -> bool:
 def _work(fields: Mapping[str, Any]) -> None:
     """Work on the study in a further process, whose experiment has these fields."""
     experiment = Experiment(**fields).use_code()
-    study = open_study(experiment, Space(experiment.operator_spec))
+    study = open_study(experiment, Space(experiment.operator_spec), layer_error_of(experiment))
     evaluate = make_evaluation(experiment, original_scores(experiment, study))
     with (
         leased(_device(experiment), "training.device"),

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import isfinite, log
+from math import inf, isfinite, log
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from syno.base.core_locks import computing
-from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
+from syno.base.errors import DataError, SpecError, SynoError, TrainingError, UserCodeError
 from syno.base.files import checksum
 from syno.base.registry import is_path
 from syno.base.user_code import unchanged_process, user_code
@@ -42,7 +42,7 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_workload
-from syno.train.layer_fit import LayerFit, fit_layers, measure_statistics, output_difference
+from syno.train.layer_fit import LayerFit, RecordedLayer, fit_layers, measure_statistics, output_difference, record_layer
 from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.micro_batches import first_part
 from syno.train.own_task import Task
@@ -456,6 +456,33 @@ class Workload:
                 if isinstance(operator, Mixture):
                     original = self._base_of(operator, original, task)
                 return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
+
+    def layer_error(self, operator: Replacement) -> float:
+        """Return the error of an operator that is fitted to one layer of the trained original alone, the one with most FLOPs.
+
+        This takes a tenth of the time of `fit`, and tells as well which operators can express the layers; see `LayerFit.after`.
+        The error is infinite if the operator does not fit, or breaks.
+        """
+        settings, seed, recorded = self.settings.training, self.settings.seed, self._recorded
+        try:
+            with on_device(settings.device) as device, own_state(seed, settings, device), computing(device.type):
+                module = moved_to(self.network(operator, seed), device).get_submodule(recorded.layer)
+                error = recorded.fit(module).after
+        except (SpecError, TrainingError):
+            return inf
+        return error if isfinite(error) else inf
+
+    @cached_property
+    def _recorded(self) -> RecordedLayer:
+        """The layer with most FLOPs, of those to replace, and of several the first."""
+        flops = dict.fromkeys((layer.name for layer in self.layers), 0)
+        for one in count(self.model(), self.example).work:
+            if one.layer in flops:
+                flops[one.layer] += one.flops
+        settings, seed = self.settings.training, self.settings.seed
+        with on_device(settings.device) as device, own_state(seed, settings, device), computing(device.type):
+            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
+            return record_layer(moved_to(self.trained(seed), device), max(flops, key=flops.__getitem__), task)
 
     def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
         """Return the network that the operators of a mixture are in, without them: a narrower one has statistics of its own."""

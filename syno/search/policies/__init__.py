@@ -4,7 +4,16 @@
 <class 'syno.search.policies.random_walk.RandomWalk'>
 """
 
-from syno.search.policies.contract import EXHAUSTED, POLICIES, Candidate, Exhausted, Policy, PolicySettings, Proposal
+from syno.search.policies.contract import (
+    EXHAUSTED,
+    POLICIES,
+    Candidate,
+    Exhausted,
+    LayerError,
+    Policy,
+    PolicySettings,
+    Proposal,
+)
 from syno.search.policies.evolution import Evolution
 from syno.search.policies.mcts import MonteCarloTreeSearch
 from syno.search.policies.random_walk import RandomWalk
@@ -16,6 +25,7 @@ __all__ = [
     "Candidate",
     "Evolution",
     "Exhausted",
+    "LayerError",
     "MonteCarloTreeSearch",
     "Policy",
     "PolicySettings",

@@ -79,9 +79,12 @@ class Exhausted(Enum):
 EXHAUSTED: Final = Exhausted.EXHAUSTED
 
 
-__all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "Policy", "PolicySettings", "Proposal"]
+__all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "LayerError", "Policy", "PolicySettings", "Proposal"]
 
 STOPPED: Final = 0.0  # the reward of an operator whose evaluation was stopped, for policies that learn from rewards alone
+
+
+LayerError: TypeAlias = Callable[[PGraph], float]
 
 
 class PolicySettings(Settings):
@@ -104,9 +107,9 @@ class Policy(ABC):
     gives metrics, and `screen_out` says that an operator cannot meet the goal: by default, the reward 0. Every policy
     guarantees (`syno.search.policies.contract` checks it):
 
-    * Its proposals are a function of the tree, the settings, the seed, the goal, the reward and the events so far in their
-      order, of nothing else. So a policy is rebuilt by adopting and telling what is stored. If the tree learns about dead ends,
-      the policy also proposes again, on a tree that knows no more than the first one did.
+    * Its proposals are a function of the tree, the settings, the seed, the goal, the reward, the layer errors and the events so
+      far in their order, of nothing else. So a policy is rebuilt by adopting and telling what is stored. If the tree learns
+      about dead ends, the policy also proposes again, on a tree that knows no more than the first one did.
     * It never proposes an operator whose fingerprint it has proposed or adopted.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
     * The operators of the warm start come first, in their order.
@@ -123,6 +126,8 @@ class Policy(ABC):
         settings: its constants, an instance of `Settings`.
         goal: the goal of the search; None if it has none.
         reward: of a search with a goal, the function whose values `tell` gets; None elsewhere.
+        layer_error: where operators begin fitted to a trained network, a function that returns how far an operator is from one
+            of its layers after a fit (`syno.train.workload.Workload.layer_error`); it takes a part of a second. None elsewhere.
         walks: random walks in the tree that avoid dead ends and proposed operators.
     """
 
@@ -144,10 +149,12 @@ class Policy(ABC):
         limit: int = LIMIT,
         goal: Goal | None = None,
         reward: Reward | None = None,
+        layer_error: LayerError | None = None,
     ) -> None:
         self.tree = tree
         self.goal = goal
         self.reward = reward
+        self.layer_error = layer_error
         self.seed = seed
         self.settings = settings if settings is not None else self.Settings()
         if not isinstance(self.settings, self.Settings):

@@ -437,7 +437,8 @@ class SurrogateSettings(PolicySettings):
     """Constants of the search by a model."""
 
     beginners: Annotated[int, Field(ge=1)] = 4
-    """how many operators are evaluated before the model is asked; those of `learn_from` count"""
+    """how many operators are evaluated before the model is asked; those of `learn_from` count. Where candidates are fitted to a
+    layer (`fits`), it is one"""
     beginner_walks: Annotated[int, Field(ge=1)] = 32
     """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly what a convolution
     reads whose window is what the spec requires, or 3; of these the one that reads most, with the most FLOPs"""
@@ -445,6 +446,9 @@ class SurrogateSettings(PolicySettings):
     """random operators among which the model chooses; fewer where many trials run at once"""
     mutations: Annotated[int, Field(ge=0)] = 16
     """mutations of the best operators among which the model chooses, too"""
+    fits: Annotated[int, Field(ge=1)] = 16
+    """so many candidates, the most promising ones, are fitted to a layer of the trained original, and the one with the least
+    error is proposed; only where operators begin in it (`training: {initialization: fit}`), and fewer where many trials run"""
     parents: Annotated[int, Field(ge=1)] = 8
     """how many of the best operators are mutated"""
     trees: Annotated[int, Field(ge=2)] = 32
@@ -488,6 +492,7 @@ class Surrogate(Policy):
         self._descriptions = Descriptions(self.tree, timed=self.goal is not None and self.goal.measures)
         self._evaluated: dict[str, Evaluated] = {}  # by fingerprint, in the order of proposals
         self._running: dict[str, Candidate] = {}  # those of which nothing is known yet
+        self._layer_errors: dict[str, float] = {}  # by id of operators
         self._earlier = [self._learnt(given) for given in self.settings.learn_from]
         self._events = 0
         self._due = (0, 0, list[Evaluated]())  # a number of proposals and of events, and what was known then
@@ -497,7 +502,7 @@ class Surrogate(Policy):
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         out = sum(one.is_screened for one in self._evaluated.values())
         known = len(self._evaluated) - len(self._running) - out + sum(map(len, self._earlier))
-        if known < self.settings.beginners:
+        if known < self._beginners:
             return self._beginner(draws)
         paths = [*self._walks(draws, self.settings.walks), *self._mutations(draws)]
         if not paths:
@@ -511,7 +516,7 @@ class Surrogate(Policy):
         if running := list(self._running.values())[-OUTSTANDING:]:
             others = np.array([(0.0, *self._descriptions.of(one)) for one in running])
             gains = gains * (1 - model.alike(rows, others)).prod(axis=1)
-        return paths[int(gains.argmax())]
+        return self._best_fitted([paths[place] for place in np.argsort(-gains, kind="stable")])
 
     def _beginner(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         """Return the path to an operator that reads much of its input; a random one where that is not known."""
@@ -519,12 +524,30 @@ class Surrogate(Policy):
         paths = self._walks(draws, self.settings.beginner_walks) if features is not None or models is not None else []
         if not paths:
             return self.walks.anywhere(draws)
-        columns, rows = [] if features is None else [1 + features.columns.index(name) for name in FIRST], self._rows(paths)
-        keys = [tuple(row[columns]) for row in rows]
+        rows, likely = self._rows(paths), np.ones(len(paths), bool)
+        columns = [] if features is None else [1 + features.columns.index(name) for name in FIRST]
         if models is not None:  # among those that are about as likely to be fast enough as the likeliest
             chances = models.chances(rows)
-            keys = [(float(chance >= LIKELY * chances.max()), *key) for chance, key in zip(chances, keys, strict=True)]
-        return paths[keys.index(max(keys))]
+            likely = chances >= LIKELY * chances.max()
+        order = sorted(np.flatnonzero(likely).tolist(), key=lambda place: tuple(-rows[place, columns]))
+        return self._best_fitted([paths[place] for place in order])
+
+    @property
+    def _beginners(self) -> int:
+        return self.settings.beginners if self.layer_error is None else 1
+
+    def _best_fitted(self, paths: Sequence[tuple[TreeStep, ...]]) -> tuple[TreeStep, ...]:
+        """Return the path, of the first ones, to the operator with the least layer error; the first if errors are not known."""
+        if self.layer_error is None:
+            return paths[0]
+        return min(paths[: max(self.settings.fits // self._rounds, LEAST)], key=self._layer_error_at)
+
+    def _layer_error_at(self, path: Sequence[TreeStep]) -> float:
+        operator = path[-1].operator
+        assert operator is not None and self.layer_error is not None, "a path ends in a Finalize"
+        if operator.id not in self._layer_errors:
+            self._layer_errors[operator.id] = self.layer_error(operator)
+        return self._layer_errors[operator.id]
 
     # ---- candidates -----------------------------------------------------------------------------------------------
 
@@ -608,7 +631,7 @@ class Surrogate(Policy):
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
         """Return the evaluations known when a model was last due, and the number of events until then."""
         due, events, known = self._due
-        if due < _due(self._proposed) or sum(one.is_informed for one in known) < self.settings.beginners:
+        if due < _due(self._proposed) or sum(one.is_informed for one in known) < self._beginners:
             return self._events, self._informed()
         return events, known
 
