@@ -43,6 +43,7 @@ from syno.train.workload import Workload
 CONFIG = "config/quickstart-trained.yaml"
 CPU = torch.device("cpu")
 QUANTITIES = {  # the key of each in records
+    "error of a fit to one layer alone": "layer error",
     "error of the fit, mean over layers": "fit error",
     "error of the fit, largest of a layer": "largest error",
     "difference of the outputs after the fit": "difference",
@@ -56,6 +57,7 @@ QUANTITIES = {  # the key of each in records
 }
 SHARES = (0.8, 0.65, 0.5)
 COLUMNS = ("operator", "FLOPs", "errors of its layers", "their mean", "accuracy after the fit", "accuracy")
+CANDIDATES, DRAWS = (4, 8, 16, 24), 2000
 SEEDS, TREES = range(8), SurrogateSettings().trees
 
 
@@ -100,6 +102,8 @@ def one(workload: Workload, spec: OperatorSpec, operator: PGraph) -> dict[str, A
     network = workload.network(operator, seed)
     found |= gradients(network, images, labels) | {"naswot": naswot(network, images)}
     found["synflow"] = synflow(workload.network(operator, seed), images[:1])
+    before = time.process_time()
+    found |= {"layer error": workload.layer_error(operator), "layer seconds": time.process_time() - before}
     before, network, original = time.process_time(), workload.network(operator, seed), workload.model(seed)
     fits = workload.fit(network, original, operator, seed)
     found |= {"fit seconds": time.process_time() - before, "errors": [(fit.layer, fit.before, fit.after) for fit in fits]}
@@ -115,7 +119,7 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
     found = list({(record["fit error"], record["score"]): record for record in trained}.values())
     scores, epochs = np.array([record["score"] for record in found]), len(found[0]["scores"])
     original = json.loads((options.records / "original.json").read_text())["score"]
-    fit, training = (fmean(record[key] for record in found) for key in ("fit seconds", "seconds"))
+    layer, fit, training = (fmean(record[key] for record in found) for key in ("layer seconds", "fit seconds", "seconds"))
     command = f"benchmarks/fit_error.py --records FOLDER --count {options.count}"
     lines = reports.heading("The error of an operator's fit, and its score", command)
     for text in (
@@ -124,7 +128,8 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
         f"{len(trained) - len(found)}. The other {len(found)} are trained once, as the search does it: fitted to the layers of "
         f"the trained original, and then for {epochs} epochs with distillation.",
         f"- The original's accuracy is {original:.4f}; those with operators are from {scores.min():.4f} to {scores.max():.4f}.",
-        f"- A fit takes {fit:.1f} CPU-seconds in the mean, a training with its fit {training:.1f}.",
+        f"- A fit to one layer takes {layer:.2f} CPU-seconds in the mean, one to all layers {fit:.1f}, a training with its fit "
+        f"{training:.1f}.",
     ):
         lines += reports.paragraph(text)
     lines += ["", "## Rank correlations with the final accuracy", ""]
@@ -137,6 +142,14 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
         values = [record["scores"][number - 1] for record in found]
         rows.append((f"accuracy after epoch {number}", *correlation(values, scores)))
     lines += ["", *reports.table(("quantity", "correlation", "95 % interval"), rows)]
+    lines += ["", "## Candidates that are fitted to one layer", ""]
+    lines += reports.paragraph(
+        f"The policy `surrogate` fits its candidates to the layer with most FLOPs, and proposes the one with the least error. What "
+        f"that is worth among random operators: the mean accuracy of the one with the least error of so many, over {DRAWS:,} "
+        f"draws. The mean of all is {scores.mean():.4f}."
+    )
+    rows = [(str(count), *of_least_error(found, scores, count)) for count in CANDIDATES]
+    lines += ["", *reports.table(("candidates", "accuracy of the chosen one", "worse than the mean of all"), rows)]
     lines += ["", "## Operators that pause after the fit", ""]
     best = set(np.argsort(-scores, kind="stable")[: max(1, len(found) // 4)].tolist())
     order = np.argsort([record["fit error"] for record in found], kind="stable").tolist()
@@ -163,6 +176,14 @@ def row(record: dict[str, Any]) -> tuple[str, ...]:
     errors = ", ".join(f"{after:.2f}" for *_, after in record["errors"])
     numbers = [f"{record[key]:.4f}" for key in ("fit error", "accuracy after the fit", "score")]
     return f"`{record['id'][:8]}`", f"{record['FLOPs']:.3g}", errors, *numbers
+
+
+def of_least_error(found: Sequence[dict[str, Any]], scores: np.ndarray, count: int) -> tuple[str, str]:
+    """Return the mean accuracy of the operator with the least error of so many, and how often it is below the mean of all."""
+    draws, errors = np.random.default_rng(0), np.array([record["layer error"] for record in found])
+    drawn = [draws.choice(len(found), count, replace=False) for _ in range(DRAWS)]
+    chosen = np.array([scores[one[errors[one].argmin()]] for one in drawn])
+    return f"{chosen.mean():.4f}", f"{(chosen < scores.mean()).mean():.0%}"
 
 
 def correlation(values: Sequence[float], scores: np.ndarray) -> tuple[str, str]:

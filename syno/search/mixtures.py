@@ -72,7 +72,9 @@ def cheapest(
             for name, count in (most or {}).items()
         ),
     ]
-    made = milp(np.array([one.loss for one in found]), constraints=limits, bounds=Bounds(0, 1), integrality=1)
+    losses = np.array([one.loss for one in found])
+    losses /= np.abs(losses).max(initial=0.0) or 1.0  # the solver takes differences below 1e-6 for none
+    made = milp(losses, constraints=limits, bounds=Bounds(0, 1), integrality=1)
     if made.x is None:
         return None
     return {layer: name for (layer, name), chosen in zip(places, made.x, strict=True) if chosen > 0.5}

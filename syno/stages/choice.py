@@ -165,6 +165,7 @@ class _Choice:
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
         self._to_time: dict[NetworkBaseline | None, list[Mixture]] = {}
+        self._kept: dict[NetworkBaseline | None, float] = {}  # the share of the promised savings that was true the last time
         self._done = 0
 
     @cached_property
@@ -427,8 +428,8 @@ class _Choice:
                 yield last
             if not self._finds_fastest:
                 continue
-            if last is not None and self._loses_little(last):  # it is also the choice for all speeds up to the expected one
-                good = max(good, wanted, last.expected, last.speedup.value)
+            if last is not None and self._loses_little(last):
+                good = max(good, wanted, last.speedup.value)
             elif wanted > 1 / time:  # else the network is as fast without operators
                 bad = min(bad, wanted)
             if not speeds and CLOSE * good < bad:
@@ -443,7 +444,8 @@ class _Choice:
         most: Mapping[str, int],
     ) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
-        needed = asked = time - 1 / speedup
+        needed, kept = time - 1 / speedup, self._kept.get(base, 1.0)
+        asked = needed / kept
         apart = self._apart.setdefault(base, [])
         single = [] if self.by_hand or base is not None else self._single(options)
         for _ in range(ROUNDS):
@@ -455,16 +457,16 @@ class _Choice:
             if not choice:
                 return
             promised = sum(options[layer][name].saving for layer, name in choice.items())
-            expected = 1 / (time - promised) if promised < time else inf
+            expected = 1 / (time - kept * promised) if kept * promised < time else inf
             self._show(f"a mixture that is to be {speedup:.2f} times as fast")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return
             loss = sum(options[layer][name].loss for layer, name in choice.items())
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
+            kept = self._kept[base] = max((time - 1 / speed.value) / promised, LEAST_KEPT) if promised > 0 else 1.0
             if speed.value >= min(self.goal, speedup):
                 return
-            kept = max((time - 1 / speed.value) / promised, LEAST_KEPT) if promised > 0 else 1.0
             asked = max(asked + MORE * time, needed / kept)
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:

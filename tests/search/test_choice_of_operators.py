@@ -12,10 +12,10 @@ from syno.search.mixtures import Option, cheapest
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_choice_that_saves_as_much_loses_less(seed: int) -> None:
-    chance = Random(seed)
+    chance, unit = Random(seed), (1.0, 1e-6)[seed % 2]  # losses may be far below the tolerances of a solver
     names = ["one", "two", "three"]
     options = {
-        layer: {name: Option(chance.uniform(-0.05, 0.2), chance.random()) for name in names if chance.random() < 0.8}
+        layer: {name: Option(chance.uniform(-0.05, 0.2), unit * chance.random()) for name in names if chance.random() < 0.8}
         for layer in "abcd"
     }
     needed = chance.uniform(0, 0.6)

@@ -13,6 +13,7 @@ from search_trees import hidden_family_reward, wide_tree
 import syno
 from syno.base.errors import SpecError
 from syno.config.experiment import Experiment
+from syno.ir.graph import PGraph
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, Candidate, Proposal, Surrogate
 from syno.search.policies.contract import drive, small_space
@@ -113,6 +114,50 @@ def test_the_policy_learns_from_the_errors_of_fits(goal: Goal | None) -> None:
         models = policy._fitted_to_goal()
         model = policy._fitted() if models is None else models.score
         assert model is not None and (model._column is not None) == fitted
+
+
+class TestLayerErrors:
+    """A policy that fits candidates to a layer of the trained original."""
+
+    def asked(
+        self, count: int, *, is_fitted: bool = True, goal: Goal | None = None, **changes: int
+    ) -> tuple[list[float], list[int]]:
+        """Return the errors of the operators that are proposed, and how many were fitted for each."""
+        fitted: list[str] = []
+
+        def error(operator: PGraph) -> float:
+            fitted.append(operator.id)
+            return 1 - reward(operator)
+
+        settings = SurrogateSettings(**{**FEW, "beginner_walks": 24, **changes})
+        policy = Surrogate(wide_tree(), 1, settings=settings, goal=goal, layer_error=error if is_fitted else None)
+        errors, counts = [], []
+        for _ in range(count):
+            before = len(fitted)
+            proposal = policy.ask()
+            assert isinstance(proposal, Proposal)
+            counts.append(len(fitted) - before)
+            errors.append(1 - reward(proposal.operator))
+            policy.measure(proposal, {"speedup": 1.2})
+            policy.tell(proposal, 1 - errors[-1])
+        assert len(set(fitted)) == len(fitted)
+        return errors, counts
+
+    @pytest.mark.parametrize("goal", [None, Goal(speedup=1.1)], ids=["reward", "goal"])
+    def test_those_with_small_errors_are_proposed(self, goal: Goal | None) -> None:
+        fitted, counts = self.asked(12, walks=12, mutations=12, fits=24, goal=goal)
+        blind, _ = self.asked(12, walks=12, mutations=12, fits=24, goal=goal, is_fitted=False)
+        assert mean(fitted) < 0.8 * mean(blind) and max(counts) <= 24 and min(counts) >= 1
+        assert self.asked(12, walks=12, mutations=12, fits=24, goal=goal) == (fitted, counts)
+
+    def test_only_the_most_promising_ones_are_fitted(self) -> None:
+        assert max(self.asked(8, fits=3)[1]) == 3
+
+    def test_operators_of_the_warm_start_are_proposed_as_they_are(self) -> None:
+        first = Surrogate(wide_tree(), 5, settings=SurrogateSettings(**FEW)).ask()
+        assert isinstance(first, Proposal)
+        policy = Surrogate(wide_tree(), 1, warm_start=[first], layer_error=lambda operator: pytest.fail("it is given"))
+        assert policy.ask() == first
 
 
 def test_expected_improvement_is_the_mean_of_what_lies_above_the_best() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import log
+from math import inf, log
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from syno.model.baselines import NetworkBaseline
 from syno.notebook.training import OwnWorkload
 from syno.space.sample import sample
 from syno.space.space import Space
+from syno.stages.search import search
 from syno.stages.train import settings_of_training
 from syno.stages.train import train as train_network
 from syno.train import layer_fit
@@ -100,6 +101,42 @@ def test_what_a_fit_leaves_as_it_was(weights: Path, monkeypatch: pytest.MonkeyPa
     with torch.no_grad():
         mean = block.conv1(stem(network.stem(images)).relu()).mean((0, 2, 3))
     torch.testing.assert_close(block.norm1.running_mean, mean, atol=0.05, rtol=0.05)
+
+
+def test_the_error_in_one_layer_ranks_operators_before_they_are_trained(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, random = workload(weights, initialization="fit"), torch.get_rng_state()
+    names = ("conv2d", "separable_conv2d", "conv1x1", "pixel_shuffle")
+    exact, near, far, misfit = (begun.layer_error(OPERATORS[name]()) for name in names)
+    assert exact < 1e-5 < near < far < 1 < misfit == inf
+    assert begun.layer_error(OPERATORS["conv1x1"]()) == far and torch.equal(random, torch.get_rng_state())
+    recorded = begun._recorded
+    assert recorded.layer == "blocks.0.conv1" and len(recorded.inputs) == layer_fit.SAMPLES  # of equal layers the first
+    monkeypatch.setattr(layer_fit, "FEW_NUMBERS", 1)
+    few = workload(weights, initialization="fit")
+    assert few.layer_error(OPERATORS["conv2d"]()) < far and len(few._recorded.inputs) == layer_fit.FEWEST_SAMPLES
+
+
+def test_a_search_compares_operators_by_that_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with the original that it trains itself: its weights are there before the first operator is proposed."""
+    begun: list[str | None] = []
+
+    def noted(self: Workload, operator: object) -> float:
+        begun.append(self.settings.weights)
+        return 0.5
+
+    monkeypatch.setattr(Workload, "layer_error", noted)
+    monkeypatch.chdir(tmp_path)
+    fields = {
+        **FIELDS,
+        "policy": {"name": "surrogate", "beginner_walks": 3},
+        "study": {"n_trials": 1},
+        "reward": {"name": "savings"},
+    }
+    search(Experiment(**{**fields, "evaluate": "cost"}))
+    assert not begun
+    training = {**FIELDS["workload"]["training"], "initialization": "fit"}
+    search(Experiment(**{**fields, "name": "fitted", "workload": {**FIELDS["workload"], "training": training}}))
+    assert begun and all(file is not None and Path(file).is_file() for file in begun)
 
 
 def test_layers_of_a_task_of_ones_own_are_fitted() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,8 +40,7 @@ USUAL: Formats = ("contiguous", "contiguous")
 IN_LANES: Formats = ("lanes", "lanes")
 SECONDS_TIMED, LEAST_ROUNDS = 0.06, 8  # of each pair of a kernel and PyTorch's code
 REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
-NEAR_LIMIT = 0.6  # of the speed of products of matrices: no kernel is looked for where PyTorch's code reaches that
-SHORTEST_MS = 0.02  # of PyTorch's code: in shorter ones, the time is that of a call
+SHORTEST_MS = 0.02  # of a library's code: in shorter ones, the time is that of a call
 CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
 LEAST_IN_LANES = 1 << 13  # elements of a tensor: to transpose a smaller one takes no time
 MOST_STATES = 256  # of the search for formats: the best so far are pursued
@@ -298,15 +297,18 @@ def _format(tensor: Any, in_lanes: frozenset[Any]) -> Format:
 
 
 def hopeless(layer: Layer, threads: int, store: Path) -> str:
-    """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be."""
-    if layer.products is None:
+    """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be.
+
+    That a library is fast is no reason: layers that it computes as fast as products of matrices once had no kernels in the
+    original network, and had some beside operators, so that these seemed to gain up to a third more than they do.
+    """
+    if not layer.is_library:
         return ""
     key = (layer.code, repr(layer.request), str(threads))
     (latency_ms,) = stored_times(key, lambda: fastest_in_turns(layer.other()), threads, store)
     if latency_ms < SHORTEST_MS:
         return f"PyTorch's code takes {1e3 * latency_ms:.0f} microseconds, hardly more than a call"
-    share = layer.products / latency_ms / speed_of_products(threads, store)
-    return f"PyTorch's code has {share:.0%} of the speed of products of matrices" if share > NEAR_LIMIT else ""
+    return ""
 
 
 def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], threads: int, store: Path) -> list[float]:
@@ -319,24 +321,6 @@ def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], thr
         times = list(measure())
     write_whole(place, json.dumps(times), durable=False)
     return times
-
-
-@cache
-def speed_of_products(threads: int, store: Path) -> float:
-    """Return the multiply-adds of PyTorch's fastest product of two matrices in a millisecond: the most that the store has seen.
-
-    On a machine with other work to do, products of one process seemed half as fast, so that no kernel was looked for, and the
-    network was half as fast for it.
-    """
-    with torch.no_grad(), pinned_threads(threads):
-        matrices = [torch.randn(side, side) for side in (128, 256, 512)]
-        times = [fastest_in_turns(partial(torch.mm, one, one))[0] for one in matrices]
-    found = float(max(len(one) ** 3 / time_ms for one, time_ms in zip(matrices, times, strict=True)))
-    place = store / f"products_{threads}.json"
-    with suppress(OSError, ValueError):
-        found = max(found, float(json.loads(place.read_text())))
-    write_whole(place, json.dumps(found), durable=False)
-    return found
 
 
 def stored_kernel(request: Request, store: Path) -> Kernel:

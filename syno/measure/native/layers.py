@@ -51,7 +51,7 @@ class Layer:
         other: returns this code, as a function without arguments that does what a call would.
         other_contiguous: returns the same for contiguous data, where `other` is for data in channels-last format.
         compiled: returns the same when it is compiled, if that may be faster.
-        products: the multiply-adds of PyTorch's code, if that is a library's.
+        is_library: whether PyTorch's code is one call of a library.
         mean_of: the number of summands of a mean, else 1: operators only sum.
         takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
         steps: along each axis of the output, every so many-th position is computed; empty if all are.
@@ -67,7 +67,7 @@ class Layer:
     other: Callable[[], Callable[[], object]]
     other_contiguous: Callable[[], Callable[[], object]] | None = None
     compiled: Callable[[], Callable[[], object]] | None = None
-    products: int | None = None
+    is_library: bool = False
     mean_of: int = 1
     takes_maximum: bool = False
     steps: tuple[int, ...] = ()
@@ -296,7 +296,7 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         "convolution",
         partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.channels_last),
         partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.contiguous_format),
-        products=math.prod(node.meta["val"].shape) * factors[0].numel(),
+        is_library=True,
         steps=(1, 1, *steps) if max(steps) > 1 else (),
     )
 
@@ -356,7 +356,7 @@ def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
         1,
         "linear",
         lambda: partial(functional.linear, torch.randn(values["N"], inputs), factors),
-        products=math.prod(node.meta["val"].shape) * inputs,
+        is_library=True,
     )
 
 

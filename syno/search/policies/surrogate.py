@@ -521,7 +521,8 @@ class Surrogate(Policy):
     def _beginner(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         """Return the path to an operator that reads much of its input; a random one where that is not known."""
         features, models = self._descriptions.features, self._fitted_to_goal()
-        paths = self._walks(draws, self.settings.beginner_walks) if features is not None or models is not None else []
+        is_blind = features is None and models is None and self.layer_error is None
+        paths = [] if is_blind else self._walks(draws, self.settings.beginner_walks)
         if not paths:
             return self.walks.anywhere(draws)
         rows, likely = self._rows(paths), np.ones(len(paths), bool)

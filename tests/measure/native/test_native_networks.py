@@ -276,8 +276,7 @@ def test_how_fast_pytorchs_code_is_is_measured_once_for_all_networks(tmp_path: P
     """Layers that differ in something of which that depends are measured each."""
     timed = []
     monkeypatch.setattr(choice, "hopeless", HOPELESS)
-    monkeypatch.setattr(choice, "speed_of_products", lambda *_: 1.0)
-    monkeypatch.setattr(choice, "fastest_in_turns", lambda other: timed.append(other()) or (2.0,))
+    monkeypatch.setattr(choice, "fastest_in_turns", lambda other: timed.append(other()) or (choice.SHORTEST_MS / 2,))
     for _ in range(2):
         for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, 2, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=2)):
             native_network(layer.eval(), (torch.zeros(2, 4, 6, 6),), tmp_path)
