@@ -165,6 +165,7 @@ class _Choice:
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
         self._to_time: dict[NetworkBaseline | None, list[Mixture]] = {}
+        self._less: dict[tuple[Place, Place], float] = {}  # by how much less two options save together than both alone
         self._kept: dict[NetworkBaseline | None, float] = {}  # the share of the promised savings that was true the last time
         self._done = 0
 
@@ -205,14 +206,15 @@ class _Choice:
     def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
         """Yield the networks that operators are put into, with the time of each as a share of the original's.
 
-        A pruned network that is as fast as the goal by itself is a rival. Where the most accurate network is looked for,
-        operators could only make it worse.
+        A pruned network that is as fast by itself as any mixture is to be is a rival. Where the most accurate network is looked
+        for, operators could only make it worse.
         """
         yield None, 1.0
+        fastest = self.goal * max(self.settings.margins)
         may_be_enough = self.asked.find == "most_accurate" and not self.fixed
         for base in _pruned(self.experiment, self.settings):
             speed = self._speed(base.structure)
-            if speed is not None and may_be_enough and speed.value >= self.goal:
+            if speed is not None and may_be_enough and speed.value >= fastest:
                 self.fast_enough[base.name] = speed.value
             elif speed is not None:
                 yield base, 1 / speed.value
@@ -449,7 +451,8 @@ class _Choice:
         apart = self._apart.setdefault(base, [])
         single = [] if self.by_hand or base is not None else self._single(options)
         for _ in range(ROUNDS):
-            while choice := cheapest(options, asked, self.fixed, [*apart, *single], most):
+            less = {} if base is not None else self._less
+            while choice := cheapest(options, asked, self.fixed, [*apart, *single], most, less):
                 mixture = self._mixture(choice, base)
                 if not (misfits := self._misfits(mixture)):
                     break
@@ -457,6 +460,7 @@ class _Choice:
             if not choice:
                 return
             promised = sum(options[layer][name].saving for layer, name in choice.items())
+            promised -= sum(lost for pair, lost in less.items() if set(pair) <= set(choice.items()))
             expected = 1 / (time - kept * promised) if kept * promised < time else inf
             self._show(f"a mixture that is to be {speedup:.2f} times as fast")
             speed = self._speed(mixture.structure)
@@ -464,10 +468,37 @@ class _Choice:
                 return
             loss = sum(options[layer][name].loss for layer, name in choice.items())
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
+            is_enough = speed.value >= min(self.goal, speedup)
+            if not is_enough and base is None and self._compare_pairs(mixture, options, time):
+                continue  # with sums that are nearer to the truth
             kept = self._kept[base] = max((time - 1 / speed.value) / promised, LEAST_KEPT) if promised > 0 else 1.0
-            if speed.value >= min(self.goal, speedup):
+            if is_enough:
                 return
             asked = max(asked + MORE * time, needed / kept)
+
+    def _compare_pairs(self, mixture: Mixture, options: Mapping[str, Mapping[str, Option]], time: float) -> bool:
+        """Time each layer of a mixture with fewer channels together with those behind it. Return whether sums were wrong.
+
+        What a layer with fewer channels saves is in part saved in the layer behind it, which has fewer inputs. If that has an
+        operator, there is less to save.
+        """
+        is_wrong = False
+        for layer, narrower in mixture.narrower.layers.items():
+            assert isinstance(narrower, NarrowerLayer)
+            for behind in self.workload.layers_behind(narrower, layer):
+                operator = mixture.layers.get(behind)
+                if operator is None:
+                    continue
+                pair = (layer, narrower.name), (behind, operator.name)
+                both = Mixture("pair", ((narrower, (layer,)), (operator, (behind,))))
+                if pair in self._less or operator.name not in options[behind] or not self._fits(both):
+                    continue
+                self._show(f"{narrower.name} in {layer} and {operator.name} in {behind}")
+                speed = self._speed(both.structure)
+                alone = options[layer][narrower.name].saving + options[behind][operator.name].saving
+                self._less[pair] = 0.0 if speed is None else alone - (time - 1 / speed.value)
+                is_wrong = is_wrong or abs(self._less[pair]) > MORE * time
+        return is_wrong
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:
         """Return the choices of one operator for all layers, which are no mixtures: these networks are trained in any case."""

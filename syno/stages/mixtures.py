@@ -81,8 +81,8 @@ class ChoiceRecord(Record):
         mixtures: that were chosen, the best first; `mixture_1` is the first one.
         others: mixtures that were tried, and are no better.
         apart: in words, which of the alternatives do not fit together, and were not chosen together.
-        fast_enough: the pruned networks in which no operators were tried, as they are as fast as the goal asks for by
-            themselves, with how many times as fast as the original they are.
+        fast_enough: the pruned networks in which no operators were tried, as they are as fast by themselves as mixtures were to
+            be, with how many times as fast as the original they are.
         reason: why there are fewer mixtures than were asked for; "" if there are as many.
         by_hand: layers of which the settings say what is in them (`keep`, `fix`): the operator's name; "" for none.
         metric: of the scores.

@@ -513,15 +513,23 @@ class Workload:
 
     def equal_layers(self, base: NetworkBaseline | None = None) -> list[tuple[str, ...]]:
         """Return the names of the layers to replace, those of one size together, in the original or in a narrower network."""
-        layers = self.layers
-        if base is not None:
-            model = self.model()
-            names = [layer.name for layer in layers]
-            layers = replaceable(substitute(model, base, self.example), self.example, names)
         found: dict[object, list[str]] = {}
-        for layer in layers:
-            found.setdefault(size_of(layer), []).append(layer.name)
+        for name, size in self._sizes(base).items():
+            found.setdefault(size, []).append(name)
         return [tuple(names) for names in found.values()]
+
+    def layers_behind(self, narrower: NarrowerLayer, layer: str) -> tuple[str, ...]:
+        """Return the names of the layers to replace that have other sizes if a layer has fewer channels."""
+        before, after = self._sizes(), self._sizes(Mixture(narrower.name, ((narrower, (layer,)),)))
+        return tuple(name for name, size in after.items() if name != layer and size != before[name])
+
+    def _sizes(self, narrower: NetworkBaseline | Mixture | None = None) -> dict[str, object]:
+        """Return the sizes of the layers to replace, by their names."""
+        layers = self.layers
+        if narrower is not None:
+            names = [layer.name for layer in layers]
+            layers = replaceable(substitute(self.model(), narrower, self.example), self.example, names)
+        return {layer.name: size_of(layer) for layer in layers}
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:

@@ -140,6 +140,9 @@ class SumsOfLayers:
     def narrowable_layers(self, *_: object) -> tuple[str, ...]:
         return ("a", "d")
 
+    def layers_behind(self, _: object, layer: str) -> tuple[str, ...]:
+        return ("b",) if layer == "a" else ()
+
     def trained(self, _: int) -> None:
         return None
 
@@ -216,6 +219,27 @@ def test_savings_that_add_up_to_too_much(monkeypatch: pytest.MonkeyPatch, rounds
     assert [one.speedup.value for one in (*record.mixtures, *record.others)] == timed[1:]
 
 
+def test_an_operator_behind_a_layer_with_fewer_channels_saves_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two are timed together once, and what they save is right from then on."""
+    monkeypatch.setitem(LOST, "narrower_0.5", 0)
+    of, pairs = SumsOfLayers.of, list[set[str]]()
+
+    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline) -> Any:
+        found = of(self, network)
+        if isinstance(network, Mixture) and "a" in network.narrower.layers and "b" in network.layers:
+            pairs.append({one.name for one in network.layers.values()} if len(network.layers) == 2 else set())
+            found.ratio = Interval(*[1 / (1 / found.ratio.value + 0.1)] * 3)
+        return found
+
+    monkeypatch.setattr(SumsOfLayers, "of", less_together)
+    free = ["separable_conv2d", "grouped_conv2d"]
+    record, _ = chosen_by_sums(monkeypatch, free, speedup=2.0, margins=[1.0])
+    found = record.mixtures[0]
+    assert found.speedup.value >= 2.0 and found.expected == pytest.approx(found.speedup.value)
+    alone = [one for one in pairs if one]
+    assert 0 < len(alone) < len(pairs) and all(alone.count(one) == 1 for one in alone)
+
+
 def test_networks_are_timed_in_the_order_in_which_they_are_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that is needed before those that were begun earlier would wait for them. Mixtures are not begun."""
     _, network = chosen_by_sums(monkeypatch, ["separable_conv2d", "grouped_conv2d"], pruned=True)
@@ -264,6 +288,7 @@ def test_no_choice_that_obeys_loses_less(
     ("goal", "mixtures", "bases"),
     [
         ({"speedup": 1.5}, {}, 1),
+        ({"speedup": 1.5}, {"margins": [1.0, 1.4]}, 2),
         ({"speedup": 2.5}, {}, 2),
         ({"speedup": 1.5, "find": "fastest"}, {}, 2),
         ({"speedup": 1.5}, {"fix": {"a": "grouped_conv2d"}}, 2),
