@@ -70,10 +70,11 @@ SETTINGS = {
     }),
     "mixtures": Setting("an operator for each layer, noise of 0.5; goal: the fastest that loses 1 point", {
         "goal": {"find": "fastest", "speedup": 2.5}, "rivals": {"shares": [0.5, 0.35, 0.25], "int8": True},
+        "mixtures": {"count": 2, "margins": [1.03]},
     }, Path("config/quickstart-trained.yaml")),
     "keyword_mixtures": Setting("keyword_spotting, an operator for each layer; goal: the fastest that loses 1 point", {
         "goal": {"find": "fastest"}, "study": {"n_trials": 3, "workers": 1}, "select": {"count": 1},
-        "mixtures": {"count": 1, "margins": [1.03], "pruned": False},
+        "mixtures": {"count": 2, "margins": [1.03], "pruned": False},
     }, Path("examples/keyword_spotting/experiment.yaml")),
     "keyword_spotting": Setting("this example: words as sound, 17 taps in one dimension; goal: 4 times as fast, 1 point", {},
         Path("examples/keyword_spotting/experiment.yaml")),
