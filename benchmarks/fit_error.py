@@ -144,9 +144,9 @@ def page(spec: OperatorSpec, records: Sequence[dict[str, Any]], options: argpars
     lines += ["", *reports.table(("quantity", "correlation", "95 % interval"), rows)]
     lines += ["", "## Candidates that are fitted to one layer", ""]
     lines += reports.paragraph(
-        f"The policy `surrogate` fits its candidates to the layer with most FLOPs, and proposes the one with the least error. What "
-        f"that is worth among random operators: the mean accuracy of the one with the least error of so many, over {DRAWS:,} "
-        f"draws. The mean of all is {scores.mean():.4f}."
+        "The policy `surrogate` fits its candidates to the layer with most FLOPs, and proposes the one with the least error. "
+        "What that is worth among random operators: the mean accuracy of the one with the least error of so many, over "
+        f"{DRAWS:,} draws. The mean of all is {scores.mean():.4f}."
     )
     rows = [(str(count), *of_least_error(found, scores, count)) for count in CANDIDATES]
     lines += ["", *reports.table(("candidates", "accuracy of the chosen one", "worse than the mean of all"), rows)]
