@@ -26,7 +26,7 @@ CHECKED = 3  # one of so many samples is held out, and says whether the fit help
 STATISTICS = 512  # samples that the statistics of batch normalization are measured on
 MOST_NUMBERS = 2**24  # in the inputs and outputs of a layer that are kept at once: 64 MiB
 # Of one layer, to which many operators are fitted in turn. With 24 samples of 64 channels of 8x8, the same operators are ahead
-# as in all layers with 96 samples, for a tenth of the time.
+# as in all layers with 96 samples, for a sixth of the time.
 FEW_NUMBERS, FEWEST_SAMPLES = 2**18, 8
 # Of L-BFGS, which goes on in rounds while a round takes away a fifth of the error. Where an operator cannot express its layer,
 # that is some 60 steps; where it can, 400 steps leave hardly any error. Adam, with the same time, left twice the error.

@@ -460,7 +460,7 @@ class Workload:
     def layer_error(self, operator: Replacement) -> float:
         """Return the error of an operator that is fitted to one layer of the trained original alone, the one with most FLOPs.
 
-        This takes a tenth of the time of `fit`, and tells as well which operators can express the layers; see `LayerFit.after`.
+        This takes a sixth of the time of `fit`, and tells as well which operators can express the layers; see `LayerFit.after`.
         The error is infinite if the operator does not fit, or breaks.
         """
         settings, seed, recorded = self.settings.training, self.settings.seed, self._recorded
