@@ -450,8 +450,8 @@ class _Choice:
         asked = needed / kept
         apart = self._apart.setdefault(base, [])
         single = [] if self.by_hand or base is not None else self._single(options)
+        less = self._less if base is None else {}
         for _ in range(ROUNDS):
-            less = {} if base is not None else self._less
             while choice := cheapest(options, asked, self.fixed, [*apart, *single], most, less):
                 mixture = self._mixture(choice, base)
                 if not (misfits := self._misfits(mixture)):

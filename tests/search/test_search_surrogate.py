@@ -119,7 +119,7 @@ def test_the_policy_learns_from_the_errors_of_fits(goal: Goal | None) -> None:
 class TestLayerErrors:
     """A policy that fits candidates to a layer of the trained original."""
 
-    def asked(
+    def errors_of_proposals(
         self, count: int, *, is_fitted: bool = True, goal: Goal | None = None, **changes: int
     ) -> tuple[list[float], list[int]]:
         """Return the errors of the operators that are proposed, and how many were fitted for each."""
@@ -145,13 +145,13 @@ class TestLayerErrors:
 
     @pytest.mark.parametrize("goal", [None, Goal(speedup=1.1)], ids=["reward", "goal"])
     def test_those_with_small_errors_are_proposed(self, goal: Goal | None) -> None:
-        fitted, counts = self.asked(12, walks=12, mutations=12, fits=24, goal=goal)
-        blind, _ = self.asked(12, walks=12, mutations=12, fits=24, goal=goal, is_fitted=False)
+        fitted, counts = self.errors_of_proposals(12, walks=12, mutations=12, fits=24, goal=goal)
+        blind, _ = self.errors_of_proposals(12, walks=12, mutations=12, fits=24, goal=goal, is_fitted=False)
         assert mean(fitted) < 0.8 * mean(blind) and max(counts) <= 24 and min(counts) >= 1
-        assert self.asked(12, walks=12, mutations=12, fits=24, goal=goal) == (fitted, counts)
+        assert self.errors_of_proposals(12, walks=12, mutations=12, fits=24, goal=goal) == (fitted, counts)
 
     def test_only_the_most_promising_ones_are_fitted(self) -> None:
-        assert max(self.asked(8, fits=3)[1]) == 3
+        assert max(self.errors_of_proposals(8, fits=3)[1]) == 3
 
     def test_operators_of_the_warm_start_are_proposed_as_they_are(self) -> None:
         first = Surrogate(wide_tree(), 5, settings=SurrogateSettings(**FEW)).ask()
