@@ -31,6 +31,7 @@ class Conditions(BaseModel):
         machine: an identifier of the machine: a hash, or the address of a remote device.
         settings: how latency is measured.
         versions: of the packages that take part, there where it is measured, and a checksum of the code that makes networks.
+        repeat: the number of this measurement among several of the same network, from 0.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +44,7 @@ class Conditions(BaseModel):
     machine: str
     settings: LatencySettings
     versions: dict[str, str]
+    repeat: int = 0
 
     @property
     def key(self) -> str:

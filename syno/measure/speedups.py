@@ -213,7 +213,7 @@ class Speedups:
         """End the process that measures, if one was started. The next measurement starts another one."""
         self._process.close()
 
-    def of(self, operator: Replacement, progress: Tell = lambda _: None) -> SpeedupRecord:
+    def of(self, operator: Replacement, progress: Tell = lambda _: None, repeat: int = 0) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
         An operator that cannot be compiled, computes something else or exceeds a limit has a record with the reason. One with
@@ -222,19 +222,20 @@ class Speedups:
         Args:
             operator: an operator that fits the layers, or a baseline that is a module.
             progress: gets the phase of the measurement, several times a second.
+            repeat: 0, 1 and so on are separate measurements of the same network, whose mean is more exact than one of them.
 
         Raises:
             DeviceError: a remote device does not answer, or was lost, or the original itself cannot be measured, or processes
                 die, whatever they measure. What was measured before is kept.
             SpecError: the store cannot be written.
         """
-        if (record := self.known(operator)) is not None:
+        if (record := self.known(operator, repeat)) is not None:
             return record
-        conditions = self.conditions(operator)
+        conditions = self.conditions(operator, repeat)
         if self.store is None:
             return self._measured(operator, conditions, progress)
         with self.store.locked(conditions):
-            if (record := self.known(operator)) is not None:  # another process has measured it meanwhile
+            if (record := self.known(operator, repeat)) is not None:  # another process has measured it meanwhile
                 return record
             record = self._measured(operator, conditions, progress)
             self.store.write(record)
@@ -253,7 +254,7 @@ class Speedups:
                 if self.known(operator) is None:
                     self._process.ask(self._request(operator))
 
-    def known(self, operator: Replacement) -> SpeedupRecord | None:
+    def known(self, operator: Replacement, repeat: int = 0) -> SpeedupRecord | None:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured.
 
         That the process died with the operator is known until these speedups are no longer used.
@@ -261,7 +262,7 @@ class Speedups:
         if self.store is None:
             return None
         record = self._deaths.get(operator.id) or self.store.read(
-            self.conditions(operator), self.time_limit_s, self.memory_limit_mib
+            self.conditions(operator, repeat), self.time_limit_s, self.memory_limit_mib
         )
         named = {"name": operator.name, "operator": str(operator)}  # it may have been measured under another name
         return None if record is None else record.model_copy(update=named)
@@ -277,9 +278,9 @@ class Speedups:
         """The least latency of the original in the store, under the same conditions; None if there is none."""
         return min((one.original_ms.value for one in self.records() if one.original_ms is not None), default=None)
 
-    def conditions(self, operator: Replacement) -> Conditions:
+    def conditions(self, operator: Replacement, repeat: int = 0) -> Conditions:
         """Return everything that the measurement of an operator depends on."""
-        return self._same.model_copy(update={"operator_id": operator.id})
+        return self._same.model_copy(update={"operator_id": operator.id, "repeat": repeat})
 
     @cached_property
     def _same(self) -> Conditions:

@@ -64,7 +64,10 @@ def test_an_operator_is_measured_once(tmp_path: Path, log: Path) -> None:
         assert speedups.of(SEVERAL[1]).status == "ok"
     with of(tmp_path / "store") as again:  # another study
         assert again.of(SEVERAL[0]) == first and len(list(again.records())) == 2
-    assert measured(log) == ["conv2d", "conv1x1"]
+        assert measured(log) == ["conv2d", "conv1x1"]
+        assert again.of(SEVERAL[0], repeat=1) == again.of(SEVERAL[0], repeat=1)  # it is asked for once more
+        assert again.of(SEVERAL[0]) == first and len(list(again.records())) == 2
+    assert measured(log) == ["conv2d", "conv1x1", "conv2d"]
 
 
 def test_what_was_begun_is_measured_meanwhile(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

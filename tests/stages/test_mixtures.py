@@ -166,7 +166,7 @@ class SumsOfLayers:
     def begin(self, networks: Iterable[Mixture | NetworkBaseline]) -> None:
         self.begun += [str(one) for one in networks]
 
-    def of(self, mixture: Mixture | NetworkBaseline) -> Any:
+    def of(self, mixture: Mixture | NetworkBaseline, repeat: int = 0) -> Any:
         self.timed.append(str(mixture))
         if isinstance(mixture, NetworkBaseline):
             return SimpleNamespace(status="failed")
@@ -203,7 +203,7 @@ def test_savings_that_add_up_to_too_much(monkeypatch: pytest.MonkeyPatch, rounds
     """The next choice asks for as much more as the last one fell short; where none is fast enough, the fastest is taken."""
     of, timed = SumsOfLayers.of, list[float]()
 
-    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline) -> Any:
+    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline, **_: int) -> Any:
         found = of(self, network)
         if isinstance(network, Mixture) and len(network.parts) > 1:
             timed.append(1 / (1 - 0.7 * (1 - 1 / found.ratio.value)))
@@ -224,7 +224,7 @@ def test_an_operator_behind_a_layer_with_fewer_channels_saves_less(monkeypatch: 
     monkeypatch.setitem(LOST, "narrower_0.5", 0)
     of, pairs = SumsOfLayers.of, list[set[str]]()
 
-    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline) -> Any:
+    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline, **_: int) -> Any:
         found = of(self, network)
         if isinstance(network, Mixture) and "a" in network.narrower.layers and "b" in network.layers:
             pairs.append({one.name for one in network.layers.values()} if len(network.layers) == 2 else set())
@@ -297,13 +297,18 @@ def test_no_choice_that_obeys_loses_less(
 def test_what_is_fast_enough_gets_no_operators(
     goal: dict[str, Any], mixtures: dict[str, Any], bases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Operators in a pruned network that meets the goal could only make it less accurate, unless they are fixed by hand."""
+    """Operators in a pruned network that meets the goal could only make it less accurate, unless they are fixed by hand.
+
+    By the first measurement of that network alone, no operator would save time in it.
+    """
     monkeypatch.chdir(tmp_path)
     of = SumsOfLayers.of
 
-    def twice_as_fast(network: SumsOfLayers, one: Mixture | NetworkBaseline) -> Any:
-        alone = 1.0 if isinstance(one, NetworkBaseline) else of(network, one).ratio.value
-        ratio = alone if getattr(one, "base", one) is None else 2 * alone
+    def twice_as_fast(network: SumsOfLayers, one: Mixture | NetworkBaseline, repeat: int = 0) -> Any:
+        if isinstance(one, NetworkBaseline):
+            ratio = 1 / (0.44 if repeat == 0 else 0.52)
+        else:
+            ratio = of(network, one).ratio.value * (1 if one.base is None else 2)
         return SimpleNamespace(status="ok", ratio=Interval(ratio, ratio, ratio))
 
     monkeypatch.setattr(SumsOfLayers, "of", twice_as_fast)
@@ -355,7 +360,7 @@ def test_the_fastest_is_found_where_savings_add_up_to_too_much(
     def ratio(operators: Collection[tuple[str, str]]) -> float:
         return 1 / (1 - most * tanh(sum(starmap(saved, operators)) / most))
 
-    def of(_: SumsOfLayers, mixture: Mixture) -> Any:
+    def of(_: SumsOfLayers, mixture: Mixture, **__: int) -> Any:
         found = ratio([(layer, one.name) for layer, one in mixture.layers.items()])
         return SimpleNamespace(status="ok", ratio=Interval(found, found, found))
 
@@ -375,7 +380,7 @@ def test_the_search_for_the_fastest_ends_where_savings_add_up_to_more_than_there
     monkeypatch.setitem(SAVED, "separable_conv2d", (0.3, 0.3))
     timed = []
 
-    def of(_: SumsOfLayers, mixture: Mixture) -> Any:
+    def of(_: SumsOfLayers, mixture: Mixture, **__: int) -> Any:
         timed.append(mixture)
         saves = min(0.8, sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
         return SimpleNamespace(status="ok", ratio=Interval(*[1 / (1 - saves)] * 3))
