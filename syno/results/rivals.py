@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.results.goal import STATES, times_as_fast
+from syno.results.goal import ROUNDING, STATES, times_as_fast
 from syno.results.metric import front
 from syno.results.values import Score
 from syno.search.goal import Goal
@@ -40,6 +40,9 @@ class Comparison(NamedTuple):
 def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | None:
     """Return the network that the goal asks for: of those that meet it, else of those that may, else the nearest.
 
+    Of those that may, the ones whose own numbers meet it come first, and then the nearest: an interval of few trainings is so
+    wide that a network that loses more than is allowed may meet it, too, and would be chosen for its speed.
+
     Args:
         networks: to choose from; those without a finite score or a verdict, as the original, are never chosen.
         goal: the goal, which asks for the most accurate, the fastest, or for both.
@@ -50,8 +53,7 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
         speed = -inf if isnan(one.speedup.value) else one.speedup.value
         quality = _quality(one, metric)
         wanted = (quality, speed) if goal.find == "most_accurate" else (speed, quality)
-        state = STATES.index(one.verdict)
-        return (-state, -one.missing if state >= STATES.index("misses") else 0.0, *wanted)
+        return (-STATES.index(one.verdict), -one.missing if one.missing > ROUNDING else 0.0, *wanted)
 
     return max((one for one in networks if one.is_finite and one.verdict), key=place, default=None)
 

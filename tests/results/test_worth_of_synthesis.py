@@ -86,5 +86,11 @@ def test_the_best_of_all_is_what_the_goal_asks_for():
     assert best_of(networks, GOAL, ACCURACY).key == "pruned"
     only = [networks[2], networks[4]]
     assert best_of(only, GOAL, ACCURACY).key == "own_2"  # one that may meet it is before one that misses it
+    doubted = [
+        replace(one, verdict="may meet", missing=missing)
+        for one, missing in ((networks[0], 0.0), (networks[4], 0.2), (networks[1], 0.1))
+    ]
+    assert best_of(doubted, GOAL, ACCURACY).key == "own_1"  # its own numbers meet the goal
+    assert best_of(doubted[1:], GOAL, ACCURACY).key == "pruned"  # the nearest
     assert best_of([networks[3], ORIGINAL], GOAL, ACCURACY) is None  # it diverged, or is not judged
     assert compared([ORIGINAL, networks[0]], GOAL, ACCURACY) is None  # nothing else is known
