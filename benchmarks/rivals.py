@@ -48,14 +48,14 @@ class Setting:
     file: Path = DEMO
 
 
-def _with_mixtures(example: str, more: Mapping[str, Any] | None = None) -> Setting:
+def _with_mixtures(example: str, more: Mapping[str, Any]) -> Setting:
     """Return an example in which the fastest network is looked for, also with an operator for each layer."""
     changes = {
         "goal": {"find": "fastest"}, "study": {"n_trials": 3, "workers": 1}, "select": {"count": 1},
         "mixtures": {"count": 2, "margins": [1.03]},
     }  # fmt: skip
     about = f"{example}, an operator for each layer; goal: the fastest that loses no more than in the example"
-    return Setting(about, merged(changes, more or {}), Path(f"examples/{example}/experiment.yaml"))
+    return Setting(about, merged(changes, more), Path(f"examples/{example}/experiment.yaml"))
 
 
 SETTINGS = {
