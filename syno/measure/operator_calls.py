@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 from syno.algebra import Valuation
 from syno.lower.interpreter import shapes
 from syno.model.module import OperatorModule
+from syno.model.outputs import copy_of
 
 CALL = "synthesized"
 
@@ -67,7 +67,7 @@ def with_calls(
         module: a network, or an operator by itself.
         others: returns what else is exchanged for a module of the copy, or None.
     """
-    copy = deepcopy(module).cpu().eval().to(memory_format=torch.contiguous_format)
+    copy = copy_of(module).cpu().eval().to(memory_format=torch.contiguous_format)
     operators = [part for part in copy.modules() if isinstance(part, OperatorModule)]
     replacements: dict[nn.Module, nn.Module] = {part: OperatorCall(number, part) for number, part in enumerate(operators)}
     for part in copy.modules():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from syno.ir.graph import PGraph
 from syno.model.inputs import call, first_inputs, mapped
+from syno.model.outputs import copy_of
 from syno.model.proof import AXES_OF_PICTURES
 
 CORNER_GAIN, CORNER_SHARE = 8.0, 1 / 16  # how much larger corners are, and the share of a side over which that falls off
@@ -109,7 +109,7 @@ class BySample(nn.Module):  # type: ignore[misc]
 
 def in_double(module: nn.Module) -> nn.Module:
     """Return a copy of the module in double precision on the host, in evaluation mode."""
-    return InDouble(deepcopy(module))
+    return InDouble(copy_of(module))
 
 
 def by_sample(module: nn.Module, graph: PGraph) -> nn.Module:

@@ -7,7 +7,6 @@ several sizes with random weights, and is compared with the convolutions that an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional
 
 from syno.base.user_code import reason_of
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, Padding, ends_of, ends_of_ceil
+from syno.model.outputs import copy_of
 from syno.model.proof import NORMALIZATIONS, clear_hooks
 
 CONVOLVE = {nn.Conv1d: functional.conv1d, nn.Conv2d: functional.conv2d, nn.Conv3d: functional.conv3d}
@@ -104,7 +104,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
 
     Raises what the layer raises at the size that it has in the network.
     """
-    copied = deepcopy(layer)
+    copied = copy_of(layer)
     clear_hooks(copied)  # they move along with the layer, and are not its own computation
     if any(parameter.is_meta for parameter in copied.parameters()):
         copied.to_empty(device="cpu")

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from syno.base.errors import SpecError
 from syno.model.inputs import call, mapped
 
 # ---- shared memory ---------------------------------------------------------------------------------------------------
@@ -78,14 +80,82 @@ def overlapping_parameters(network: nn.Module) -> list[str]:
 
 
 def copy_of(network: Model) -> Model:
-    """Return a copy of a network, in which tensors share memory as they do in the network."""
-    copied = deepcopy(network)
-    _restore(copied, _sharings(network), torch.clone)
+    """Return a copy of a network, in which tensors share memory as they do in the network.
+
+    Tensors that were computed of others, such as the weight that a normalization made, or a feature that was kept, are values
+    in the copy: what computed them belongs to the original.
+
+    Raises SpecError if something in the network cannot be copied, or is a view of a weight, which the copy could not train.
+    """
+    sharings = _sharings(network)
+    _check_views(network, sharings)
+    try:
+        with _ComputedAsValues():
+            copied = deepcopy(network)
+    except Exception as error:  # of the user's own objects
+        place, reason = _not_copied(network) or (type(network).__name__, error)
+        raise SpecError(
+            f"the network cannot be copied, because {place} cannot ({type(reason).__name__}: {reason}); keep it outside of the "
+            "network, or give its class a method __deepcopy__"
+        ) from error
+    _restore(copied, sharings, torch.clone)
     return copied
 
 
+class _ComputedAsValues(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
+    """Copies tensors that were computed of others as their values; PyTorch refuses to copy those."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__ and not args[0].is_leaf:
+            tensor, memo = args
+            if id(tensor) not in memo:
+                memo[id(tensor)] = tensor.detach().clone()
+            return memo[id(tensor)]
+        return func(*args, **(kwargs or {}))
+
+
+def _check_views(network: nn.Module, sharings: list[_Sharing]) -> None:
+    """Raise SpecError if a module keeps a tensor that was computed as a view of a weight, and may be used in its place."""
+    modules, names = list(network.modules()) if sharings else [], [name for name, _ in network.named_modules()]
+    for sharing in sharings:
+        tensors = {
+            f"{names[view.module]}.{view.name}".lstrip("."): _own_tensors(modules[view.module])[view.name]
+            for view in sharing.views
+        }
+        weight = next((name for name, tensor in tensors.items() if tensor.is_leaf and tensor.requires_grad), None)
+        computed = next((name for name, tensor in tensors.items() if not tensor.is_leaf), None)
+        if weight is not None and computed is not None:
+            raise SpecError(
+                f"the network keeps {computed}, a view of its weight {weight} that was computed once, with which a copy would "
+                "not learn; compute it in forward, or detach() it"
+            )
+
+
+def _not_copied(network: nn.Module) -> tuple[str, Exception] | None:
+    """Return the name of the first attribute that cannot be copied by itself, and why; None if each one can."""
+    for path, module in network.named_modules():
+        for name, value in vars(module).items():
+            if name in ("_modules", "_parameters", "_buffers"):
+                continue
+            try:
+                with _ComputedAsValues():
+                    deepcopy(value, {id(one): one for one in network.modules()})
+            except Exception as error:
+                return f"its attribute {f'{path}.{name}'.lstrip('.')}", error
+    return None
+
+
 def moved_to(network: Model, device: torch.device | str) -> Model:
-    """Move a network to a device, and return it; tensors that share memory still do."""
+    """Move a network to a device, and return it; tensors that share memory still do.
+
+    Raises SpecError if weights have no values, as those on the device "meta".
+    """
+    empty = [name for name, tensor in (*network.named_parameters(), *network.named_buffers()) if tensor.is_meta]
+    if empty:
+        raise SpecError(
+            f"{len(empty)} weights of {type(network).__name__} have no values ({empty[0]} is on the device meta); load them, as"
+            " with load_state_dict(weights, assign=True), or make the network on a real device"
+        )
     sharings = _sharings(network)
     network.to(device)
     _restore(network, sharings, lambda memory: memory.to(device))

@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from syno.base.user_code import INSTALLED
 from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.data.contract import content_hash
+from syno.model.outputs import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
 from syno.results.goal import STATES
 from syno.results.metric import front
@@ -334,7 +334,7 @@ class _Call:
     def _pickled(self, name: str, one: object) -> bytes:
         try:
             file = io.BytesIO()
-            _Pickler(file).dump(deepcopy(one).cpu() if isinstance(one, nn.Module) else one)
+            _Pickler(file).dump(moved_to(copy_of(one), "cpu") if isinstance(one, nn.Module) else one)
             return file.getvalue()
         except Exception as error:
             raise SpecError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
 from syno.model.baselines import Replacement
 from syno.model.counting import count
+from syno.model.outputs import copy_of
 from syno.train.metric import BUILT_IN, METRICS, MetricKey
 from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
@@ -54,7 +54,7 @@ def converted_score(
         return int8_score(network, data, settings, seed)
     assert numbers == "bfloat16"
     device = next(network.parameters()).device
-    return task_of(data, settings.model_copy(update={"precision": "bfloat16"}), seed, device).score(deepcopy(network))
+    return task_of(data, settings.model_copy(update={"precision": "bfloat16"}), seed, device).score(copy_of(network))
 
 
 def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int) -> float:
@@ -74,7 +74,7 @@ def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings
         raise SpecError(f"train: int8 is for classification and text, and {data} is a task of your own; leave it out")
     device = next(network.parameters()).device
     task = task_of(data, settings.model_copy(update={"precision": "float32"}), seed, device)
-    network = deepcopy(network).eval().to(memory_format=torch.contiguous_format)
+    network = copy_of(network).eval().to(memory_format=torch.contiguous_format)
     batches = islice(task.batches.epoch(1, 0), CALIBRATIONS)
     inputs = [batch[:, :-1] if isinstance(batch, torch.Tensor) else batch[0] for batch in batches]
     return task.score(InChunks(quantized(network, [(x.contiguous(),) for x in inputs]), len(inputs[0])))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import syno
 from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DataSet
 from syno.model.extraction import replaceable
-from syno.model.outputs import copy_of, shared_tensors, to_channels_last
+from syno.model.outputs import copy_of, moved_to, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
 from syno.report.take_home.comparison import Comparison
 from syno.report.take_home.network_formats import write_code
@@ -212,3 +214,82 @@ def test_a_tied_head_stays_when_its_other_layer_is_replaced() -> None:
     changed = syno.substitute(network, syno.OPERATORS["separable_conv2d"](), EXAMPLE, where=["conv"])
     operator = sum(one.numel() for one in changed.conv.parameters()) - len(network.conv.bias)
     assert rest.parameters == sum(one.numel() for one in changed.parameters()) - operator
+
+
+class KeepingFeatures(Base):
+    """Keeps what it computed, as an attribute, in a list, and in the list of a hook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[torch.Tensor] = []
+        self.seen: list[torch.Tensor] = []
+        self.conv.register_forward_hook(lambda module, inputs, output: self.seen.append(output))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = self.conv(self.stem(x)).relu()
+        self.flat = self.last.flatten(1)
+        self.kept.append(self.last)
+        return self.head(self.other(self.last).relu().mean((2, 3)))
+
+
+def with_old_weight_norm() -> nn.Module:
+    network = Base()
+    nn.utils.weight_norm(network.conv)
+    return network
+
+
+def with_old_spectral_norm() -> nn.Module:
+    network = Base()
+    nn.utils.spectral_norm(network.conv)
+    return network
+
+
+def with_pruning_mask() -> nn.Module:
+    network = Base()
+    prune.l1_unstructured(network.conv, "weight", 0.5)
+    return network
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("make", "is_replaced"),
+    [(KeepingFeatures, True), (with_old_weight_norm, True), (with_old_spectral_norm, True), (with_pruning_mask, False)],
+)
+def test_networks_that_hold_computed_tensors_are_copied_and_replaced(make: Callable[[], nn.Module], is_replaced: bool) -> None:
+    network, x = make().train(), torch.randn(2, 3, 8, 8)
+    network(x)  # as after a training step
+    copied = copy_of(network)
+    assert torch.equal(copied.eval()(x), network.eval()(x))
+    copied.train()(x).sum().backward()
+    assert all(weight.grad is not None for weight in copied.parameters())
+    assert all(weight.grad is None for weight in network.parameters())
+    replaced = syno.substitute(network, syno.OPERATORS["separable_conv2d"](), x, where="other" if not is_replaced else "conv")
+    assert replaced(x).shape == (2, 4)
+
+
+class WithView(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = self.conv.weight.view(-1)
+
+
+class WithLock(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [(WithView, "keeps flat, a view of its weight conv.weight"), (WithLock, "its attribute conv.lock cannot")],
+)
+def test_what_a_copy_would_not_be_is_named(make: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        copy_of(make())
+
+
+def test_weights_without_values_are_named() -> None:
+    network = Base()
+    network.head.to("meta")
+    with pytest.raises(SpecError, match=r"2 weights of Base have no values \(head.weight is on the device meta\); load them"):
+        moved_to(network, "cpu")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from syno.measure.native.layers import End, Inputs, PlacedLayer, aten, exported,
 from syno.measure.native.torch_operator import torch_operator
 from syno.measure.operator_calls import exchanged
 from syno.model.module import OperatorModule
+from syno.model.outputs import copy_of
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class NativeLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into t
 
 def _with_native_modules(module: nn.Module, example: Inputs, workshop: Workshop) -> tuple[nn.Module, tuple[LayerChoice, ...]]:
     """Return a copy of a network in which the operators that get inputs of one shape are kernels, where these are faster."""
-    copy = deepcopy(module).eval()
+    copy = copy_of(module).eval()
     seen: dict[OperatorModule, set[torch.Size]] = {}
     names = {part: name or part.graph.name for name, part in copy.named_modules() if isinstance(part, OperatorModule)}
     hooks = [

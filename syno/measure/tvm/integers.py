@@ -8,7 +8,6 @@ themselves, with sums of 32 bits, and one multiplication by the scales of activa
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -21,6 +20,7 @@ from syno.measure.quantization import quantized_for
 from syno.measure.tvm.compiler import compiled, measured_on
 from syno.measure.tvm.network import from_pytorch
 from syno.measure.tvm.targets import DeviceSettings
+from syno.model.outputs import copy_of
 
 CONVOLUTION, LINEAR = "integer_convolution", "integer_linear"
 QUANTIZED, ATEN = torch.ops.quantized_decomposed, torch.ops.aten
@@ -64,7 +64,7 @@ def in_integers(quantized: fx.GraphModule) -> fx.GraphModule:
     results. Conversions to and from integers become ordinary operations.
     """
     _define()
-    copy = deepcopy(quantized)
+    copy = copy_of(quantized)
     graph = copy.graph
     for node in reversed(list(graph.nodes)):  # convolutions before the conversions that they read
         if node.op == "call_module" and not node.users:  # a check of the shapes of inputs, which are fixed here

@@ -24,7 +24,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from inspect import signature
 from keyword import iskeyword
@@ -33,10 +32,11 @@ from textwrap import indent
 import torch
 from torch import fx, nn
 
-from syno.base.errors import LoweringError
+from syno.base.errors import LoweringError, SpecError
 from syno.lower.pytorch.source import constructor_sizes
 from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule
+from syno.model.outputs import copy_of
 from syno.report.take_home.tracing import Whole, assign_buffer, is_same_tensor, merged, torch_class, traced
 
 CLASS = "Network"
@@ -143,10 +143,9 @@ Graphs = tuple[fx.Graph, ...]  # of both modes; of the evaluation mode and of th
 def _copied(network: nn.Module) -> nn.Module:
     """Return a copy, since torch.fx stores tensors at the modules that it traces."""
     try:
-        copied: nn.Module = deepcopy(network)
-    except Exception as error:  # a tensor that was computed, for instance
-        raise LoweringError(f"the network cannot be copied, so it cannot be written as source: {error}") from error
-    return copied
+        return copy_of(network)
+    except SpecError as error:
+        raise LoweringError(f"it cannot be written as source: {error}") from error
 
 
 def _traces(
