@@ -97,8 +97,10 @@ class BackboneSubject(Subject):
         from torch import nn
 
         from syno.measure.reference import Material, filled, in_double, random_input, vary_constants
+        from syno.model.calls import with_own_inputs
         from syno.model.counting import count
         from syno.model.geometry import rule_for
+        from syno.model.inputs import first_inputs
         from syno.model.outputs import OfTensors
         from syno.model.substitution import substitute
 
@@ -133,6 +135,7 @@ class BackboneSubject(Subject):
         literal.load_state_dict(network.state_dict())
         if given is not None:
             network, literal = OfTensors(network, given), OfTensors(literal, given)
+        network = with_own_inputs(network, *first_inputs(drawn))
         reference = in_double(literal)  # a copy, made before the network moves to the device
         for module in network.modules():
             if isinstance(module, nn.Conv2d) and layout is not torch.contiguous_format:  # else as `substitute` laid it out

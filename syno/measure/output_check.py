@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from syno.base.errors import SpecError, WrongOutputError
 from syno.measure.reference import Material, to_double
 from syno.measure.timing import LatencySettings
+from syno.model.inputs import copied
 from syno.model.outputs import tensors_in
 
 # Expected outputs in double precision, and by how much an output differs from them.
@@ -371,7 +372,7 @@ class OutputCheck:
         """Return the largest deviation of the function's output, for any of the inputs."""
         worst = Deviation(0.0, 0.0, None)
         for number, expected in enumerate(self.expected):
-            found, self._expected[number] = self._compare(function(*expected.inputs), expected)
+            found, self._expected[number] = self._compare(function(*copied(expected.inputs)), expected)
             worst = worst.worse(found)
         return worst
 
@@ -408,7 +409,7 @@ class OutputCheck:
                     f"({type(error).__name__}: {str(error).strip()[:200]}): let its forward take any floating-point type, or "
                     "set a tolerance, and it is compared with itself as PyTorch computes it"
                 ) from error
-            found = (tensor.detach() for tensor in tensors_in(self._fallback(*inputs)))
+            found = (tensor.detach() for tensor in tensors_in(self._fallback(*copied(inputs))))
             exact = tuple((tensor if samples is None else samples.of(tensor)).cpu().double() for tensor in found)
         allowed = tuple(allowed_by_tolerance(tensor, self._tolerance) for tensor in exact)
         return Expected(inputs, exact, allowed, samples=samples)
@@ -433,7 +434,7 @@ class OutputCheck:
         real_errors: list[float] = []
         if self._fallback is not None:
             with torch.no_grad():
-                found = [tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*chosen))]
+                found = [tensor.detach().cpu().double() for tensor in tensors_in(self._fallback(*copied(chosen)))]
             if len(found) == len(expected.exact):
                 real_errors = [largest_error(one, other) for one, other in zip(found, expected.exact, strict=True)]
         return self._estimate(expected, tuple(map(to_double, chosen)), MOST_RUNS, real_errors)
@@ -500,12 +501,11 @@ def relative_error(output: Any, expected: Any) -> float:
 
 
 def _computed(function: Callable[..., Any], inputs: Iterable[Any]) -> tuple[Tensor, ...]:
-    """Return the function's tensors for copies of the inputs; those that it makes itself are in double precision, too."""
-    copies = (value.clone() if isinstance(value, Tensor) else value for value in inputs)
+    """Return the function's tensors; those that it makes itself are in double precision, too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         with torch.no_grad():
-            return tuple(tensor.detach().cpu().double() for tensor in tensors_in(function(*copies)))
+            return tuple(tensor.detach().cpu().double() for tensor in tensors_in(function(*copied(tuple(inputs)))))
     finally:
         torch.set_default_dtype(before)

@@ -264,6 +264,7 @@ class ModelSubject(Subject):
         import torch
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants
+        from syno.model.calls import with_own_inputs
         from syno.model.counting import count
 
         torch.manual_seed(SEED)
@@ -277,7 +278,7 @@ class ModelSubject(Subject):
         reference = in_double(module)
         counted = count(module, example)
         return Material(
-            module=module,
+            module=with_own_inputs(module, example),
             shape=shape,
             generator=torch.Generator(device).manual_seed(SEED),
             symbols=self.symbols,

@@ -19,9 +19,17 @@ Inputs: TypeAlias = torch.Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 def call(network: Callable[..., Any], inputs: Any) -> Any:
-    """Call a network: a tuple has its arguments, a dict its keyword arguments, and anything else is its only argument."""
-    args, kwargs = arguments_of(inputs)
+    """Call a network: a tuple has its arguments, a dict its keyword arguments, and anything else is its only argument.
+
+    The network gets copies of the tensors, as it may change what it gets in place.
+    """
+    args, kwargs = arguments_of(copied(inputs))
     return network(*args, **kwargs)
+
+
+def copied(inputs: Any) -> Any:
+    """Return inputs of the same structure with copies of their tensors, which nobody else holds."""
+    return mapped(torch.clone, inputs)
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from syno.base.errors import SpecError
-from syno.model.inputs import call, mapped
+from syno.model.inputs import arguments_of, mapped
 
 # ---- shared memory ---------------------------------------------------------------------------------------------------
 
@@ -286,4 +286,5 @@ class OfTensors(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Return the network's output for inputs with these tensors."""
         left = iter(tensors)
-        return in_plain_containers(call(self.network, mapped(lambda _: next(left), self.places)))
+        args, kwargs = arguments_of(mapped(lambda _: next(left), self.places))
+        return in_plain_containers(self.network(*args, **kwargs))

@@ -505,7 +505,7 @@ class _Prover:
             model.train(training)
             uses = _Uses(weights or {})
             with torch.set_grad_enabled(backward), uses:
-                outputs = tuple(tensors_in(call(model, mapped(torch.clone, self.inputs))))
+                outputs = tuple(tensors_in(call(model, self.inputs)))
             counts = Counter(counts)  # a checkpoint runs layers again on the way back
             learnt = None
             if backward:

@@ -35,7 +35,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import MisfitError
-from syno.model.inputs import Inputs, call, mapped
+from syno.model.inputs import Inputs, call, copied, mapped
 from syno.model.outputs import copy_of, tensors_in
 
 # Numbers of channels are multiples of it: vectors of AVX2 have 8 numbers, and libraries fill channels up to that. In a network
@@ -130,7 +130,7 @@ class _Copy:
     def __init__(self, network: nn.Module, example: Inputs, share: float) -> None:
         device = next((one.device for one in network.parameters()), None)
         self.network, self.share = copy_of(network).eval(), share
-        self.example = mapped(lambda one: one.to(device), example)
+        self.example = copied(mapped(lambda one: one.to(device), example))
         for parameter in self.network.parameters():
             parameter.requires_grad_(True)  # autograd shows which layers make the output
         self.last = _last_layers(self.network, self.example)

@@ -17,8 +17,9 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from syno.base.errors import UserCodeError
+from syno.model.calls import Call, Mode, steady_training_mode
 from syno.model.extraction import evaluation_mode
-from syno.train.settings import DistillSettings
 from syno.train.tasks import DeviceTask
 
 SAMPLES = 96  # that operators are fitted on, at most: they have few weights, and each sample has many positions
@@ -84,9 +85,10 @@ class RecordedLayer(NamedTuple):
 
 def record_layer(network: nn.Module, layer: str, task: DeviceTask) -> RecordedLayer:
     """Return a layer of a trained network with a few of its inputs and outputs, to compare operators by."""
-    with evaluation_mode(network):
-        batches = list(_samples(task, SAMPLES))
-        return RecordedLayer(layer, *_calls(network, layer, task, batches, FEW_NUMBERS, FEWEST_SAMPLES))
+    calls = [call for batch in _samples(task, SAMPLES) for call in task.calls(network, batch)]
+    with _tested_mode(network, task, calls)(network):
+        found = _recorded(network, layer, task, calls, FEW_NUMBERS, FEWEST_SAMPLES)
+    return RecordedLayer(layer, *(torch.cat(each) for each in zip(*found, strict=True)))
 
 
 def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], task: DeviceTask) -> tuple[LayerFit, ...]:
@@ -98,11 +100,22 @@ def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], t
         layers: names of those that were replaced, in the order in which they run.
         task: whose batches both networks take.
     """
-    batches = list(_samples(task, SAMPLES))
-    with evaluation_mode(network), evaluation_mode(original):
-        found = tuple(_fit(network, original, layer, task, batches) for layer in layers)
+    calls = [call for batch in _samples(task, SAMPLES) for call in task.calls(original, batch)]
+    mode = _tested_mode(original, task, calls)
+    with mode(network), mode(original):
+        found = tuple(_fit(network, original, layer, task, calls) for layer in layers)
     measure_statistics(network, task)
     return found
+
+
+def _tested_mode(network: nn.Module, task: DeviceTask, calls: Sequence[Call]) -> Mode:
+    """Return evaluation mode, in which layers are tested; steady training mode if the network takes these calls in no other."""
+    try:
+        with evaluation_mode(network), torch.no_grad():
+            task.run(network, calls[0])
+    except UserCodeError:
+        return steady_training_mode
+    return evaluation_mode
 
 
 def _samples(task: DeviceTask, count: int) -> Iterator[Any]:
@@ -115,11 +128,11 @@ def _samples(task: DeviceTask, count: int) -> Iterator[Any]:
             return
 
 
-def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, batches: Sequence[Any]) -> LayerFit:
+def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call]) -> LayerFit:
     """Fit the module in place of one layer."""
-    inputs, _ = _calls(network, name, task, batches)
-    _, outputs = _calls(original, name, task, batches)
-    return RecordedLayer(name, inputs, outputs).fit(network.get_submodule(name))
+    inputs = [given for given, _ in _recorded(network, name, task, calls)]
+    outputs = [made for _, made in _recorded(original, name, task, calls)]
+    return RecordedLayer(name, torch.cat(inputs), torch.cat(outputs)).fit(network.get_submodule(name))
 
 
 class _Error:
@@ -179,60 +192,61 @@ def _least(error: Callable[[torch.Tensor], torch.Tensor], begun: torch.Tensor) -
     return flat.detach()
 
 
-def _calls(
-    network: nn.Module, name: str, task: DeviceTask, batches: Sequence[Any], most: int | None = None, fewest: int = 1
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the inputs and the outputs of a module in a network, for so many samples as may be kept.
+def _recorded(
+    network: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call], most: int = MOST_NUMBERS, fewest: int = 1
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return the input and the output of a module in each call of a network, for so many samples as may be kept.
 
     Args:
-        most: numbers that are kept; by default MOST_NUMBERS.
-        fewest: samples of the first batch that are kept even if they have more.
+        most: numbers that are kept.
+        fewest: samples of the first call that are kept even if they have more.
     """
-    inputs, outputs, room = list[torch.Tensor](), list[torch.Tensor](), MOST_NUMBERS if most is None else most
+    found, room = list[tuple[torch.Tensor, torch.Tensor]](), most
 
     def note(module: nn.Module, given: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
         nonlocal room
         each = (given[0].numel() + made.numel()) // max(1, len(made))
-        kept = min(len(made), max(room // max(1, each), 0 if inputs else fewest))
+        kept = min(len(made), max(room // max(1, each), 0 if found else fewest))
         room -= kept * each
-        if kept:
-            inputs.append(given[0].detach()[:kept].clone())  # what comes behind may change it in place
-            outputs.append(made.detach()[:kept].clone())
+        if kept:  # what comes behind may change it in place
+            found.append((given[0].detach()[:kept].clone(), made.detach()[:kept].clone()))
 
     hook = network.get_submodule(name).register_forward_hook(note)
     try:
         with torch.no_grad():
-            for batch in batches:
-                task.loss(network, batch)
+            for call in calls:
+                task.run(network, call)
     finally:
         hook.remove()
-    return torch.cat(inputs), torch.cat(outputs)
+    return found
 
 
 def output_difference(network: nn.Module, original: nn.Module, task: DeviceTask) -> float:
     """Return the mean difference of the outputs of two networks: the loss of distillation alone."""
-    task.settings = task.settings.model_copy(update={"distill": DistillSettings(weight=1.0)})
-    task.teacher = original
     total = count = 0.0
-    with evaluation_mode(network), evaluation_mode(original), torch.no_grad():
-        for batch in _samples(task, STATISTICS):
-            samples = task.samples(batch)
-            total, count = total + samples * float(task.loss(network, batch)), count + samples
+    for batch in _samples(task, STATISTICS):
+        samples, calls = task.samples(batch), task.calls(original, batch)
+        with torch.no_grad():
+            each = [task.difference(network, original, call) for call in calls]
+        total, count = total + samples * sum(each) / len(each), count + samples
     return total / max(1.0, count)
 
 
 @contextmanager
 def _measuring(normalizations: Sequence[_BatchNorm]) -> Iterator[None]:
-    """Let batch normalization take the mean over all batches in the block as its statistics."""
-    kept = [(one.momentum, one.training) for one in normalizations]
+    """Let batch normalization take the mean over all batches in the block as its statistics, where it runs."""
+    kept = [(one.momentum, one.training, [buffer.clone() for buffer in one.buffers()]) for one in normalizations]
     for one in normalizations:
         one.reset_running_stats()
         one.momentum, one.training = None, True
     try:
         yield
     finally:
-        for one, (momentum, training) in zip(normalizations, kept, strict=True):
+        for one, (momentum, training, before) in zip(normalizations, kept, strict=True):
             one.momentum, one.training = momentum, training
+            if not one.num_batches_tracked:  # as in a head that is for training only
+                for buffer, value in zip(one.buffers(), before, strict=True):
+                    buffer.copy_(value)
 
 
 def measure_statistics(network: nn.Module, task: DeviceTask) -> None:
@@ -240,6 +254,7 @@ def measure_statistics(network: nn.Module, task: DeviceTask) -> None:
     found = [one for one in network.modules() if isinstance(one, _BatchNorm) and one.track_running_stats]
     if not found:
         return
-    with evaluation_mode(network), _measuring(found), torch.no_grad():
-        for batch in _samples(task, STATISTICS):
-            task.loss(network, batch)
+    calls = [call for batch in _samples(task, STATISTICS) for call in task.calls(network, batch)]
+    with _tested_mode(network, task, calls)(network), _measuring(found), torch.no_grad():
+        for call in calls:
+            task.run(network, call)

@@ -6,14 +6,15 @@ the schedule, sees the batch only. Layers that look at several samples at once, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
 from syno.base.user_code import user_code
+from syno.model.calls import left_as_it_was
 from syno.train.processes import ALONE, Processes
 from syno.train.tasks import DeviceTask
 
@@ -88,7 +89,7 @@ def chosen(task: DeviceTask, network: nn.Module, batch: Any) -> int | None:
     few = _few(share)
     if task.device.type != "cuda" or 2 * few >= share:
         return share
-    with _left_as_it_was(network, task.device):
+    with left_as_it_was(network):
         peaks = [_peak(task, network, task.parts(batch, count)[0]) for count in (few, 2 * few)]
     free = torch.cuda.mem_get_info(task.device)[0] + torch.cuda.memory_reserved(task.device)  # and what PyTorch has of its own
     weights = sum(weight.numel() * weight.element_size() for weight in network.parameters())
@@ -126,15 +127,3 @@ def _peak(task: DeviceTask, network: nn.Module, part: Any) -> int:
     task.loss(network, part).backward()
     network.zero_grad(set_to_none=True)
     return int(torch.cuda.max_memory_allocated(task.device))
-
-
-@contextmanager
-def _left_as_it_was(network: nn.Module, device: torch.device) -> Iterator[None]:
-    kept = [(buffer, buffer.detach().clone()) for buffer in network.buffers()]
-    try:
-        with torch.random.fork_rng([device]):
-            yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in kept:
-                buffer.copy_(value)

@@ -27,6 +27,7 @@ from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data.contract import WHOLE, Share, generator_of
+from syno.model.calls import as_in_training
 from syno.model.inputs import first_inputs, len_of_batch, mapped
 from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
@@ -35,7 +36,7 @@ from syno.train.metric import Metric
 Report = Callable[[int, float], None]
 LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
 SCORE = Metric("score")
-LEAST_VARIANCE = 1e-12  # of an output that is constant
+LEAST_VARIANCE = 1e-12  # of its mean square: an output that is constant
 
 
 class Task:
@@ -75,6 +76,7 @@ class Task:
         *,
         loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
         score: Callable[[nn.Module], float] | None = None,
+        counted: Callable[[Any], float] | None = None,
         metric: Metric | None = None,
         fit: Callable[[nn.Module, Report], object] | None = None,
         example_inputs: Any = None,
@@ -89,6 +91,8 @@ class Task:
             loss: `loss(model, batch)` returns a scalar, the mean over the samples of the batch.
             score: `score(model)` returns a number; the model is in evaluation mode, and no gradients are made. Without one it
                 is the mean loss of the batches to test on, of which less is better.
+            counted: `counted(batch)` returns how many samples, labels or pixels the loss of the batch is the mean over, where
+                some do not count; by default all samples. It is needed for `micro_batch` and `processes` only.
             fit: `fit(model, report)` is your whole training, in place of a loss and batches. It calls `report(step, score)` as
                 it goes on, which may end it by an exception.
             example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. By
@@ -98,7 +102,7 @@ class Task:
         for part, one in own.items():
             if one is not None and not (isinstance(one, tuple | str) and not one):  # else that of the subclass
                 setattr(self, part, one)
-        parts = {"loss": loss, "score": score, "fit": fit, "example_inputs": example_inputs}
+        parts = {"loss": loss, "score": score, "counted": counted, "fit": fit, "example_inputs": example_inputs}
         self.given = {part: one for part, one in parts.items() if one is not None}
 
     def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
@@ -106,18 +110,28 @@ class Task:
         return cast("torch.Tensor", self._part("loss")(model, batch))
 
     def score(self, model: nn.Module) -> float:
-        """Return the score of a model, which is in evaluation mode; by default the mean loss of the batches to test on."""
+        """Return the score of a model, which is in evaluation mode; by default the mean loss of the batches to test on.
+
+        Where the model returns other things in evaluation mode than the loss was written for, the loss gets those of training
+        mode, without dropout.
+        """
         if "score" in self.given:
             return cast("float", self.given["score"](model))
-        losses = [(float(self.loss(model, batch)), len_of_batch(batch)) for batch in self.tests(model)]
+        with as_in_training(model):
+            losses = [(float(self.loss(model, batch)), float(self.counted(batch))) for batch in self.tests(model)]
         if not losses:
             raise SpecError(f"{self} has neither a score nor batches to test on; give score=..., or test=...")
-        return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
+        return sum(loss * count for loss, count in losses if count) / (sum(count for _, count in losses) or float("nan"))
+
+    def counted(self, batch: Any) -> float:
+        """Return how many samples, labels or pixels the loss of a batch is the mean over; by default all its samples."""
+        return cast("float", self.given["counted"](batch)) if "counted" in self.given else len_of_batch(batch)
 
     def difference(self, output: Any, taught: Any) -> torch.Tensor:
         """Return the difference of an output from the trained original's: a scalar that `distill` makes small.
 
         By default it is the mean of the relative squared errors of their tensors. For logits, `divergence` is the better one.
+        Both are what the networks return in training mode, the original without dropout and with its learnt statistics.
         """
         return relative_error(output, taught)
 
@@ -145,9 +159,14 @@ class Task:
         )
 
     def tests(self, model: nn.Module) -> Iterator[Any]:
-        """Yield the batches to test on, on the device of the model."""
+        """Yield copies of the batches to test on, on the device of the model."""
         device = next((one.device for one in model.parameters()), torch.device("cpu"))
-        return (mapped(lambda tensor: tensor.to(device), batch) for batch in self.test)
+        return (mapped(lambda tensor: tensor.to(device, copy=True), batch) for batch in self.test)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says what the loss is the mean over."""
+        return "counted" in self.given or type(self).counted is not Task.counted
 
     @property
     def fits(self) -> bool:
@@ -182,14 +201,38 @@ class Task:
 
 
 def relative_error(output: Any, taught: Any) -> torch.Tensor:
-    """Return the mean squared error of an output, divided by the variance of the other: the mean over their tensors."""
-    pairs = zip(tensors_in(output), tensors_in(taught), strict=True)
-    found = [
-        functional.mse_loss(one.float(), other.float()) / other.float().var(correction=0).clamp(min=LEAST_VARIANCE)
-        for one, other in pairs
-        if other.is_floating_point()
-    ]
-    return torch.stack(found).mean() if found else torch.zeros(())
+    """Return the mean squared error of an output, divided by the variance of the other: the mean over their tensors.
+
+    Numbers, such as a loss or a scale among the outputs, and tensors that are constant do not count.
+
+    Raises SpecError if there are no other tensors, or if the two have other shapes.
+    """
+    tensors, targets = ([one for one in tensors_in(value) if one.dim() and not _is_whole(one)] for value in (output, taught))
+    shapes, wanted = ([tuple(one.shape) for one in of] for of in (tensors, targets))
+    if shapes != wanted or not targets:
+        why = "with numbers only, such as a loss" if not targets else f"of the shapes {shapes}, and the original's {wanted}"
+        raise SpecError(
+            f"the output of the network is {kind_of(output)} {why}: there is nothing to learn from the trained original's; "
+            "leave out distill (in Python distill=None), or write a method difference(self, output, taught) of your task"
+        )
+    errors, counts = zip(*(error_of(one, target) for one, target in zip(tensors, targets, strict=True)), strict=True)
+    return torch.stack(errors).sum() / torch.stack(counts).sum().clamp(min=1)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def error_of(made: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the relative squared error of one tensor where the other is finite, and 1; both 0 if that is constant."""
+    made, target = ((torch.view_as_real(one) if one.is_complex() else one).float() for one in (made, target))
+    finite = target.isfinite()  # masks are not
+    count = finite.sum().clamp(min=1)
+    target = target.where(finite, 0.0)
+    spread = (target - target.sum() / count).where(finite, 0.0).square().sum() / count
+    varies = (spread > LEAST_VARIANCE * target.square().sum() / count).float()
+    error = (made - target).where(finite, 0.0).square().sum() / count
+    return error / spread.where(varies > 0, 1.0) * varies, varies
 
 
 def divergence(logits: torch.Tensor, taught: torch.Tensor, axis: int, temperature: float = 2.0) -> torch.Tensor:
@@ -206,7 +249,7 @@ def checked(task: Task) -> Task:
     """Return a task. SpecError if something in it cannot be what it has to be."""
     if task.metric is not None and not isinstance(task.metric, Metric):
         raise SpecError(f'{task}: its metric is {task.metric!r}; give a syno.Metric, as in syno.Metric("IoU")')
-    for name in ("loss", "score", "fit"):
+    for name in ("loss", "score", "counted", "fit"):
         if not callable(getattr(task, name)) or not callable(task.given.get(name, len)):
             raise SpecError(f"{task}: its {name} is {kind_of(getattr(task, name))}; give a function")
     if task.fits:

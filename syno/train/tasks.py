@@ -33,12 +33,13 @@ from syno.data.contract import (
 from syno.data.language import TokenSet
 from syno.data.pictures import RandomBatches, check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
-from syno.model.inputs import first_inputs, len_of_batch, mapped
+from syno.model.calls import Call, Mode, call_with, calls_of, calls_through, mode_of_loss, own_inputs
+from syno.model.inputs import copied, first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
-from syno.train.own_task import LEAST_VARIANCE, LoaderBatches, Task, check_loss, check_score, checked, divergence, part_of
+from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, divergence, error_of, part_of
 from syno.train.settings import DistillSettings, Initialization, TrainingSettings
 
 # ---- numerics --------------------------------------------------------------------------------------------------------
@@ -187,7 +188,8 @@ class DeviceTask(ABC):
         name: of the data set, or of a user's own task.
         settings, device: of the training.
         channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
-        teacher: a trained network in evaluation mode, from whose outputs the loss teaches, too; None: there is none.
+        teacher: a trained network, from whose outputs the loss teaches, too; None: there is none. It answers in the mode that
+            `mode_of_loss` finds.
         features: modules of the network that learns, each with the teacher's module whose outputs it also learns from, where
             `distill: features` asks for it; see `feature_pairs`.
     """
@@ -197,6 +199,7 @@ class DeviceTask(ABC):
     channels_last: bool
     teacher: nn.Module | None = None
     features: Sequence[tuple[nn.Module, nn.Module]] = ()
+    _mode: Mode | None = None  # of the teacher
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
         self.name, self.settings, self.device, self.channels_last = name, settings, device, settings.channels_last
@@ -231,10 +234,46 @@ class DeviceTask(ABC):
     @abstractmethod
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float: ...
 
-    def _taught(self, teacher: nn.Module, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the teacher's outputs for a batch, whose inputs the network got as these arguments."""
-        with torch.no_grad():
-            return teacher(*args, **kwargs)
+    def _taught(self, teacher: nn.Module, batch: Any, call: Call) -> Any:
+        """Return the teacher's outputs for a batch, for the call that the network gets."""
+        with torch.no_grad(), self.mode(teacher, call)(teacher):
+            return call(teacher)
+
+    def mode(self, original: nn.Module, call: Call) -> Mode:
+        """Return the mode in which the trained original answers what others are compared with; it is found once."""
+        if self._mode is None:
+            self._mode = mode_of_loss(original, call)
+        return self._mode
+
+    def calls(self, network: nn.Module, batch: Any) -> list[Call]:
+        """Return the calls of a network that the loss of a batch makes, to make them again without the loss.
+
+        The loss is called once with the network in training mode, for which it was written. If it calls parts of the network
+        only, the call is that of the loss.
+        """
+
+        def lose(network: nn.Module) -> None:
+            network.train()
+            with torch.enable_grad(), self._running():
+                self._loss(network, batch, 0.0)
+
+        return calls_of(network, lose) or [lambda network: self._loss(network, batch, 0.0)]
+
+    def run(self, network: nn.Module, call: Call) -> Any:
+        """Return the output of a network for a call. Raises UserCodeError if it fails."""
+        with self._running():
+            return call(network)
+
+    def difference(self, network: nn.Module, original: nn.Module, call: Call) -> float:
+        """Return the difference of the outputs of two networks for a call, in which distillation sees them."""
+        mode = self.mode(original, call)
+        with mode(network), mode(original), self._running():
+            return float(self._difference(call(network), call(original)))
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with user_code(f"the network, run on a batch of {self.name},"), autocast(self.settings, self.device):
+            yield
 
     @abstractmethod
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
@@ -248,35 +287,39 @@ class DeviceTask(ABC):
 
         Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails.
         """
-        with user_code(f"the network, run on a batch of {self.name},"), autocast(self.settings, self.device):
-            if self.teacher is None:
+        with self._running():
+            if self.teacher is not None:
+                return self._loss_beside(self.teacher, network, batch)
+            with own_inputs(network):
                 return self._loss(network, batch, self.settings.label_smoothing)
-            return self._loss_beside(self.teacher, network, batch)
 
     def _loss_beside(self, teacher: nn.Module, network: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the loss of a batch with the teacher's share. The teacher gets each input that the network gets."""
+        """Return the loss of a batch with the teacher's share. The teacher gets the inputs of each call of the network."""
         differences, errors = list[torch.Tensor](), list[torch.Tensor]()
         own_layers, taught_layers = ([pair[side] for pair in self.features] for side in (0, 1))
         with _recorded(own_layers) as own_outputs, _recorded(taught_layers) as taught_outputs:
 
-            def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
+            def compare(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+                again = call_with(copied(args), copied(kwargs))  # before the network changes them
+                self.mode(teacher, again)
                 for outputs in (*own_outputs, *taught_outputs):
                     outputs.clear()
-
-            def compare(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-                differences.append(self._difference(output, self._taught(teacher, batch, args, kwargs)))
+                taught, output = self._taught(teacher, batch, again), call(*args, **kwargs)
+                differences.append(self._difference(output, taught))
                 for made, expected in zip(own_outputs, taught_outputs, strict=True):
                     if [one.shape for one in made] == [one.shape for one in expected]:
-                        errors.extend(map(_feature_error, made, expected))
+                        errors.extend(error_of(one, other)[0] for one, other in zip(made, expected, strict=True))
+                return output
 
-            hooks = [network.register_forward_pre_hook(begin), network.register_forward_hook(compare, with_kwargs=True)]
-            try:
+            with own_inputs(network), calls_through(network, compare):
                 own = self._loss(network, batch, self.settings.label_smoothing)
-            finally:
-                for hook in hooks:
-                    hook.remove()
+        if not differences:
+            raise SpecError(
+                f"the loss of {self.name} calls parts of the network only, not the network itself, as in model(batch[0]), so "
+                "that there is nothing to learn from the trained original's output; leave out distill (in Python distill=None)"
+            )
         weight = self._distill.weight
-        found = (1 - weight) * own + weight * sum(differences) / max(1, len(differences))
+        found = (1 - weight) * own + weight * sum(differences) / len(differences)
         return found + self._distill.features * sum(errors) / max(1, len(errors)) if errors else found
 
     def score(self, network: nn.Module) -> float:
@@ -285,7 +328,8 @@ class DeviceTask(ABC):
         Raises the errors of `loss`.
         """
         network.eval()
-        with user_code(f"testing the network on {self.name}"), torch.no_grad(), autocast(self.settings, self.device):
+        computing = autocast(self.settings, self.device)
+        with user_code(f"testing the network on {self.name}"), torch.no_grad(), computing, own_inputs(network):
             return self._score(network, self._tests())
 
     @property
@@ -339,12 +383,6 @@ def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[list[torch.Tensor]]
             hook.remove()
 
 
-def _feature_error(made: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared error of a module's output, divided by the variance of the teacher's; 0 if that is constant."""
-    spread = taught.float().var(correction=0)
-    return functional.mse_loss(made.float(), taught.float()) / spread.clamp(min=LEAST_VARIANCE) * (spread > LEAST_VARIANCE)
-
-
 class PictureTask(DeviceTask):
     """Classifying pictures or other samples, or each of their positions. The score is the fraction of labels that are right.
 
@@ -386,8 +424,10 @@ class PictureTask(DeviceTask):
         has_more_epochs = self.settings.epochs > 1 and (most is None or most > len(batches))
         if self.teacher is None or self.features or not has_more_epochs:
             return
-        with user_code(f"the trained network, run on {self.name},"), torch.no_grad(), autocast(self.settings, self.device):
-            outputs = torch.cat([self.teacher(images) for images, _ in batches.in_order(TEST_BATCH)])
+        with user_code(f"the trained network, run on {self.name},"), autocast(self.settings, self.device):
+            outputs = torch.cat(
+                [self._taught(self.teacher, (), call_with((images,), {})) for images, _ in batches.in_order(TEST_BATCH)]
+            )
         self.batches = replace(batches, targets=outputs)
 
     def check(self, batch: tuple[torch.Tensor, ...]) -> None:
@@ -422,8 +462,12 @@ class PictureTask(DeviceTask):
         check_logits(logits, (len(labels),), self.data.classes, self.label_shape)
         return _cross_entropy(self.data.name, logits, labels, label_smoothing, self.ignore_index)
 
-    def _taught(self, teacher: nn.Module, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return batch[2] if len(batch) > 2 else super()._taught(teacher, batch, args, kwargs)
+    def calls(self, network: nn.Module, batch: tuple[torch.Tensor, ...]) -> list[Call]:
+        """Return the call with the samples of a batch."""
+        return [call_with((batch[0],), {})]
+
+    def _taught(self, teacher: nn.Module, batch: Any, call: Call) -> Any:
+        return batch[2] if len(batch) > 2 else super()._taught(teacher, batch, call)
 
     def _difference(self, output: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
         return divergence(output, taught, 1, self._distill.temperature)
@@ -470,6 +514,10 @@ class TextTask(DeviceTask):
         """Return how many tokens are predicted."""
         return torch.tensor(batch[:, 1:].numel())
 
+    def calls(self, network: nn.Module, batch: torch.Tensor) -> list[Call]:
+        """Return the call with all tokens but the last of each sequence."""
+        return [call_with((batch[:, :-1],), {})]
+
     def _loss(self, network: nn.Module, batch: torch.Tensor, label_smoothing: float) -> torch.Tensor:
         logits = network(batch[:, :-1])
         check_logits(logits, (len(batch), self.data.length), self.data.vocabulary)
@@ -502,8 +550,8 @@ class OwnTask(DeviceTask):
 
     @property
     def tests(self) -> Iterable[Any]:
-        """The first batch to test on, on the device; () if there is none, as where the score makes its own."""
-        return (mapped(lambda tensor: tensor.to(self.device), batch) for batch in islice(self.given.test, 1))
+        """A copy of the first batch to test on, on the device; () if there is none, as where the score makes its own."""
+        return (mapped(lambda tensor: tensor.to(self.device, copy=True), batch) for batch in islice(self.given.test, 1))
 
     def check(self, batch: Any) -> None:
         """Raise DataError if there is no tensor in a batch, or one that is not finite."""
@@ -525,11 +573,11 @@ class OwnTask(DeviceTask):
         return len_of_batch(batch)
 
     def counted(self, batch: Any) -> torch.Tensor:
-        """Return the number of samples, over which a loss is the mean."""
-        return torch.tensor(self.samples(batch))
+        """Return the number of samples or labels over which a loss is the mean."""
+        return torch.as_tensor(self.given.counted(batch)).reshape(()).detach()
 
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
-        return check_loss(self.given, self.given.loss(network, batch))
+        return check_loss(self.given, self.given.loss(network, copied(batch)))
 
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
         return check_loss(self.given, self.given.difference(output, taught))
@@ -567,7 +615,7 @@ def measure_accuracy(
     right, count, finite = None, 0, None
     with torch.no_grad():
         for images, labels in batches:
-            logits = network(images)
+            logits = _tensor_of(network(images))
             if flip:
                 logits = (logits + network(images.flip(-1))) / 2
             hits, sound = (logits.argmax(1) == labels).sum(), torch.isfinite(logits).all()
@@ -581,14 +629,19 @@ def measure_accuracy(
 
 def check_logits(logits: object, places: tuple[int, ...], classes: int, positions: tuple[int, ...] = ()) -> None:
     """Raise ShapeError if these are not logits [*places, m, *positions] with m of at least the number of classes."""
+    shape, axis = list(_tensor_of(logits).shape), len(places)
+    if len(shape) <= axis or [*shape[:axis], *shape[axis + 1 :]] != [*places, *positions] or shape[axis] < classes:
+        expected, of = ", ".join(map(str, (*places, classes, *positions))), " at each position" if positions else ""
+        raise ShapeError(f"the network's output has the shape {shape}; for {classes} classes{of} it must be [{expected}]")
+
+
+def _tensor_of(logits: object) -> torch.Tensor:
+    """Return logits. ShapeError if the network returned something else."""
     if not isinstance(logits, torch.Tensor):
         raise ShapeError(
             f"the network returned {kind_of(logits)}; it must return one tensor of logits{_part_with_logits(logits)}"
         )
-    shape, axis = list(logits.shape), len(places)
-    if len(shape) <= axis or [*shape[:axis], *shape[axis + 1 :]] != [*places, *positions] or shape[axis] < classes:
-        expected, of = ", ".join(map(str, (*places, classes, *positions))), " at each position" if positions else ""
-        raise ShapeError(f"the network's output has the shape {shape}; for {classes} classes{of} it must be [{expected}]")
+    return logits
 
 
 def _part_with_logits(output: Any) -> str:

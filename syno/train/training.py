@@ -22,6 +22,7 @@ from syno.base.errors import SpecError, TrainingError, UserCodeError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
+from syno.model.calls import own_inputs
 from syno.model.extraction import evaluation_mode
 from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
@@ -254,7 +255,7 @@ def train(
         kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
         task = task_of(data, settings, seed, device, processes.share)
         if teacher is not None:
-            task.teacher = teacher.eval()
+            task.teacher = teacher
             task.features = feature_pairs(model, teacher, features)
             if task.channels_last:
                 to_channels_last(teacher)
@@ -316,7 +317,7 @@ def _fit(
 
 def score_now(model: nn.Module, task: Task) -> float:
     """Return the score of a network as it is, which is left in its mode."""
-    with evaluation_mode(model), torch.no_grad(), user_code(f"the score of {task}"):
+    with evaluation_mode(model), torch.no_grad(), own_inputs(model), user_code(f"the score of {task}"):
         return check_score(task, task.score(model))
 
 

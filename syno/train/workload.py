@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isfinite, log
@@ -28,6 +29,7 @@ from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Mixture, NarrowerLayer, NetworkBaseline, Replacement
+from syno.model.calls import changes_inputs
 from syno.model.counting import count
 from syno.model.extraction import layers_of, replaceable, size_of
 from syno.model.geometry import LAYER_RULES, Layer
@@ -592,6 +594,7 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
                     task.check(one)
                 elif part == "train" or not isinstance(workload.data, Task):  # whose score may need none
                     raise DataError(f"{workload.data.name} has no batch to {part} on")
+        _warn_of_changed_inputs(workload, task, network, batch)
         try:
             loss = _try(workload, task, network, batch, test)
         except UserCodeError as error:
@@ -604,6 +607,17 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
         if keeps_weights:
             check_keeping(network, workload.network(None, seed))
         return loss
+
+
+def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> None:
+    """Warn if the network changes what it is called with in place."""
+    with suppress(SynoError):  # what fails is said of the step
+        if changes_inputs(network, lambda network: task.loss(network.train(), first_part(task, batch))):
+            warnings.warn(
+                f'the model "{workload.settings.model}" changes its input in place, as x.sub_(mean) does, so each call gets '
+                "a copy, the time of which is in its latency; x = x - mean leaves the input as it is",
+                stacklevel=3,
+            )
 
 
 def _runs_on_contiguous(workload: Workload) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import WrongOutputError
-from syno.model.inputs import Inputs, call, first_inputs, mapped, of_batch
+from syno.model.inputs import Inputs, call, first_inputs, of_batch
 from syno.model.outputs import copy_of, tensors_in
 from syno.model.proof import drawn
 
@@ -165,7 +165,7 @@ def run_with_seed(run: Run, x: Inputs) -> list[torch.Tensor]:
     """Return the tensors of an output, without gradients, with what is random drawn from one seed."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return list(tensors_in(call(run, mapped(torch.clone, x))))
+        return list(tensors_in(call(run, x)))
 
 
 def training_difference(network: nn.Module, written: nn.Module, x: Inputs) -> str:
@@ -209,7 +209,7 @@ def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
     """Run forward and backward, and return the tensors of the output."""
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        found = list(tensors_in(call(network, mapped(torch.clone, x))))
+        found = list(tensors_in(call(network, x)))
         generator = torch.Generator().manual_seed(seed)
         losses = [(tensor * torch.randn(tensor.shape, generator=generator)).sum() for tensor in found if tensor.requires_grad]
         if losses:

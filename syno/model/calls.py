@@ -1,0 +1,301 @@
+"""How others call a network, such as a loss of the user's own: with inputs that nobody else holds, and in which mode.
+
+A network may change its inputs in place, and may return other things in evaluation mode than in training mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils import _pytree as pytree
+
+from syno.model.extraction import evaluation_mode
+from syno.model.inputs import copied, first_inputs
+from syno.model.outputs import in_plain_containers
+
+Around: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Call: TypeAlias = Callable[[nn.Module], Any]  # calls a network with inputs that nobody else holds, and returns its output
+Mode: TypeAlias = Callable[[nn.Module], Any]  # returns a context in which a network is in some mode
+
+# ---- calls as they arrive ----------------------------------------------------------------------------------------------
+
+_AROUND: dict[int, tuple[type, Around]] = {}  # by the id of a network: its own class, and what its calls go through
+
+
+class _Met:
+    """The first base of the class that a network has while its calls go through a function.
+
+    A hook would see what the network's own `__call__` and earlier hooks have made of the arguments.
+    """
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """Do nothing: a registry of the network's base must not note this class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _arrived(self, "__call__", args, kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return _arrived(self, "forward", args, kwargs)
+
+
+@lru_cache(maxsize=64)
+def _met(own: Any) -> Any:
+    return type(own)(own.__name__, (_Met, own), {"__module__": own.__module__, "__qualname__": own.__qualname__})
+
+
+def _arrived(network: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a call that has arrived at a network, which is of its own class meanwhile."""
+    kind = type(network)
+    own, around = _AROUND.get(id(network), (kind.__bases__[1], None))  # the class only, of a copy that was made meanwhile
+    object.__setattr__(network, "__class__", own)
+    try:
+        made = network if name == "__call__" else network.forward
+        return made(*args, **kwargs) if around is None else around(made, args, kwargs)
+    finally:
+        if type(network) is own:
+            object.__setattr__(network, "__class__", kind)
+
+
+@contextmanager
+def calls_through(network: nn.Module, around: Around) -> Iterator[None]:
+    """Let each call of a network in the block go through a function, as it arrives from outside.
+
+    Args:
+        network: called as `network(...)` or `network.forward(...)`. Calls of its parts are not met.
+        around: `around(call, args, kwargs)` makes the call, and returns what the caller gets.
+    """
+    if isinstance(network, torch.jit.ScriptModule):  # its class cannot be exchanged; no layer of it is replaced
+        yield
+        return
+    before = _AROUND.get(id(network))
+    own = type(network) if before is None else before[0]
+    through = around
+
+    def first(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert before is not None
+        return around(lambda *args, **kwargs: before[1](call, args, kwargs), args, kwargs)
+
+    if before is not None:
+        through = first
+    _AROUND[id(network)] = own, through
+    object.__setattr__(network, "__class__", _met(own))
+    try:
+        yield
+    finally:
+        if before is not None:
+            _AROUND[id(network)] = before
+        else:
+            del _AROUND[id(network)]
+            if type(network) is _met(own):
+                object.__setattr__(network, "__class__", own)
+
+
+def own_inputs(network: nn.Module) -> Any:
+    """Return a context in which each call of a network gets copies of its inputs.
+
+    Lists and dicts are handed on as they are, as a network may write into them what its loss reads.
+    """
+
+    def call_with_copies(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call(*_copied(args), **{name: _copied(value) for name, value in kwargs.items()})
+
+    return calls_through(network, call_with_copies)
+
+
+def _copied(value: Any) -> Any:
+    return pytree.tree_map_only(torch.Tensor, torch.clone, value, is_leaf=lambda part: isinstance(part, list | dict))
+
+
+def calls_of(network: nn.Module, function: Callable[[nn.Module], object]) -> list[Call]:
+    """Return the calls of a network that a function makes, such as a loss, to make them again with any network.
+
+    Args:
+        network: in the mode in which the function calls it; its buffers, and torch's random numbers, are left as they were.
+        function: calls the network.
+    """
+    found: list[Call] = []
+
+    def note(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found.append(call_with(copied(args), copied(kwargs)))
+        return call(*args, **kwargs)
+
+    with left_as_it_was(network), own_inputs(network), calls_through(network, note):
+        function(network)
+    return found
+
+
+def call_with(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Return the call of a network with copies of these arguments."""
+    return lambda network: network(*copied(args), **copied(kwargs))
+
+
+def changes_inputs(network: nn.Module, function: Callable[[nn.Module], object]) -> bool:
+    """Return whether a network changes a tensor in place that a function calls it with; the function is called once.
+
+    The network's buffers and modes, and torch's random numbers, are left as they were.
+    """
+    changed = False
+
+    def look(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal changed
+        given = copied((args, kwargs))
+        before = [(tensor, tensor._version) for tensor in first_inputs(given)]
+        output = call(*given[0], **given[1])
+        pairs = zip(before, first_inputs((args, kwargs)), strict=True)
+        changed |= any(tensor._version != version or not _are_same(tensor, wanted) for (tensor, version), wanted in pairs)
+        return output
+
+    with left_as_it_was(network), calls_through(network, look):
+        function(network)
+    return changed
+
+
+class WithOwnInputs(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
+    """A network that changes its inputs in place, as a module that leaves them as they are.
+
+    It copies them in each call, whose time it has, too.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Return the network's output for copies of these tensors."""
+        return self.network(*[tensor.clone() for tensor in tensors])
+
+
+def with_own_inputs(network: nn.Module, *tensors: torch.Tensor) -> nn.Module:
+    """Return a module that computes what the network does, and leaves its inputs as they are: the network itself if it does.
+
+    The network is called with copies of these tensors once.
+    """
+    with torch.no_grad():
+        return WithOwnInputs(network) if changes_inputs(network, lambda network: network(*tensors)) else network
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.is_meta or one.layout != torch.strided:
+        return True
+    return one.shape == other.shape and bool(((one == other) | (one != one)).all())
+
+
+@contextmanager
+def left_as_it_was(network: nn.Module) -> Iterator[None]:
+    """Restore a network's buffers and modes, and torch's random numbers, at the end of the block."""
+    kept = [(buffer, buffer.detach().clone()) for buffer in network.buffers() if not buffer.is_meta]
+    modes = [(module, module.training) for module in network.modules()]
+    devices = {tensor.device for tensor in network.parameters() if tensor.is_cuda}
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+        for module, training in modes:
+            module.training = training
+
+
+# ---- modes -------------------------------------------------------------------------------------------------------------
+
+CLOSE = 1e-3  # of the largest value: kernels of the two modes may round in another order
+DRAWS = 8  # outputs with random numbers, of which the mean is compared
+
+
+@contextmanager
+def steady_training_mode(network: nn.Module) -> Iterator[None]:
+    """Put a network in training mode in the block, but for its dropout and normalizations.
+
+    So it returns what its loss was written for, as each sample makes it in evaluation mode.
+    """
+    modes = [(module, module.training) for module in network.modules()]
+    for module, _ in modes:
+        module.training = not _is_noise(module)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _is_noise(module: nn.Module) -> bool:
+    """Return whether training mode makes a module random, or lets it depend on the other samples of a batch."""
+    is_own = type(module).__module__.startswith("torch.nn.")
+    return is_own or isinstance(module, _NormBase | _DropoutNd) or hasattr(module, "running_mean")
+
+
+def mode_of_loss(network: nn.Module, call: Call) -> Mode:
+    """Return the mode in which a network returns what its loss, which was written for training mode, expects.
+
+    That is evaluation mode, if it returns the same there: as many tensors, of the same shapes and meaning. Else it is
+    `steady_training_mode`, as for a network with a softmax in evaluation only, or with further heads in training.
+
+    Args:
+        network: is left as it was.
+        call: of the network.
+    """
+    with torch.no_grad(), left_as_it_was(network):
+        try:
+            with evaluation_mode(network):
+                tested = _Answer(call(network))
+        except Exception:  # it takes such inputs in training mode only
+            return steady_training_mode
+        with steady_training_mode(network):
+            trained = _Answer(call(network))
+            if trained.form != tested.form:
+                return steady_training_mode
+            if trained.is_close_to(tested):
+                return evaluation_mode
+            draws = [trained, *(_Answer(call(network)) for _ in range(DRAWS - 1))]
+    return evaluation_mode if _differ_by_chance(draws, tested) else steady_training_mode
+
+
+def as_in_training(network: nn.Module) -> Any:
+    """Return a context in which a network in evaluation mode answers as its loss expects; see `mode_of_loss`."""
+    mode: Mode | None = None
+
+    def answer(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal mode
+        if mode is None:
+            mode = mode_of_loss(network, call_with(args, kwargs))
+        with mode(network):
+            return call(*args, **kwargs)
+
+    return calls_through(network, answer)
+
+
+class _Answer:
+    """The output of a network: what it is made of, and its real numbers."""
+
+    def __init__(self, output: Any) -> None:
+        leaves, structure = pytree.tree_flatten(in_plain_containers(output))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        self.form = structure, [tuple(tensor.shape) for tensor in tensors]
+        self.numbers = [tensor.detach().double() for tensor in tensors if tensor.is_floating_point()]
+
+    def is_close_to(self, other: _Answer) -> bool:
+        return all(
+            torch.allclose(one, wanted, rtol=CLOSE, atol=CLOSE * float(wanted.abs().nan_to_num(0, 0, 0).max()), equal_nan=True)
+            for one, wanted in zip(self.numbers, other.numbers, strict=True)
+            if wanted.numel()
+        )
+
+
+def _differ_by_chance(draws: list[_Answer], tested: _Answer) -> bool:
+    """Return whether outputs with random numbers, such as those of dropout, vary around the output without."""
+    if any(one.form != tested.form for one in draws):
+        return False
+    for place, wanted in enumerate(tested.numbers):
+        drawn = torch.stack([one.numbers[place] for one in draws]).nan_to_num(0, 0, 0)
+        distance = (drawn.mean(0) - wanted.nan_to_num(0, 0, 0)).square().mean()
+        if not distance <= drawn.var(0).mean() / 2:  # where chance is all there is, it is an eighth of the variance
+            return False
+    return True
