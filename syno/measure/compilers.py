@@ -24,7 +24,6 @@ from syno.base.files import check_name
 from syno.base.record import versions
 from syno.base.registry import Registry, is_path
 from syno.base.release import pip_install
-from syno.base.text_tables import plural
 from syno.lower.tvm import installed
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.job import Job
@@ -284,8 +283,7 @@ def _native(job: Job) -> Compiled:
     from syno.measure.native.network import native_network, store_of_user
 
     made = native_network(job.module, job.example, store_of_user(), job.settings.threads)
-    kernels = sum(layer.is_native for layer in made.layers)
-    job.found(remark=f"native kernels in {kernels} of {plural(len(made.layers), 'layer')}{made.reason and f': {made.reason}'}")
+    job.found(remark=made.summary)
     return made.compiled(job.example)
 
 

@@ -1,6 +1,7 @@
 """Activations that kernels compute with their results, in the vector types of GCC and clang.
 
 The errors of "gelu" and "gelu_tanh" are below 4e-7 of the argument, as PyTorch's are; the others' are below 1e-6 of the result.
+NaN stays NaN: a comparison with it is false, and the argument is what remains then. Infinities become what they do in PyTorch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 # By name: an expression of the vector `value`.
 ACTIVATIONS = {
     "identity": "value",
-    "relu": "value > 0 ? value : Vector{}",
+    "relu": "value < 0 ? Vector{} : value",
     "relu6": "within(value, 0.0f, 6.0f)",
     "leaky_relu": "value > 0 ? value : value * 0.01f",
     "hardsigmoid": "within(value + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f)",
@@ -27,14 +28,21 @@ ACTIVATIONS = {
 }
 
 FUNCTIONS = """\
+// Of numbers that are not below zero, the bits are in the order of the numbers, and those of NaN are the largest.
+inline Vector larger(Vector largest, Vector value) {
+  const Mask before = (Mask)largest, bits = (Mask)value & 0x7fffffff;  // -0 and NaN may have a sign
+  return (Vector)(bits > before ? bits : before);
+}
+
 inline Vector within(Vector value, float least, float most) {
-  value = value < least ? Vector{} + least : value;  // NaN stays NaN
+  value = value < least ? Vector{} + least : value;
   return value > most ? Vector{} + most : value;
 }
 
-// As 2^n * e^r, with |r| <= log(2) / 2 and a polynomial for e^r. The result is always a normal number, the nearest one.
+// As 2^n * e^r, with |r| <= log(2) / 2 and a polynomial for e^r. At both ends, the bits of 2^n are those of 0 and of infinity:
+// a quotient by 1 + e^value is then 0, not a share of the largest number.
 inline Vector exponential(Vector value) {
-  value = within(value, -87.0f, 88.0f);
+  value = within(value, -88.0f, 89.0f);
   const Vector shifted = value * 1.44269504f + 12582912.0f;  // its last bits are n
   const Vector n = shifted - 12582912.0f;
   const Vector r = (value - n * 0.693359375f) + n * 2.12194440e-4f;

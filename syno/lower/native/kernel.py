@@ -198,7 +198,7 @@ class NestWriter:
     def _with_summand(self, result: str, summand: str) -> str:
         """Return the statement that makes a summand part of a result."""
         if self.code.takes_maximum:
-            return f"{result} = {summand} > {result} ? {summand} : {result};"
+            return f"{result} = larger({result}, {summand});"
         return f"{result} += {summand};"
 
     def _hold(self, out: Writer, name: str, value: str, products: int) -> None:

@@ -34,7 +34,7 @@ class LoopCode:
         is_aligned: whether vectors are read at multiples of their length.
         writes_aligned: whether they are written there.
         writes_far: whether they are written into the caller's memory, which no cache near the processor holds.
-        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
+        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
         masks: the loop over the vectors of a plane, and for each of them which lanes hold positions; None if all do.
     """
 

@@ -145,8 +145,8 @@ class NestPlan:
             and the last one's target.
         strides: how many positions of the input lie between neighbours along each axis of the first nest's source; 1 for all
             if empty.
-        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum. Halos hold zeros then,
-            too.
+        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum. Halos hold zeros
+            then, too.
     """
 
     plan: Plan

@@ -240,6 +240,13 @@ inline void copy_borders(float* first) {
 // Every second element from the first, of two vectors that follow each other and share one element.
 inline Vector every_second(Vector a, Vector b) { return __builtin_shufflevector(a, b, @EVENS_AND_ODDS@); }
 
+// Whether each lane's element follows that of the lane before it.
+inline bool are_neighbours(const long* at) {
+  long apart = 0;
+  for (long lane = 1; lane < LANES; ++lane) apart |= at[lane] - at[0] - lane;
+  return !apart;
+}
+
 // Rows become columns.
 inline void transpose(Vector* rows) {
 @EXCHANGES@

@@ -121,7 +121,7 @@ class SampleLanes(Lanes):
             function = [f"static void {name}_pack(const float* x, float* to, int part, int parts) {{", *out.lines, "}"]
             return "\n".join(function), [f"{name}_pack(block, scratch, part, parts);"]
         axes = merged(CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.input.own, layout.strides, strict=True))
-        out.open("if (at[LANES - 1] - at[0] == LANES - 1)")  # the samples are neighbours
+        out.open("if (are_neighbours(at))")
         copy_loops(
             out, axes, lambda outside, inside: [f"store(to + {inside}, load_unaligned(x + at[0] + {outside}));"], layout.origin
         )
@@ -152,7 +152,7 @@ class SampleLanes(Lanes):
         axes = merged(
             CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.output.own, layout.strides, strict=True)
         )
-        out.open("if (at[LANES - 1] - at[0] == LANES - 1)")
+        out.open("if (are_neighbours(at))")
         copy_loops(
             out,
             axes,

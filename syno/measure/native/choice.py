@@ -25,7 +25,7 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from syno.base.core_locks import make_way
-from syno.base.errors import LoweringError
+from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, write_whole
 from syno.ir.coordinates import Array
 from syno.lower.native.program import Format
@@ -43,6 +43,7 @@ REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
 SHORTEST_MS = 0.02  # of a library's code: in shorter ones, the time is that of a call
 CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
 LEAST_IN_LANES = 1 << 13  # elements of a tensor: to transpose a smaller one takes no time
+NO_KERNEL = (LoweringError, BuildError, WrongOutputError)  # PyTorch's code computes the layer then
 MOST_STATES = 256  # of the search for formats: the best so far are pursued
 
 
@@ -55,6 +56,7 @@ class LayerChoice(BaseModel):
         native_ms: of the kernel with what follows the layer; None if there is none.
         other_ms: of PyTorch's code.
         reason: why there is no kernel.
+        is_faulty: whether a kernel was made that the compiler refused, or that computes something else.
         formats: of the kernel's input and output.
     """
 
@@ -63,6 +65,7 @@ class LayerChoice(BaseModel):
     native_ms: float | None = None
     other_ms: float | None = None
     reason: str = ""
+    is_faulty: bool = False
     formats: Formats = USUAL
 
 
@@ -74,11 +77,13 @@ class Times:
         native: by kernels, with what follows the layer.
         other: by PyTorch's code; None if there is no kernel to compare it with.
         reason: why there is no kernel.
+        is_faulty: as in `LayerChoice`.
     """
 
     native: Mapping[Formats, float] = field(default_factory=dict)
     other: float | None = None
     reason: str = ""
+    is_faulty: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class Workshop:
 
         def make(wanted: Sequence[tuple[Layer, End, Formats]]) -> None:
             for layer, end, formats in wanted:
-                with suppress(LoweringError, BuildError):  # `_times` says why
+                with suppress(*NO_KERNEL):  # `_times` says why
                     self._kernel(layer, end, formats)
 
         kernels, count = list(same.values()), os.cpu_count() or 1
@@ -190,15 +195,15 @@ class Workshop:
             end: what follows it.
             lanes: whether the input, and the output, may be in lanes.
         """
-        reason = "" if any(lanes) else self._why_hopeless(layer)
+        reason, is_faulty = "" if any(lanes) else self._why_hopeless(layer), False
         kernels: dict[Formats, Kernel] = {}
         for formats in self._wanted(layer, lanes):
             try:
                 kernels[formats] = self._kernel(layer, end, formats)
-            except (LoweringError, BuildError) as error:
-                reason = reason or first_line(error)
+            except NO_KERNEL as error:
+                reason, is_faulty = reason or first_line(error), not isinstance(error, LoweringError)
         if not kernels:
-            return Times(reason=reason or "it is no kernel but between tensors in lanes")
+            return Times(reason=reason or "it is no kernel but between tensors in lanes", is_faulty=is_faulty)
         other, *native = self._measured(layer, end, list(kernels.values()))
         times = dict(zip(kernels, native, strict=True))
         if IN_LANES in times:
@@ -243,6 +248,7 @@ def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
         native_ms=min(times.native.values(), default=None) if formats is None else times.native[formats],
         other_ms=times.other,
         reason=times.reason,
+        is_faulty=times.is_faulty,
         formats=formats or USUAL,
     )
 

@@ -64,7 +64,7 @@ class Request:
         epilogue: what is computed with the results.
         threads: how many it runs on.
         steps: along each axis of the output, every so many-th position is computed, from the first; empty if all are.
-        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
+        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
     """
 
     operator: str
@@ -545,6 +545,8 @@ def check(kernel: Kernel) -> None:
     (into, out), weight_shapes = request.shapes, shapes(graph, graph.valuation(values))[1]
     weights = [_random(int(np.prod(shape)), 10 + at).reshape(shape) for at, shape in enumerate(weight_shapes)]
     tensors = Tensors(request)
+    for tensor in (tensors.input, *weights) if request.takes_maximum else ():
+        np.abs(tensor, out=tensor)
     tensors.call(kernel.function, kernel.program, kernel.factors(weights))()
     if not all(out):
         return

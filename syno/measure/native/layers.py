@@ -53,7 +53,7 @@ class Layer:
         compiled: returns the same when it is compiled, if that may be faster.
         is_library: whether PyTorch's code is one call of a library.
         mean_of: the number of summands of a mean, else 1: operators only sum.
-        takes_maximum: whether a result is the largest of its summands and zero, in place of their sum.
+        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
         steps: along each axis of the output, every so many-th position is computed; empty if all are.
     """
 

@@ -16,6 +16,7 @@ import torch
 from torch import fx, nn
 from torch._inductor import config
 
+from syno.base.text_tables import plural
 from syno.measure.inductor import frozen
 from syno.measure.native.build import compiler
 from syno.measure.native.choice import USUAL, Call, LayerChoice, Workshop, first_line
@@ -41,11 +42,24 @@ class NativeNetwork:
     reason: str = ""
 
     @property
+    def kernels(self) -> int:
+        """The number of layers that kernels compute."""
+        return sum(layer.is_native for layer in self.layers)
+
+    @property
+    def summary(self) -> str:
+        """How many layers kernels compute, and why they compute no more of them, in words."""
+        faulty = [f"without that of {layer.name}: {layer.reason}" for layer in self.layers if layer.is_faulty]
+        return "; ".join(
+            filter(None, (f"native kernels in {self.kernels} of {plural(len(self.layers), 'layer')}", *faulty, self.reason))
+        )
+
+    @property
     def is_mostly_native(self) -> bool:
         """Whether it has at least as many kernels as convolutions of PyTorch."""
         graph: Any = getattr(self.module, "graph", None)
         convolutions = 0 if graph is None else sum(node.target is aten.conv2d.default for node in graph.nodes)
-        return sum(layer.is_native for layer in self.layers) >= max(convolutions, 1)
+        return self.kernels >= max(convolutions, 1)
 
     def compiled(self, example: Inputs) -> Callable[..., Any]:
         """Return the network, compiled by Inductor.
@@ -73,7 +87,6 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
 
     Raises:
         MissingPackageError: there is no C++ compiler.
-        WrongOutputError: a kernel computes something else than the interpreter.
     """
     compiler()
     workshop = Workshop(store, threads)

@@ -142,7 +142,6 @@ def native_code(found: Comparison, title: str) -> NativeCode:
     Raises:
         MissingPackageError: there is no C++ compiler.
         LoweringError: the network cannot be exported, or no kernel is faster.
-        WrongOutputError: a kernel computes something else than the interpreter.
     """
     example, threads, target = found.of_batch(found.calls.batch), found.calls.threads, own_target()
     if not isinstance(example, torch.Tensor):
@@ -150,7 +149,7 @@ def native_code(found: Comparison, title: str) -> NativeCode:
     made = native_network(with_identifiers(found), (example,), store_of_user(), threads)
     if made.reason:
         raise LoweringError(f"it has no native kernels: {made.reason}")
-    count = sum(layer.is_native for layer in made.layers)
+    count = made.kernels
     if not count:
         raise LoweringError("it has no native kernels: none is faster on this machine than PyTorch's code")
     native = torch_operator(store_of_user())

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang+
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
 HOPELESS = choice.hopeless
+USUAL_SIZES = (("C_in", 4), ("C_out", 4), ("H", 3), ("N", 2))
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 
 
@@ -108,13 +109,20 @@ class Ends(nn.Module):
 
 
 def prepared(module: nn.Module, shape: tuple[int, ...], store: Path) -> NativeNetwork:
-    """Return the network with kernels, after its outputs were compared with those of the module in double precision."""
+    """Return the network with kernels, after its outputs were compared with those of the module in double precision.
+
+    What is no number, or has no bound, reaches the same outputs.
+    """
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     vary_constants(module.eval(), x, 0)
     found = native_network(module, (x,), store)
     with torch.no_grad():
-        check = OutputCheck(in_double(module), [(x,)])
+        exact = in_double(module)
+        check = OutputCheck(exact, [(x,)])
         check.require(check.of(found.module))
+        x.view(-1)[[0, -1]] = torch.tensor([-math.nan, math.inf])
+        expected, made = exact(x), found.module(x)
+        assert torch.equal(made.isfinite(), expected.isfinite()) and torch.equal(made.isnan(), expected.isnan())
     return found
 
 
@@ -240,7 +248,10 @@ def test_a_maximum_behind_a_relu_is_a_kernel(maximum: nn.MaxPool2d, shape: tuple
     """Rows in scratch are every second or third element of the caller's; and no zero is larger than what is in a window."""
     found = prepared(nn.Sequential(nn.ReLU(), maximum), shape, store)
     x = torch.randn(shape) - 2  # in some windows, nothing is above zero
-    assert torch.equal(found.module(x), maximum(x.relu()))
+    special = torch.tensor([math.nan, -math.nan, math.inf, -0.0, 1e-45, 3e38])
+    places = torch.randperm(x.numel(), generator=torch.Generator().manual_seed(0))[: 2 * len(special)]
+    x.view(-1)[places] = special.repeat(2)
+    torch.testing.assert_close(found.module(x), maximum(x.relu()), rtol=0, atol=0, equal_nan=True)
     assert operations(found)[-1] == ("max_pool2d.default" if maximum.ceil_mode else "syno.native.default")
 
 
@@ -400,10 +411,15 @@ def test_a_stored_kernel_is_neither_made_nor_timed_again(store: Path, monkeypatc
     assert prepared(operator(1), (2, 4, 3, 3), store).layers == before.layers
 
 
-def test_a_wrong_kernel_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_kernel_is_caught_and_the_network_goes_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ACTIVATIONS, "relu", "value")
-    with pytest.raises(WrongOutputError, match="differs from the interpreter"):
-        prepared(nn.Sequential(operator(0), nn.ReLU()), (2, 4, 3, 3), tmp_path)
+    network = nn.Sequential(operator(0), nn.ReLU(), operator(1))
+    found = prepared(network, (2, 4, 3, 3), tmp_path)
+    assert operations(found) == ["synthesized", "relu.default", "syno.native.default"]
+    assert found.summary.startswith("native kernels in 1 of 2 layers; without that of 0: the native kernel of <pGraph conv1x1")
+    assert "differs from the interpreter by" in found.summary
+    with pytest.raises(WrongOutputError):
+        kernel_for(Request(str(operator(0).graph), USUAL_SIZES, epilogue=Epilogue(activation="relu")), tmp_path)
 
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
