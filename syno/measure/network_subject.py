@@ -37,6 +37,7 @@ class BackboneSubject(Subject):
         layers: the layers to replace, as in `syno.train.settings.WorkloadSettings`.
         layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
             the network (with the pooling, where it has a stride). None for the whole network.
+        samples: inputs that it is measured on, if it does not compute the same for others; None: these are drawn.
     """
 
     model: str
@@ -46,6 +47,7 @@ class BackboneSubject(Subject):
     operator: str | None = None
     layers: str
     layer: str | None = None
+    samples: GivenInputs | None = None
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -82,7 +84,11 @@ class BackboneSubject(Subject):
         """Return the network without any operator."""
 
     def example(self, batch: int = 1) -> Inputs:
-        """Return its inputs, of zeros where they are real numbers."""
+        """Return its inputs, of zeros where they are real numbers, unless it has samples."""
+        return self._drawn(batch) if self.samples is None else self.samples.make(batch)
+
+    def _drawn(self, batch: int) -> Inputs:
+        """Return inputs of zeros where they are real numbers."""
         return _zeros((batch, *self.sample_shape), self.symbols)
 
     def layout(self) -> torch.memory_format:
@@ -99,6 +105,7 @@ class BackboneSubject(Subject):
         from syno.measure.reference import Material, filled, in_double, random_input, vary_constants
         from syno.model.calls import with_own_inputs
         from syno.model.counting import count
+        from syno.model.execution_paths import check_same_modules
         from syno.model.geometry import rule_for
         from syno.model.inputs import first_inputs
         from syno.model.outputs import OfTensors
@@ -127,14 +134,21 @@ class BackboneSubject(Subject):
             reference_name = "network of literal modules" if isinstance(operator, PGraph) else "eager module"
         price = count(network, example)
         generator, given = torch.Generator().manual_seed(SEED), None
-        if isinstance(example, torch.Tensor):
-            drawn = random_input(shape, generator, symbols)
+        has_values = self.layer is None and self.samples is not None
+        if has_values:  # other inputs and weights may make the network compute something else
+            given = drawn = example
+            if operator is not None:
+                check_same_modules(original, network, example, rule)
+        elif self.layer is None and isinstance(self, NetworkWithInputs):
+            given = example
+            drawn = filled(example, lambda lengths: random_input(lengths, generator))
         else:
-            given, drawn = example, filled(example, lambda lengths: random_input(lengths, generator))
-        vary_constants(network.eval(), drawn, SEED)
+            drawn = random_input(shape, generator, symbols)
+        if not has_values:
+            vary_constants(network.eval(), drawn, SEED)
         literal.load_state_dict(network.state_dict())
         if given is not None:
-            network, literal = OfTensors(network, given), OfTensors(literal, given)
+            network, literal = OfTensors(network.eval(), given), OfTensors(literal, given)
         network = with_own_inputs(network, *first_inputs(drawn))
         reference = in_double(literal)  # a copy, made before the network moves to the device
         for module in network.modules():
@@ -153,6 +167,7 @@ class BackboneSubject(Subject):
             inside=price.inside,
             by_sample=not is_path(self.model),  # a user's own might not
             given=given,
+            has_values=has_values,
         )
 
     def _one_layer(self, network: nn.Module, example: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
@@ -251,8 +266,7 @@ class NetworkWithInputs(BackboneSubject):
         """(): each input has its own."""
         return ()
 
-    def example(self, batch: int = 1) -> Inputs:
-        """Return the inputs, of zeros where they are real numbers."""
+    def _drawn(self, batch: int) -> Inputs:
         return self.inputs.make(batch)
 
     def _network_alone(self) -> nn.Module:

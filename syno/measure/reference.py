@@ -39,6 +39,7 @@ class Material:
         inside: the least share of the multiply-adds that must be done: those that read padding need not be.
         by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
         given: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
+        has_values: whether `given` are values that nothing is drawn for, since the network computes something else for others.
     """
 
     module: nn.Module
@@ -54,6 +55,7 @@ class Material:
     inside: float = 1.0
     by_sample: bool = False
     given: Any = None
+    has_values: bool = False
 
     def make_inputs(self) -> tuple[Tensor, ...]:
         """Return one input; each call draws another one."""
@@ -69,8 +71,8 @@ class Material:
         return [(x.contiguous(memory_format=self.layout),) for x in inputs]
 
     def _tensors(self, draw: Callable[[tuple[int, ...]], Tensor]) -> tuple[Tensor, ...]:
-        """Return the tensors of the inputs of a network of several; those of real numbers are drawn."""
-        drawn = first_inputs(filled(self.given, draw))
+        """Return the tensors of the inputs of a network of several; those of real numbers without values are drawn."""
+        drawn = first_inputs(self.given if self.has_values else filled(self.given, draw))
         layouts = [self.layout if one.dim() == AXES_OF_PICTURES else torch.contiguous_format for one in drawn]
         device = self.generator.device
         return tuple(one.to(device, memory_format=layout) for one, layout in zip(drawn, layouts, strict=True))

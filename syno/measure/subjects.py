@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from syno.base.errors import SpecError, ValuationError
 from syno.base.registry import imported
@@ -28,12 +38,48 @@ class GivenTensor(BaseModel):
         shape: with the batch.
         dtype: PyTorch's name of its number format.
         numbers: its elements in a row, if they are whole numbers or booleans: an index, a length and a mask may not be drawn.
+        values: its elements if they are real numbers that may not be drawn either, as compressed bytes in base64.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     shape: tuple[int, ...]
     dtype: str
     numbers: tuple[int, ...] | None = None
+    values: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_values(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the tensor without values if it has none: names of records depend on it."""
+        return {name: one for name, one in write(self).items() if name != "values" or one is not None}
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, *, with_values: bool) -> GivenTensor:
+        """Return the description of a tensor, with real numbers if `with_values` says so."""
+        is_real = tensor.is_floating_point() or tensor.is_complex()
+        return cls(
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            numbers=None if is_real else tuple(map(int, tensor.flatten().tolist())),
+            values=_written(tensor) if is_real and with_values else None,
+        )
+
+    def make(self) -> torch.Tensor:
+        """Return the tensor, on the CPU; real numbers without values are zeros."""
+        import torch
+
+        dtype = getattr(torch, self.dtype)
+        if self.values is not None:
+            return torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(self.values))), dtype=dtype).view(self.shape)
+        if self.numbers is None:
+            return torch.zeros(self.shape, dtype=dtype)
+        return torch.tensor(self.numbers, dtype=dtype).view(self.shape)
+
+
+def _written(tensor: torch.Tensor) -> str:
+    import torch
+
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return base64.b64encode(zlib.compress(content.numpy().tobytes())).decode()
 
 
 class GivenInputs(BaseModel):
@@ -49,8 +95,11 @@ class GivenInputs(BaseModel):
     leaves: tuple[GivenTensor | bool | int | float | str | None, ...]
 
     @classmethod
-    def of(cls, inputs: Any) -> GivenInputs:
-        """Return the description of inputs. SpecError if something in them is neither a tensor nor a number or a text."""
+    def of(cls, inputs: Any, *, with_values: bool = False) -> GivenInputs:
+        """Return the description of inputs, with real numbers if `with_values` says so.
+
+        Raises SpecError if something in them is neither a tensor nor a number or a text.
+        """
         import torch
         from torch.utils import _pytree as pytree
 
@@ -60,10 +109,7 @@ class GivenInputs(BaseModel):
         leaves: list[Any] = []
         for leaf in found:
             if isinstance(leaf, torch.Tensor):
-                is_real = leaf.is_floating_point() or leaf.is_complex()
-                numbers = None if is_real else tuple(map(int, leaf.flatten().tolist()))
-                dtype = str(leaf.dtype).removeprefix("torch.")
-                leaf = GivenTensor(shape=tuple(leaf.shape), dtype=dtype, numbers=numbers)
+                leaf = GivenTensor.of(leaf, with_values=with_values)
             elif not isinstance(leaf, bool | int | float | str | None):
                 raise SpecError(
                     f"the inputs hold a {type(leaf).__name__}; give tensors, numbers and texts, in tuples and dicts"
@@ -72,19 +118,12 @@ class GivenInputs(BaseModel):
         return cls(structure=pytree.treespec_dumps(structure), leaves=tuple(leaves))
 
     def make(self, batch: int) -> Any:
-        """Return inputs of so many samples, on the CPU; those of real numbers are zeros."""
-        import torch
+        """Return inputs of so many samples, on the CPU; those of real numbers without values are zeros."""
         from torch.utils import _pytree as pytree
 
         from syno.model.inputs import of_batch
 
-        def tensor(given: GivenTensor) -> torch.Tensor:
-            dtype = getattr(torch, given.dtype)
-            if given.numbers is None:
-                return torch.zeros(given.shape, dtype=dtype)
-            return torch.tensor(given.numbers, dtype=dtype).view(given.shape)
-
-        leaves = [tensor(leaf) if isinstance(leaf, GivenTensor) else leaf for leaf in self.leaves]
+        leaves = [leaf.make() if isinstance(leaf, GivenTensor) else leaf for leaf in self.leaves]
         return of_batch(pytree.tree_unflatten(leaves, pytree.treespec_loads(self.structure)), batch)
 
 

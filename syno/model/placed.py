@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from syno.model.inputs import Inputs
 
-OPTIONAL = ("model_settings", "placed")
+OPTIONAL = ("model_settings", "placed", "samples")
 
 
 class PlacedOperator(Settings):

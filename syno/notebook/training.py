@@ -21,6 +21,7 @@ from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
+from syno.model.execution_paths import ExecutionPaths
 from syno.model.inputs import of_batch
 from syno.model.network_function import make_whole
 from syno.model.outputs import copy_of
@@ -112,23 +113,35 @@ class OwnWorkload(Workload):
         """True: the network is a user's own."""
         return True
 
-    def model(self, seed: int | None = None) -> nn.Module:
+    @property
+    def _has_own_network(self) -> bool:
+        return True
+
+    def _without_placed(self, chosen: int) -> nn.Module:
         """Return a copy of the module, with its weights; or what the function makes while random numbers have this seed."""
         if isinstance(self.own, nn.Module):
             with unchanged_process(self.settings.seed):
-                make_whole(self.own, self.example, type(self.own).__name__)  # itself: lazy layers cannot be copied
+                make_whole(self.own, self._inputs, type(self.own).__name__)  # itself: lazy layers cannot be copied
             return copy_of(self.own)
         what = "the function that makes the network"
-        with unchanged_process(self.settings.seed if seed is None else seed), user_code(what):
+        with unchanged_process(chosen), user_code(what):
             made = self.own()
             if not isinstance(made, nn.Module):
                 raise SpecError(f"{what} returned {made!r}; it must return an nn.Module")
-            make_whole(made, self.example, type(made).__name__)
+            make_whole(made, self._inputs, type(made).__name__)
         return made
 
     @cached_property
+    def paths(self) -> ExecutionPaths:
+        """The execution paths, see `Workload`. Warns if there are several."""
+        found = super().paths
+        if found.description:
+            warnings.warn(found.description, stacklevel=2)
+        return found
+
+    @property
     def example(self) -> Any:
-        """A batch of zeros, see `Workload`."""
+        """A batch, see `Workload`."""
         found = super().example
         return found if self.samples is None else of_batch(found, self.samples)
 
@@ -202,7 +215,7 @@ class Training(NetworkObjective):
 
     @property
     def example(self) -> Any:
-        """A batch of zeros of the training's shape, for `syno.spec_for` and `syno.substitute`."""
+        """A batch of the training's shape, of samples to train on, for `syno.spec_for` and `syno.substitute`."""
         return self._workload.example
 
     @property

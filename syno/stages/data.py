@@ -63,6 +63,8 @@ class DataRecord(Record):
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
+        inputs_to_measure: those that latencies are measured on, of a network that does not compute the same for all; else None.
+        paths: what such a network computes differently.
         versions, date: versions of the software, and the time.
     """
 
@@ -96,6 +98,8 @@ class DataRecord(Record):
     majority_label: Number | None = None
     rest_flops: Amount | None = None
     rest_parameters: Number | None = None
+    inputs_to_measure: GivenInputs | None = None
+    paths: str = ""
     versions: dict[str, str]
     date: AwareDatetime
 
@@ -111,11 +115,11 @@ class DataRecord(Record):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the record; of classification and text without what only tasks of one's own have."""
+        """Return the record; of classification and text without what only tasks of one's own have, and no empty paths."""
+        absent = {name for name in ("inputs_to_measure", "paths") if not getattr(self, name)}
+        absent |= {"metric", "inputs"} if self.metric is None else set()
         found: dict[str, Any] = write(self)
-        return (
-            found if self.metric is not None else {name: one for name, one in found.items() if name not in ("metric", "inputs")}
-        )
+        return {name: one for name, one in found.items() if name not in absent}
 
     @property
     def shapes(self) -> list[str]:
@@ -210,13 +214,13 @@ def look(experiment: Experiment) -> DataRecord:
     data, settings, pictures = network.data, network.settings, network.batch
     if experiment.goal is not None:
         experiment.goal.check_loss(network.metric)
-    model = network.model()
+    model, paths = network.model(), network.paths
     layers = replaceable(model, network.example, settings.layers)
     _, stay = sorted_out(model, network.example, settings.layers)
     rest, counted, most_frequent = network.rest, count(model, network.example), majority_of(data)
     shape: dict[str, Any]
     if isinstance(data, Task):
-        is_one = isinstance(network.example, torch.Tensor) and network.example.is_floating_point()
+        is_one = isinstance(network.example, torch.Tensor) and network.example.dtype == torch.float32
         shape = {
             "metric": network.metric.key,
             "inputs": GivenInputs.of(network.example),
@@ -246,6 +250,8 @@ def look(experiment: Experiment) -> DataRecord:
         majority_label=None if most_frequent is None else most_frequent.label,
         rest_flops=rest.flops / pictures,
         rest_parameters=int(rest.parameters),
+        inputs_to_measure=None if paths.samples is None else GivenInputs.of(paths.samples, with_values=True),
+        paths=paths.description,
         versions=versions(["torch", "numpy"]),
         date=datetime.now(UTC),
     )
@@ -287,6 +293,8 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         places = tuple(layer for layer, name in record.placed.items() if name == operator)
         yield f"these layers have the operator {operator} already, which the table does not show: {_names(places)}"
     yield f"\n{markdown(as_table(record.table, record.flops, record.time_shares), left=5)}"
+    if record.paths:
+        yield f"warning: {record.paths}"
     if record.not_counted:
         yield f"the FLOPs do not count {', '.join(record.not_counted)}, of which nothing is known"
     if record.attention_flops > LEAST_ATTENTION * record.flops:

@@ -141,6 +141,7 @@ def subject_of(workload: WorkloadSettings, data: DataRecord, operator: Replaceme
     given: dict[str, Any] = {
         **{name: getattr(workload, name) for name in ("model", "model_settings", "width", "placed", "layers")},
         "operator": None if operator is None else str(operator),
+        "samples": data.inputs_to_measure,
     }
     if data.inputs is not None and data.image_shape is None:
         is_last = workload.training.channels_last and compiler_named(compiler).channels_last

@@ -7,6 +7,7 @@ that it also corrects their errors. At the end the statistics of batch normaliza
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -83,12 +84,17 @@ class RecordedLayer(NamedTuple):
         return LayerFit(self.layer, before, after)
 
 
-def record_layer(network: nn.Module, layer: str, task: DeviceTask) -> RecordedLayer:
-    """Return a layer of a trained network with a few of its inputs and outputs, to compare operators by."""
+def record_layer(network: nn.Module, layer: str, task: DeviceTask) -> RecordedLayer | None:
+    """Return a layer of a trained network with a few of its inputs and outputs, to compare operators by.
+
+    None if it does not run on the first batches, as in a network that takes other execution paths for these.
+    """
     calls = [call for batch in _samples(task, SAMPLES) for call in task.calls(network, batch)]
     with _tested_mode(network, task, calls)(network):
         found = _recorded(network, layer, task, calls, FEW_NUMBERS, FEWEST_SAMPLES)
-    return RecordedLayer(layer, *(torch.cat(each) for each in zip(*found, strict=True)))
+    if not found:
+        return None
+    return RecordedLayer(layer, *(torch.cat(each) for each in zip(*found.values(), strict=True)))
 
 
 def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], task: DeviceTask) -> tuple[LayerFit, ...]:
@@ -103,9 +109,9 @@ def fit_layers(network: nn.Module, original: nn.Module, layers: Sequence[str], t
     calls = [call for batch in _samples(task, SAMPLES) for call in task.calls(original, batch)]
     mode = _tested_mode(original, task, calls)
     with mode(network), mode(original):
-        found = tuple(_fit(network, original, layer, task, calls) for layer in layers)
+        fits = [_fit(network, original, layer, task, calls) for layer in layers]
     measure_statistics(network, task)
-    return found
+    return tuple(fit for fit in fits if fit is not None)
 
 
 def _tested_mode(network: nn.Module, task: DeviceTask, calls: Sequence[Call]) -> Mode:
@@ -128,11 +134,17 @@ def _samples(task: DeviceTask, count: int) -> Iterator[Any]:
             return
 
 
-def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call]) -> LayerFit:
-    """Fit the module in place of one layer."""
-    inputs = [given for given, _ in _recorded(network, name, task, calls)]
-    outputs = [made for _, made in _recorded(original, name, task, calls)]
-    return RecordedLayer(name, torch.cat(inputs), torch.cat(outputs)).fit(network.get_submodule(name))
+def _fit(network: nn.Module, original: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call]) -> LayerFit | None:
+    """Fit the module in place of one layer. None, with a warning, if the layer does not run."""
+    inputs = {number: given for number, (given, _) in _recorded(network, name, task, calls).items()}
+    outputs = {number: made for number, (_, made) in _recorded(original, name, task, calls).items()}
+    # An operator may let the network take other execution paths, on which the layer does not run.
+    both = [number for number, one in inputs.items() if number in outputs and len(one) == len(outputs[number])]
+    if not both:
+        warnings.warn(f"nothing was fitted to the layer {name}: it does not run on the first batches to train on", stacklevel=2)
+        return None
+    recorded = RecordedLayer(name, *(torch.cat([of[number] for number in both]) for of in (inputs, outputs)))
+    return recorded.fit(network.get_submodule(name))
 
 
 class _Error:
@@ -194,14 +206,14 @@ def _least(error: Callable[[torch.Tensor], torch.Tensor], begun: torch.Tensor) -
 
 def _recorded(
     network: nn.Module, name: str, task: DeviceTask, calls: Sequence[Call], most: int = MOST_NUMBERS, fewest: int = 1
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return the input and the output of a module in each call of a network, for so many samples as may be kept.
+) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    """Return the input and the output of a module in calls of a network, by their number, for so many samples as may be kept.
 
     Args:
         most: numbers that are kept.
         fewest: samples of the first call that are kept even if they have more.
     """
-    found, room = list[tuple[torch.Tensor, torch.Tensor]](), most
+    found, room, number = dict[int, tuple[torch.Tensor, torch.Tensor]](), most, 0
 
     def note(module: nn.Module, given: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
         nonlocal room
@@ -209,12 +221,12 @@ def _recorded(
         kept = min(len(made), max(room // max(1, each), 0 if found else fewest))
         room -= kept * each
         if kept:  # what comes behind may change it in place
-            found.append((given[0].detach()[:kept].clone(), made.detach()[:kept].clone()))
+            found[number] = given[0].detach()[:kept].clone(), made.detach()[:kept].clone()
 
     hook = network.get_submodule(name).register_forward_hook(note)
     try:
         with torch.no_grad():
-            for call in calls:
+            for number, call in enumerate(calls):  # noqa: B007  (the hook reads it)
                 task.run(network, call)
     finally:
         hook.remove()

@@ -22,13 +22,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader
 
 from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.files import checksum
 from syno.base.user_code import user_code
 from syno.data.contract import WHOLE, Share, generator_of
 from syno.model.calls import as_in_training
-from syno.model.inputs import first_inputs, len_of_batch, mapped
+from syno.model.inputs import first_inputs, len_of_batch, mapped, of_batch
 from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
 from syno.train.metric import Metric
@@ -96,7 +98,8 @@ class Task:
             fit: `fit(model, report)` is your whole training, in place of a loss and batches. It calls `report(step, score)` as
                 it goes on, which may end it by an exception.
             example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. By
-                default the first part of the first batch, if that is a pair, or the batch itself if it is a tensor.
+                default the first part of the first batch, if that is a pair, or the batch itself if it is a tensor. Where the
+                first batch has inputs of this form, their values are used.
         """
         own = {"train": train, "test": test, "metric": metric, "chance": chance, "name": name, "version": version}
         for part, one in own.items():
@@ -141,18 +144,20 @@ class Task:
 
     @cached_property
     def example_inputs(self) -> Any:
-        """What the network is called with, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones."""
-        if "example_inputs" in self.given:
-            return self.given["example_inputs"]
-        outside = _Randomness()
+        """What the network is called with, for costs and latencies: a tensor, a tuple of arguments, or a dict of named ones.
+
+        The values are those of the first batch to train on, wherever it has inputs of the example's form: a network may look at
+        them. The batch is the same in each process.
+        """
+        given = self.given.get("example_inputs")
         with user_code(f"making a batch of {self}"):
-            batch = next(iter(self.train), None)
-        outside.restore()
-        if isinstance(batch, torch.Tensor):
-            return torch.zeros_like(batch)
-        first = batch[0] if isinstance(batch, tuple | list) and batch else None
+            batch = None if self.fits and given is not None else _first_batch(self.train)
+        if given is not None:
+            alike = _inputs_like(given, batch)
+            return given if alike is None else of_batch(alike, len_of_batch(given))
+        first = batch[0] if isinstance(batch, tuple | list) and batch else batch
         if isinstance(first, torch.Tensor):
-            return torch.zeros_like(first)
+            return first
         raise SpecError(
             f"{self}: its batches are {kind_of(batch)}, of which the network's inputs cannot be told; give example_inputs: a "
             "tensor, a tuple of arguments, or a dict of named arguments"
@@ -306,6 +311,65 @@ class _Randomness:
         random.setstate(of_python)
 
 
+def _first_batch(loader: Iterable[Any]) -> Any:
+    """Return the first batch of a loader, the same in each process; None if there is none. The loader is left as it was."""
+    outside, generators = _Randomness(), [(one, one.get_state()) for one in _generators(loader)]
+    held = getattr(loader, "_iterator", None)
+    try:
+        batch = next(_seeded(loader, 0, 1), None)
+    finally:
+        outside.restore()
+        for generator, state in generators:
+            generator.set_state(state)
+        if isinstance(loader, DataLoader) and held is None:  # else its persistent workers would stay
+            loader._iterator = None
+    return mapped(lambda one: one.detach().to("cpu", copy=True), batch)  # the loader may write the next batch there
+
+
+def _inputs_like(example: Any, batch: Any) -> Any:
+    """Return the inputs in a batch that have the structure, the shapes of samples and the types of an example; None without."""
+    candidates = [batch]
+    if isinstance(batch, tuple | list):
+        candidates += [*batch[:1], *(tuple(batch[:count]) for count in range(1, len(batch)))]
+    if isinstance(batch, Mapping):
+        candidates += list(batch.values())
+        if isinstance(example, Mapping) and example.keys() <= batch.keys():
+            candidates.append({name: batch[name] for name in example})
+    form = _form(example)
+    return next((one for one in candidates if _form(one) == form), None)
+
+
+def _form(inputs: Any) -> object:
+    """Return the structure of inputs with the shape of a sample and the type of each tensor."""
+    whole = len_of_batch(inputs)
+    leaves, structure = pytree.tree_flatten(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    return structure, [
+        (one.dtype, tuple(one.shape[1:]), one.dim() > 0 and len(one) == whole) if isinstance(one, torch.Tensor) else one
+        for one in leaves
+    ]
+
+
+def _generators(loader: object) -> list[torch.Generator]:
+    """Return the random generators of a loader and its parts."""
+    parts = (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset")))
+    return [one for part in parts if isinstance(one := getattr(part, "generator", None), torch.Generator)]
+
+
+def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
+    """Return the iterator of an epoch's batches, after all random numbers got their seeds."""
+    chosen = generator_of(seed, epoch).initial_seed()
+    # `torch.manual_seed` would also seed the GPUs' numbers, which the network draws.
+    torch.default_generator.manual_seed(chosen)
+    np.random.seed(chosen % 2**32)
+    random.seed(chosen)
+    for generator in _generators(loader):
+        generator.manual_seed(chosen)
+    for part in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
+        if callable(getattr(part, "set_epoch", None)):
+            cast("Any", part).set_epoch(epoch)
+    return iter(loader)
+
+
 class LoaderBatches:
     """The batches of a user's loader, on a device.
 
@@ -330,7 +394,7 @@ class LoaderBatches:
             count = len(cast("Any", self.loader))
         except TypeError:  # as of an IterableDataset
             outside = _Randomness()
-            count = sum(1 for _ in self._seeded(1))
+            count = sum(1 for _ in _seeded(self.loader, self.seed, 1))
             outside.restore()
         if not count:
             raise DataError(f"{self.task} has no batch to train on")
@@ -346,7 +410,7 @@ class LoaderBatches:
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
         """Yield the batches of an epoch from the `first` on. DataError if the loader ends before its length."""
         outside = _Randomness()
-        batches = self._seeded(number)
+        batches = _seeded(self.loader, self.seed, number)
         inside = _Randomness()
         outside.restore()
         place = 0
@@ -365,21 +429,6 @@ class LoaderBatches:
             if place >= first:
                 yield mapped(lambda tensor: tensor.to(self.device), self._own_share(batch))
             place += 1
-
-    def _seeded(self, epoch: int) -> Iterator[Any]:
-        """Return the iterator of an epoch's batches, after all random numbers got their seeds."""
-        seed = generator_of(self.seed, epoch).initial_seed()
-        # `torch.manual_seed` would also seed the GPUs' numbers, which the network draws.
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
-        for part in (self.loader, *(getattr(self.loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
-            generator = getattr(part, "generator", None)
-            if isinstance(generator, torch.Generator):
-                generator.manual_seed(seed)
-            if callable(getattr(part, "set_epoch", None)):
-                cast("Any", part).set_epoch(epoch)
-        return iter(self.loader)
 
     def _own_share(self, batch: Any) -> Any:
         return batch if self.share.count == 1 else part_of(self.task, batch, self.share.part(0, len_of_batch(batch)))

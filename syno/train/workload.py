@@ -31,9 +31,10 @@ from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Mixture, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.calls import changes_inputs
 from syno.model.counting import count
+from syno.model.execution_paths import MOST_SAMPLES, ExecutionPaths, find_paths
 from syno.model.extraction import layers_of, replaceable, size_of
 from syno.model.geometry import LAYER_RULES, Layer
-from syno.model.inputs import len_of_batch
+from syno.model.inputs import len_of_batch, of_batch
 from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
 from syno.model.outputs import moved_to, to_channels_last
@@ -239,10 +240,14 @@ class Workload:
         Raises SpecError if the network doesn't take such data, UserCodeError if the user's own function failed.
         """
         chosen = self.settings.seed if seed is None else seed
-        return with_placed(self._with_weights(self._make_network(chosen)), self.settings.placed, self.example, chosen)
+        return with_placed(self._without_placed(chosen), self.settings.placed, self.example, chosen)
 
-    def _with_weights(self, network: nn.Module) -> nn.Module:
-        """Return a network with the weights of the settings' file, if there is one. DataError if they do not fit."""
+    def _without_placed(self, chosen: int) -> nn.Module:
+        """Return the network as it is made, with the weights of the settings' file, if there is one.
+
+        Raises DataError if these do not fit.
+        """
+        network = self._make_network(chosen)
         if self.settings.weights is not None:
             give_weights(network, Path(self.settings.weights))
         return network
@@ -282,29 +287,49 @@ class Workload:
         own = {"width": settings.width, "seed": chosen}
         if isinstance(data, Task):
             models = SEQUENCE_BACKBONES if settings.model in SEQUENCE_BACKBONES else BACKBONES
-            return make_network(models, settings.model, own, settings.model_settings, self.example)
+            return make_network(models, settings.model, own, settings.model_settings, self._inputs)
         if isinstance(data, TokenSet):
             if settings.model in BACKBONES:
                 raise SpecError(_mismatch(settings, "text", "pictures", "text", SEQUENCE_BACKBONES))
             sizes = {"vocabulary": data.vocabulary, "context": data.length, **own}
-            return make_network(SEQUENCE_BACKBONES, settings.model, sizes, settings.model_settings, self.example)
+            return make_network(SEQUENCE_BACKBONES, settings.model, sizes, settings.model_settings, self._inputs)
         if settings.model in SEQUENCE_BACKBONES:
             raise SpecError(_mismatch(settings, "pictures", "text", "pictures", BACKBONES))
         shape = {"classes": data.classes, "channels": data.image_shape[0], **own}
-        return make_network(BACKBONES, settings.model, shape, settings.model_settings, self.example)
+        return make_network(BACKBONES, settings.model, shape, settings.model_settings, self._inputs)
+
+    @property
+    def example(self) -> Any:
+        """A batch of the training's shape: samples [batch, channels, ...], or tokens [batch, length].
+
+        Of a task of one's own, its example inputs: a tensor, a tuple of arguments, or a dict of named ones. A user's own
+        network may look at values, so it gets samples to train on, and of these those with the longest execution path. The
+        networks of the project compute the same for any values, and get zeros.
+        """
+        return self.paths.inputs
 
     @cached_property
-    def example(self) -> Any:
-        """A batch of zeros of the training's shape: samples [batch, channels, ...], or tokens [batch, length].
+    def paths(self) -> ExecutionPaths:
+        """The execution paths of the network on some samples to train on."""
+        if not self._has_own_network:
+            return ExecutionPaths(self._inputs)
+        return find_paths(self._without_placed(self.settings.seed), self._inputs)
 
-        Of a task of one's own, its example inputs: a tensor, a tuple of arguments, or a dict of named ones.
-        """
-        if isinstance(self.data, Task):
-            return self.data.example_inputs
-        batch = self.settings.training.batch
-        if isinstance(self.data, TokenSet):
-            return torch.zeros(batch, self.data.length, dtype=torch.int64)
-        return torch.zeros(batch, *self.data.image_shape)
+    @property
+    def _has_own_network(self) -> bool:
+        return is_path(self.settings.model)
+
+    @cached_property
+    def _inputs(self) -> Any:
+        """A batch of the training's shape, of samples to train on if the network is a user's own."""
+        data, batch = self.data, self.settings.training.batch
+        if isinstance(data, Task):
+            return data.example_inputs
+        if self._has_own_network:
+            return of_batch(_samples(data, min(batch, data.train_count, MOST_SAMPLES)), batch)
+        if isinstance(data, TokenSet):
+            return torch.zeros(batch, data.length, dtype=torch.int64)
+        return torch.zeros(batch, *data.image_shape)
 
     @cached_property
     def original(self) -> Cost:
@@ -484,7 +509,13 @@ class Workload:
         settings, seed = self.settings.training, self.settings.seed
         with on_device(settings.device) as device, own_state(seed, settings, device), computing(device.type):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
-            return record_layer(moved_to(self.trained(seed), device), max(flops, key=flops.__getitem__), task)
+            trained = moved_to(self.trained(seed), device)
+            for layer in sorted(flops, key=lambda name: -flops[name]):
+                if (found := record_layer(trained, layer, task)) is not None:
+                    return found
+        raise TrainingError(
+            f"none of the layers to replace runs on the first batches to train on: {', '.join(flops)}; choose others (layers)"
+        )
 
     def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
         """Return the network that the operators of a mixture are in, without them: a narrower one has statistics of its own."""
@@ -532,6 +563,13 @@ class Workload:
             names = [layer.name for layer in layers]
             layers = replaceable(substitute(self.model(), narrower, self.example), self.example, names)
         return {layer.name: size_of(layer) for layer in layers}
+
+
+def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
+    """Return some samples to train on, the same in each process."""
+    with unchanged_process(0), user_code(f'the data set "{data.name}"'):
+        batch = next(iter(data.train_batches(count, seed=0).epoch(1)))
+    return batch[:, :-1] if isinstance(batch, torch.Tensor) else batch[0]
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
