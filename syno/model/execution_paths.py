@@ -28,7 +28,7 @@ from syno.base.user_code import unchanged_process
 from syno.model.counting import count
 from syno.model.extraction import LayerCall, replaceable, trace
 from syno.model.geometry import Where
-from syno.model.inputs import Inputs, copied, first_inputs, len_of_batch, mapped, of_batch
+from syno.model.inputs import Inputs, first_inputs, len_of_batch, mapped, of_batch
 
 MOST_SAMPLES = 8  # that are tried one by one
 MOST_NAMES = 3  # of modules in a description
@@ -166,14 +166,14 @@ def _apart(modules: Sequence[str], others: Sequence[str]) -> str:
 def _path(model: nn.Module, inputs: Inputs) -> _Path:
     calls = tuple((one.name, one.input, one.output) for one in _calls(model, inputs))
     with unchanged_process(SEED):
-        counted = count(model, copied(inputs))  # a network may change its inputs in place
+        counted = count(model, inputs)
     work = tuple((one.layer, one.runs_in, one.input, one.output, one.flops) for one in counted.work)
     return _Path(calls, work, counted.flops + counted.attention_flops)
 
 
 def _calls(model: nn.Module, inputs: Inputs) -> list[LayerCall]:
     with unchanged_process(SEED):
-        return trace(model, copied(inputs))
+        return trace(model, inputs)
 
 
 def _modules(model: nn.Module, inputs: Inputs) -> tuple[str, ...] | None:
