@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from pkgutil import resolve_name
+from types import SimpleNamespace
 
 import pytest
 from dry_run import dry_run
@@ -122,6 +126,92 @@ def test_a_search_waits_for_the_rivals_that_it_begins_with(tmp_path: Path) -> No
 def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:
     done = run_snakemake(tmp_path, ["--snakefile", str(ROOT / "Snakefile"), "--lint"])
     assert done.returncode == 0, done.stdout
+
+
+FILES = (ROOT / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk")))
+
+
+def bound_names(file: Path) -> Iterator[tuple[str, str]]:
+    """The names that a file of rules binds for all of them, each with what it stands for."""
+    from snakemake.parser import parse
+
+    source = SimpleNamespace(get_path_or_uri=lambda secret_free: str(file))
+    python, _ = parse(source, SimpleNamespace(sourcecache=SimpleNamespace(open=lambda _: file.open(encoding="utf-8"))), {})
+    scopes = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    left: list[ast.AST] = [ast.parse(python)]
+    while left:
+        node = left.pop()
+        here = f"{file.name}, line {getattr(node, 'lineno', 0)} of its Python"
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            module = getattr(node, "module", "")
+            yield from ((alias.asname or alias.name.partition(".")[0], f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if not node.name.startswith("__rule_"):  # Snakemake numbers the rules of all files
+                yield node.name, here
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, here
+        for inner in ast.walk(node) if isinstance(node, scopes) else ():
+            if isinstance(inner, ast.Global):
+                yield from ((name, here) for name in inner.names)
+        left += () if isinstance(node, scopes) else ast.iter_child_nodes(node)
+
+
+def clashes(files: Iterable[Path]) -> dict[str, list[str]]:
+    """The names that stand for several things, in files of rules and in Snakemake's own program, which share their names."""
+    import snakemake.cli  # the order in which its modules can be imported
+    from snakemake import ioflags, ioutils, workflow
+
+    given = dict.fromkeys(("workflow", "shell", "config", "rules", "checkpoints", "storage", "scatter", "gather"))
+    ioutils.register_in_globals(given)
+    ioflags.register_in_globals(given)
+    given |= vars(workflow)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for file in files:
+        for name, meaning in bound_names(file):
+            found[name].add(meaning)
+            if name in given and (" " in meaning or resolve_name(meaning.strip(".")) is not given[name]):
+                found[name].add("Snakemake's")
+    return {name: sorted(meanings) for name, meanings in found.items() if len(meanings) > 1}
+
+
+def test_no_file_of_rules_overwrites_a_name_of_another() -> None:
+    """All of them share their names: a function reads what the last file that was included has made of a name."""
+    assert clashes(FILES) == {}
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (["from syno.stages.workflow import MEASURED\n", "MEASURED = [1]\n"], "MEASURED"),
+        (["from os import path as place\n", "from sys import path as place\n"], "place"),
+        (["def made(wildcards):\n    return 1\n", "for made in ():\n    pass\n"], "made"),
+        (["if True:\n    made = 1\n", "rule made:\n    output: 'a'\n\nwith open('b') as made:\n    pass\n"], "made"),
+        (["made = 1\nmade = 2\n"], "made"),
+        (["made = 1\n", "def change():\n    global made\n    made = 2\n"], "made"),
+        (["if (made := 1):\n    pass\n", "class made:\n    pass\n"], "made"),
+        (["shell = 1\n"], "shell"),
+    ],
+)
+def test_an_overwritten_name_is_found(texts: list[str], name: str, tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.smk" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text, encoding="utf-8")
+    assert list(clashes(files)) == [name]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["from pathlib import Path\n", "from pathlib import Path\nimport os\n"],
+        ["def a(made):\n    return [made for made in made]\n", "made = 1\nb = [made for made in ()]\n"],
+    ],
+    ids=["imported twice", "of functions"],
+)
+def test_names_that_overwrite_nothing_are_no_clash(texts: list[str], tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.smk" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text, encoding="utf-8")
+    assert clashes(files) == {}
 
 
 def test_the_snakefile_is_short() -> None:

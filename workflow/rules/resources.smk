@@ -174,7 +174,7 @@ def resource_name(*parts):
 
 # Resources that only one measurement uses at a time. `--resources device_KEY=3` states that a key has three remote devices. For ssh it
 # is device_HOST.
-MEASURED = [
+MEASURED_PAIRS = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
     if one.workload is not None  # otherwise nothing is measured
@@ -183,11 +183,11 @@ MEASURED = [
 SHARED = {
     **{
         resource_name("device", place): share_of_devices(place)
-        for place in sorted({place_of_device(one, device) or "" for _, one, _, device in MEASURED} - {""})
+        for place in sorted({place_of_device(one, device) or "" for _, one, _, device in MEASURED_PAIRS} - {""})
     },
     **{
         resource_name("trials", folder, device): share_of_trials(folder, device)
-        for folder, _, compiler, device in MEASURED
+        for folder, _, compiler, device in MEASURED_PAIRS
         if compiler_facts(compiler).tunes
     },
 }
