@@ -118,23 +118,36 @@ def plan(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change an assumption; the last table lists their names.")
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="Also print the days on a machine with so many GPUs.")] = None,
+    profile: Annotated[str, typer.Option(help="As for `syno run`.")] = LOCAL,
 ) -> None:
-    """Print how many jobs, hours, files and bytes an experiment, or all experiments of a file, will take. Runs nothing."""
+    """Print how many jobs, hours, files and bytes an experiment, or all experiments of a file, will take. Runs nothing.
+
+    With FILE:NAME, these are the jobs of one experiment, and those of others that it needs. Jobs on optional devices that are
+    not there are left out, as `syno run` leaves them out.
+    """
     from pydantic import ValidationError
 
     from syno.base.errors import SpecError
     from syno.base.validation import explained
-    from syno.config import load_experiment, load_experiments
     from syno.config.files import parted
+    from syno.stages.needs import with_devices
     from syno.stages.plan import Assumptions, plan_text, plans
+    from syno.stages.workflow import chosen_experiments, runs_elsewhere, stages_asked_for
 
     try:
         assumed = Assumptions.model_validate(pairs(assume, "--assume"))
     except ValidationError as error:
         raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
-    file, name = parted(config)
-    experiments = load_experiments(file).values() if name is None else [load_experiment(config)]
-    typer.echo(plan_text(plans(experiments, assumed), assumed, gpus), nl=False)
+    chosen = with_devices(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
+    users: dict[str, list[str]] = {}
+    for experiment in chosen:
+        for device, reason in experiment.tune.left_out.items():
+            users.setdefault(f"device {device}, for {{}}: {reason}", []).append(experiment.name)
+    for text, names in users.items():
+        typer.echo(f"left out: {text.format(', '.join(names))}", err=True)
+    name = parted(config)[1]
+    stages = stages_asked_for({str(one.folder): one for one in chosen}, [] if name is None else [name])
+    typer.echo(plan_text(plans(chosen, assumed, stages), assumed, gpus), nl=False)
 
 
 @convert.command("imagenet")

@@ -115,7 +115,9 @@ def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list
     folders = {str(experiment.folder) for experiment in given}
     tried = _tried({one.name: list(_probes(one, left[one.name], folders, elsewhere)) for one in running})
     out = [need for experiment in running for need in _left_out(experiment)]
-    return [*tried, *out, *_room(running, left), *([] if elsewhere else _memory(running, left))]
+    able = _with_those_there(running, tried)
+    left = {experiment.name: jobs_left(experiment) for experiment in able}
+    return [*tried, *out, *_room(able, left), *([] if elsewhere else _memory(able, left))]
 
 
 def with_devices(
@@ -138,6 +140,17 @@ def with_devices(
         for name in need.experiments if need.device else ():
             reasons.setdefault(name, {}).setdefault(need.device, need.text)
     return [leaving_out(one, {**one.tune.left_out, **reasons[one.name]}) if one.name in reasons else one for one in given]
+
+
+def _with_those_there(experiments: Iterable[Experiment], found: Sequence[Need]) -> list[Experiment]:
+    """Return the experiments without the devices that `found` leaves out; one that cannot run without them stays as it is."""
+    able: list[Experiment] = []
+    for experiment in experiments:
+        try:
+            able += with_devices([experiment], found)
+        except SynoError:  # the run says so
+            able.append(experiment)
+    return able
 
 
 def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:

@@ -7,7 +7,7 @@ Searches and trainings on processors are not estimated: processors differ too mu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -114,14 +114,23 @@ class WorkflowPlan:
         return next((stage.gpu_hours for stage in self.stages if stage.rule == rule), 0.0)
 
 
-def plans(experiments: Iterable[Experiment], assumed: Assumptions | None = None) -> list[WorkflowPlan]:
+def plans(
+    experiments: Iterable[Experiment], assumed: Assumptions | None = None, stages: Mapping[str, Collection[str]] | None = None
+) -> list[WorkflowPlan]:
     """Return the plans of the experiments of one workflow, if each selects as many operators as it may.
 
     Files that several experiments need, such as ImageNet in a fast format, are counted with the first of them.
+
+    Args:
+        experiments: the experiments.
+        assumed: assumptions on the hours and the storage.
+        stages: the stages of each experiment that have jobs, by its name, as `stages_asked_for` returns them; by default all.
     """
     made, found = set[Path](), list[WorkflowPlan]()
     for experiment in experiments:
-        new = {rule: [file for file in files if file not in made] for rule, files in jobs(experiment).items()}
+        asked = STAGES if stages is None else stages.get(experiment.name, ())
+        each = {rule: files for rule, files in jobs(experiment).items() if rule in asked}
+        new = {rule: [file for file in files if file not in made] for rule, files in each.items()}
         found.append(_plan(experiment, {rule: files for rule, files in new.items() if files}, assumed or Assumptions()))
         made.update(file for files in new.values() for file in files)
     return found
@@ -347,6 +356,7 @@ def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
             rows.append(_beside("search", one.experiment.name, one.gpu_hours("worker")))
     for root in dict.fromkeys(roots.values()):
         found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
+        found = [one for one in found if any(stage.rule == "train" for stage in one.stages)]
         if found:
             names = ", ".join(one.experiment.name for one in found)
             hours = _sum(one.gpu_hours("train") for one in found)

@@ -240,6 +240,15 @@ def _check_selection(experiment: Experiment) -> None:
             )
 
 
+def deleted(experiment: Experiment) -> Iterator[Path]:
+    """Yield the files of an experiment's jobs that are not there, for the operators that are selected or shortlisted now."""
+    selected, shortlisted = keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)
+    for stage in STAGES.values():
+        networks = stage.networks(experiment, selected, shortlisted)
+        files = () if stage.is_shared else stage.paths(experiment, networks, (*stage.files, *stage.also))
+        yield from (file for file in files if not file.exists())
+
+
 def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> Iterator[Path]:
     """Yield records of other settings than the experiment has now."""
     for file in expected(experiment):

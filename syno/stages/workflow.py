@@ -41,6 +41,7 @@ from syno.results import MEASUREMENTS
 from syno.search.faults import LATER
 from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE
+from syno.stages.workflow_stages import STAGES
 
 # The end of a program that has started a workflow.
 
@@ -197,6 +198,20 @@ def runs_elsewhere(profile: str, more: Sequence[str] = ()) -> bool:
     named += [after for word, after in pairwise((*more, HERE)) if word in ("--executor", "-e")]
     named += [word.partition("=")[2] for word in more if word.startswith("--executor=")]
     return any(name != HERE for name in named)
+
+
+def asks_for_other_machines(workflow: Any) -> bool:
+    """Return whether the executor that Snakemake was asked for runs jobs on other machines, in a dry run, too.
+
+    When Snakemake reads a Snakefile, it has not told the workflow its executor, and in a dry run it has one core, whatever
+    executor was asked for. Only its function that turns arguments into calls knows it by then. Without that function, as in a
+    program that calls Snakemake and in the jobs of a cluster, a number of cores means this machine.
+    """
+    frame = sys._getframe() if workflow.is_main_process else None
+    while frame is not None and frame.f_code.co_name != "args_to_api":
+        frame = frame.f_back
+    plugin = None if frame is None else frame.f_locals.get("executor_plugin")
+    return workflow.resource_settings.cores is None if plugin is None else not plugin.common_settings.local_exec
 
 
 def chosen_experiments(given: str) -> list[Experiment]:
@@ -381,7 +396,7 @@ def check_place(folder: Path) -> None:
             )
 
 
-def before_planning(workflow: Any, action: Callable[[], None]) -> None:
+def before_planning(workflow: Any, action: Callable[[], Collection[Path]]) -> None:
     """Let Snakemake call `action` after it has read its command line, before it plans the jobs of a run or dry run.
 
     Snakemake has no such hook: `onstart` runs after planning, and the Snakefile is read before targets are known. If this
@@ -389,17 +404,19 @@ def before_planning(workflow: Any, action: Callable[[], None]) -> None:
 
     Args:
         workflow: Snakemake's workflow.
-        action: the function; its errors end the run.
+        action: the function; its errors end the run. It returns files that are to be made if the target depends on them:
+            Snakemake alone does not miss a file from which something newer than its own inputs has been made.
     """
     plan = getattr(workflow, "_prepare_dag", None)
     if plan is None:
         warnings.warn("this version of Snakemake plans in another way: results are not looked over for damage", stacklevel=2)
         return
 
-    def planned(*given: Any, **named: Any) -> Any:
-        if workflow.executor_plugin is not None:  # else the plan is only printed
-            action()
-        return plan(*given, **named)
+    def planned(*given: Any, **named: Any) -> None:
+        missing = action() if workflow.executor_plugin is not None else ()  # else the plan is only printed
+        plan(*given, **named)
+        if missing:  # Snakemake would make those of its setting `forcerun` whether or not the target depends on them
+            workflow.dag.forcefiles.update(map(str, missing))
 
     workflow._prepare_dag = planned
 
@@ -422,6 +439,35 @@ def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -
             found[folder] = experiments[folder]
             left += map(str, (found[folder].select.source, *found[folder].goes_first, *joined_folders(found[folder])))
     return [experiment for folder, experiment in experiments.items() if folder in found]
+
+
+def stages_asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> dict[str, set[str]]:
+    """Return the names of the stages that have jobs where experiments are requested, by the name of the experiment.
+
+    Of an experiment that another one takes operators or results from, these are only those of its tables.
+
+    Args:
+        experiments: all experiments of the workflow, by folder.
+        targets: names of experiments; without one, all experiments are requested.
+    """
+    left = [(folder, stage) for folder, one in experiments.items() if not targets or one.name in targets for stage in STAGES]
+    found: dict[str, set[str]] = {}
+    while left:
+        folder, stage = left.pop()
+        if folder not in experiments or stage in found.setdefault(experiments[folder].name, set()):
+            continue
+        one = experiments[folder]
+        found[one.name].add(stage)
+        left += [(folder, before) for before in STAGES[stage].after]
+        if stage in ("select", "shortlist"):
+            left += [(str(one.select.source), before) for before in ("artifact", "tables")]
+        if stage == "data":
+            left += [(str(first), "tables") for first in one.goes_first]
+        if stage == "join":
+            left += [
+                (str(other), before) for other in joined_folders(one) for before in ("artifact", "tables", "ablate", "join")
+            ]
+    return found
 
 
 def joined_folders(experiment: Experiment) -> list[Path]:

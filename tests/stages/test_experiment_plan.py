@@ -148,6 +148,12 @@ class TestPublished:
         assert {row["stage"] for row in stage_rows(found)} >= {"artifact", "headlines", "train", "tune"}
         assert "| published " in plan_text(found, Assumptions())
 
+    def test_the_row_of_trainings_names_those_that_train(self) -> None:
+        found = plans(load_experiments(ROOT / "config" / "paper-from-published.yaml").values())
+        rows = [row for row in paper_rows(found) if row["what"] == "training"]
+        assert [row["of"] for row in rows if "latency" in str(row["of"]) or "layers" in str(row["of"])] == []
+        assert any("cifar-resnet18" in str(row["of"]) for row in rows)
+
 
 @pytest.mark.parametrize("config", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.stem)
 def test_jobs_are_of_known_rules_in_their_order(config: Path) -> None:

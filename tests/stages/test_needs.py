@@ -209,6 +209,13 @@ class TestWhatIsLeft:
         need = found(experiment(workload={"model": "resnet8"}))["memory"]
         assert need.state == "not known" and need.text.startswith("the machine has 8 GB, and the largest job asks for 16.8 GB")
 
+    def test_room_is_not_asked_for_what_a_missing_device_would_have_measured(self, boards: dict[str, Any]) -> None:
+        optional = [{"device": name, "optional": True} for name in ("cuda", "jetson", "phone")]
+        with_optional = experiment(tune={**DEVICES, "devices": ["cpu", *optional]})
+        boards.update(gpu="", board="there is no such host", phone="the tracker does not answer")
+        alone = experiment(tune={**DEVICES, "devices": ["cpu"], "stands_for": {}})
+        assert found(with_optional)["room on the disk"].text == found(alone)["room on the disk"].text
+
 
 class TestTable:
     def test_experiments_are_named_in_short(self) -> None:

@@ -14,11 +14,12 @@ from syno.config import Experiment
 from syno.stages.figures import draw, write_report
 from syno.stages.kept import keep_config
 from syno.stages.operators import operator_of
-from syno.stages.restore import look_over, write_manifest
+from syno.stages.restore import deleted, look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.stage_files import derived_files
 from syno.stages.study import freeze
+from syno.stages.workflow_stages import jobs
 
 COUNTED = {
     "name": "counted",
@@ -67,6 +68,16 @@ def test_nothing_is_to_be_done_where_nothing_changed(experiment: Experiment) -> 
     before = {file: file.read_bytes() for file in Path("results").rglob("*") if file.is_file()}
     assert look_over(experiment, change=True) == []
     assert {file: file.read_bytes() for file in Path("results").rglob("*") if file.is_file()} == before
+
+
+def test_every_deleted_file_is_missed(experiment: Experiment) -> None:
+    write_whole(experiment.folder / "search" / "worker1.json", "{}")
+    missing = names(list(deleted(experiment)))
+    files = {file for files in jobs(experiment, [], []).values() for file in files} | set(derived_files(experiment))
+    for file in sorted(file for file in files if file.exists()):
+        file.rename("kept")
+        assert names(list(deleted(experiment))) == sorted([*missing, str(file.relative_to(experiment.folder))])
+        Path("kept").rename(file)
 
 
 @pytest.mark.parametrize("name", ["figures/reward.png", "figures/reward.pdf", "report.html", "trials.parquet"])

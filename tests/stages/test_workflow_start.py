@@ -10,7 +10,8 @@ import pytest
 from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
 from syno.stages.selection import write_selected
-from syno.stages.workflow import asked_for, before_planning, check_source
+from syno.stages.workflow import asked_for, asks_for_other_machines, before_planning, check_source, stages_asked_for
+from syno.stages.workflow_stages import STAGES
 
 GROUP = {
     "name": "group",
@@ -40,6 +41,41 @@ def test_an_experiment_is_asked_for_with_those_whose_operators_it_takes(
     assert [one.name for one in asked_for(experiments, targets)] == names
 
 
+def test_of_an_experiment_that_others_need_only_the_stages_of_its_tables_are_asked_for(
+    experiments: dict[str, Experiment],
+) -> None:
+    found = stages_asked_for(experiments, ["third"])
+    assert found["third"] == set(STAGES) and set(found) == {"first", "second", "third"}
+    assert found["first"] == found["second"] == set(STAGES) - {"figure", "report", "headlines", "join", "ablate"}
+    assert stages_asked_for(experiments, []) == {name: set(STAGES) for name in ("first", "second", "third")}
+
+
+@pytest.mark.parametrize(
+    ("local", "cores", "is_main", "elsewhere"),
+    [
+        (True, 2, True, False),
+        (False, None, True, True),
+        (False, 1, True, True),  # a dry run for a cluster
+        (False, 8, True, True),
+        (True, None, True, False),
+        (False, 4, False, False),  # a job on a node
+        (None, 2, True, False),  # of a program that calls Snakemake
+        (None, None, True, True),
+    ],
+)
+def test_the_executor_that_was_asked_for_says_where_jobs_run(
+    local: bool | None, cores: int | None, is_main: bool, elsewhere: bool
+) -> None:
+    workflow = SimpleNamespace(is_main_process=is_main, resource_settings=SimpleNamespace(cores=cores))
+
+    def args_to_api() -> bool:
+        executor_plugin = SimpleNamespace(common_settings=SimpleNamespace(local_exec=local))
+        assert executor_plugin
+        return asks_for_other_machines(workflow)
+
+    assert (asks_for_other_machines(workflow) if local is None else args_to_api()) == elsewhere
+
+
 def test_a_source_is_an_experiment_or_a_folder_that_is_there(
     experiments: dict[str, Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,11 +96,18 @@ def test_a_source_is_an_experiment_or_a_folder_that_is_there(
 
 def test_snakemake_is_given_something_to_do_before_it_plans() -> None:
     done: list[str] = []
-    workflow = SimpleNamespace(executor_plugin="local", _prepare_dag=lambda force: done.append(f"plan {force}"))
-    before_planning(workflow, lambda: done.append("look"))
+
+    def look() -> list[Path]:
+        done.append("look")
+        return [Path("deleted")]
+
+    dag = SimpleNamespace(forcefiles=set())
+    workflow = SimpleNamespace(executor_plugin="local", _prepare_dag=lambda force: done.append(f"plan {force}"), dag=dag)
+    before_planning(workflow, look)
     workflow._prepare_dag(force=True)
+    assert dag.forcefiles == {"deleted"}
     workflow.executor_plugin = None  # as for --summary and --unlock
     workflow._prepare_dag(force=False)
     assert done == ["look", "plan True", "plan False"]
-    before_planning(SimpleNamespace(), lambda: done.append("look"))  # another version of Snakemake
+    before_planning(SimpleNamespace(), look)  # another version of Snakemake
     assert len(done) == 3

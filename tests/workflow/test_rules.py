@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -158,7 +159,7 @@ def bound_names(file: Path) -> Iterator[tuple[str, str]]:
 
 def clashes(files: Iterable[Path]) -> dict[str, list[str]]:
     """The names that stand for several things, in files of rules and in Snakemake's own program, which share their names."""
-    import snakemake.cli  # the order in which its modules can be imported
+    importlib.import_module("snakemake.cli")  # the order in which its modules can be imported
     from snakemake import ioflags, ioutils, workflow
 
     given = dict.fromkeys(("workflow", "shell", "config", "rules", "checkpoints", "storage", "scatter", "gather"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +16,10 @@ import pytest
 import yaml
 from dry_run import Job, dry_run
 from made_once import made_once
-from small_run import ROOT, write_config
+from small_run import ROOT, planned, write_config
+from typer.testing import CliRunner
+
+from syno.cli import app
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
 LONG = ("worker", "train", "tune", "speed")
@@ -77,6 +82,21 @@ class TestPaper:
             asked = job.resources
             assert (asked["gpu"], asked["slurm_extra"], asked["device_jetson"]) == (gpu, extra, jetson)
             assert int(asked["runtime"]) > 24 * 60  # its limit of time is a day
+
+
+@needs_plugin
+@pytest.mark.slow
+def test_a_dry_run_has_the_jobs_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optional GPUs of a cluster's nodes count as there; boards that do not answer do not, nor does a GPU that is not here."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    config = ROOT / "config" / "paper-from-published.yaml"
+    on_a_cluster = Counter(job.rule for job in dry_run(tmp_path, config, "slurm", "--nolock", "figures"))
+    del on_a_cluster["figures"]  # the target
+    for profile, jobs in (("slurm", dict(on_a_cluster)), ("local", planned(tmp_path, config, "figures"))):
+        assert jobs["tune"] == 5 * 13 * 2 * (2 if profile == "slurm" else 1)
+        done = CliRunner().invoke(app, ["plan", f"{config}:figures", "--profile", profile])
+        rows = dict(re.findall(r"^\| (\w+) +\| +([\d,]+) ", done.stdout.partition("\n\n")[0], re.MULTILINE))
+        assert {rule: int(count) for rule, count in rows.items()} == {**jobs, "all": sum(jobs.values())}
 
 
 @needs_plugin

@@ -25,7 +25,7 @@ from syno.stages.networks import keys
 from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
 from syno.stages.train import trained_original
-from syno.stages.workflow import MEASURED, check_place, joined_folders, understand_slurm, use_this_environment
+from syno.stages.workflow import MEASURED, asks_for_other_machines, check_place, joined_folders, understand_slurm, use_this_environment
 from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way
 
 
@@ -38,6 +38,9 @@ def in_words():
         raise WorkflowError(f"error: {error}") from None
 
 
+ELSEWHERE = asks_for_other_machines(workflow)  # jobs run on nodes of a cluster, each with its own cores
+
+
 def the_experiments():
     """Return all experiments of the config, by folder."""
     name = os.path.splitext(os.path.basename(workflow.configfiles[0]))[0]
@@ -48,7 +51,7 @@ def the_experiments():
         if workflow.is_main_process and any(map(undecided, found)):  # jobs find what was decided in a file
             from syno.stages.needs import with_devices
 
-            found = with_devices(found, elsewhere=workflow.resource_settings.cores is None)
+            found = with_devices(found, elsewhere=ELSEWHERE)
     return {str(experiment.folder): experiment for experiment in found}
 
 

@@ -6,7 +6,6 @@ from syno.base.devices import visible_gpus
 from syno.stages.data import loading_processes
 from syno.stages.train import settings_of_training
 
-ELSEWHERE = workflow.resource_settings.cores is None  # jobs run on nodes of a cluster, each with its own cores
 ALL_CORES = workflow.resource_settings.cores or 1
 CONVERTING_THREADS = 16 if ELSEWHERE else min(ALL_CORES, 16)  # with 16, ImageNet takes hours
 LAYERS = 10  # of different sizes in a network, as ResNet-34 has; a job that needs more time goes on in its next attempt

@@ -4,8 +4,7 @@ import sys
 
 from syno.config.left_out import record_devices
 from syno.stages.workflow import end_with_program, start_fork_server
-from syno.stages.restore import write_manifest
-from syno.stages.restore import look_over
+from syno.stages.restore import deleted, look_over, write_manifest
 from syno.stages.selection import why_none
 from syno.stages.workflow import asked_for, before_planning, check_source
 from syno.stages.workflow import say_at_the_end, tell_failures_apart
@@ -17,15 +16,17 @@ ASKED_FOR = list(EXPERIMENTS.values())
 
 
 def look_over_results():
-    """Find the experiments that are requested, and those of their files that must be made again."""
+    """Find the experiments that are requested, and those of their files that must be made again; return the deleted ones."""
     ASKED_FOR[:] = asked_for(EXPERIMENTS, workflow.dag_settings.targets)
     if workflow.touch or not workflow.is_main_process:
-        return
+        return []
     with in_words():
         for experiment in ASKED_FOR:
             check_source(experiment, EXPERIMENTS)
         again = [str(file) for experiment in ASKED_FOR for file in look_over(experiment, change=not workflow.dryrun)]
+        missing = [file for experiment in ASKED_FOR for file in deleted(experiment)]
     workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *again}
+    return missing
 
 
 before_planning(workflow, look_over_results)
