@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from syno.base.files import ORIGINAL
+from syno.base.text_tables import plural
 from syno.paper.figures import origins
 from syno.paper.figures.mixture import same_place
 from syno.paper.figures.networks import BASELINE, NAS_PTE_NAME, OURS
@@ -38,6 +39,7 @@ BEST_OF_OURS = "best of the other operators"
 CONVOLUTION = "convolution"
 PALE = 0.4  # opacity of the bars of original networks
 WRONG = "†"  # beside a latency of code that computes something else
+OVER_OWN = "‡"  # beside a speedup over the same compiler's original network, where other bars are over that with TVM
 SHARE = 4  # entries of a legend in a line
 FIRST_PUBLISHED = ("paper", "artifact", "measured")  # origins of the bars of one compiler, from the left
 
@@ -73,18 +75,20 @@ def end_to_end_figure(
     every, ones, has_pale = panels(figure, len(places)), list[str | None](), False
     for axes, (place, heading) in zip(every, places.items(), strict=True):
         local, average = best[best["place"] == place], means[means["place"] == place]
-        reference = None if by_compiler else _one(local["reference"])
-        ones.append(reference)
-        models, found = models_of(local["model"]), set(zip(local["compiler"], local["latency_origin"], strict=True))
+        models = models_of(local["model"])
+        references = {} if by_compiler else _references(local)
+        one = _one(references)
+        ones.append(one)
         own = [
             (compiler, origin, is_original)
             for compiler in compilers
             for origin in FIRST_PUBLISHED
-            for is_original in ((True, False) if reference not in (None, compiler) else (False,))
-            if (compiler, origin) in found
+            for is_original in ((True, False) if references.get((compiler, origin), compiler) != compiler else (False,))
+            if ((local["compiler"] == compiler) & (local["latency_origin"] == origin)).any()
         ]
         for number, (compiler, origin, is_original) in enumerate(own):
             has_pale |= is_original
+            reference = references.get((compiler, origin))
             rows, mean = (
                 _bars(table[(table["compiler"] == compiler) & (table["latency_origin"] == origin)], reference, is_original)
                 for table in (local, average)
@@ -92,11 +96,17 @@ def end_to_end_figure(
             rows = rows.set_index("model")
             heights = [*(float(rows["bar"].get(model, nan)) for model in models), *mean["bar"]]
             is_wrong = rows["is_wrong"] & (not is_original)
-            wrong = [*(bool(is_wrong.get(model, False)) for model in models), bool(is_wrong.any())]
+            over_own = not by_compiler and one is not None and reference != one
+            count = int(mean["models"].sum())
+            of_few = f" ({plural(count, 'network')})" if count == 1 or count < len(models) else ""
+            marks = [
+                *(_marks(bool(is_wrong.get(model, False)), over_own) for model in models),
+                _marks(bool(is_wrong.any()), over_own) + of_few,
+            ]
             told = [_bar_text(model_title(model), compiler, rows, model, reference, is_original) for model in models]
             beside = [*(float(rows["beside"].get(model, nan)) for model in models), *mean["beside"]]
             look = compilers.index(compiler)
-            group(axes, heights, number, len(own), look, wrong=wrong, told=told, beside=beside, pale=is_original)
+            group(axes, heights, number, len(own), look, marks=marks, told=told, beside=beside, pale=is_original)
             marked = (*rows.iterrows(), *((MEAN, row) for _, row in mean.iterrows())) if mixed and not is_original else ()
             for model, row in marked:
                 middle, width = middles([*models, MEAN].index(str(model)), number, len(own))
@@ -105,7 +115,7 @@ def end_to_end_figure(
         labels = [fill(model_title(model).replace("-", "- "), 12).replace("- ", "-") for model in models]
         axes.set_xticks(range(len(models) + 1), [*labels, MEAN], fontsize=7)
         axes.axvline(len(models) - 0.5, color=GREY, linewidth=0.6, linestyle=":")
-        axes.set_title(fill(heading + _unlike_tvm(reference, by_compiler), 55), fontsize=9)
+        axes.set_title(fill(heading + _unlike_tvm(one, by_compiler), 55), fontsize=9)
         axes.margins(y=0.14 if best["difference"].isna().all() else 0.28)  # room for the values above the bars
     first_of_lines(every, _over("original network", ones))
     legend(every[0], {compiler_title(compiler): place for place, compiler in enumerate(compilers)})
@@ -117,10 +127,20 @@ def end_to_end_figure(
     return figure
 
 
-def _one(references: pandas.Series) -> str | None:
-    """Return the compiler whose original network is 1 in a panel; None if each compiler's own is."""
-    known = references.dropna()
-    return None if known.empty else str(known.iloc[0])
+def _references(local: pandas.DataFrame) -> dict[tuple[str, str], str]:
+    """Return the compiler whose original network is 1, by the compiler and the origin of the latencies."""
+    known = local.dropna(subset=["reference"])
+    return dict(zip(zip(known["compiler"], known["latency_origin"], strict=True), known["reference"], strict=True))
+
+
+def _one(references: Mapping[tuple[str, str], str]) -> str | None:
+    """Return the compiler whose original network is 1 in a panel, by `_references`; None if each compiler's own is."""
+    shared = [reference for (compiler, _), reference in references.items() if reference == TVM or reference != compiler]
+    return next(iter([*shared, *(references.values() if len(set(references.values())) == 1 else ())]), None)
+
+
+def _marks(is_wrong: bool, is_over_own: bool) -> str:
+    return WRONG * is_wrong + OVER_OWN * is_over_own
 
 
 def _over(what: str, references: Sequence[str | None]) -> str:
@@ -164,7 +184,7 @@ def layerwise_figure(
     every, ones = panels(figure, len(chosen)), list[str | None]()
     for axes, (model, compiler, place) in zip(every, chosen, strict=True):
         here = bars[(bars["model"] == model) & (bars["compiler"] == compiler) & (bars["place"] == place)]
-        reference = None if by_compiler else _one(here["reference"])
+        reference = None if by_compiler else _one(_references(here))
         ones.append(reference)
         labels = [label for label in LAYERS.values() if label in set(here["label"])]
         labels += sorted(set(here["label"]) - set(labels))
@@ -185,8 +205,12 @@ def layerwise_figure(
         axes.set_xticks(range(len(labels)), labels, fontsize=6.5 if is_long else 7.5, rotation=45 if is_long else 0)
         for text in axes.get_xticklabels() if is_long else ():
             text.set_horizontalalignment("right")
-        mean = means[(means["model"] == model) & (means["place"] == place) & (means["compiler"] == compiler)]["speedup"]
-        best = f": {mean.iloc[0]:.2f} over {NAS_PTE_NAME}" if len(mean) else ""
+        mean = means[(means["model"] == model) & (means["place"] == place) & (means["compiler"] == compiler)]
+        best = "".join(
+            f": {row['speedup']:.2f} over {NAS_PTE_NAME}"
+            + (f" in {plural(row['layers'], 'layer')} of {len(labels)}" if row["layers"] < len(labels) else "")
+            for row in mean.to_dict("records")
+        )
         network = f"{model_title(model)}, " if several else ""
         heading = f"{network}{compiler_title(compiler)}, {place}{best}{_unlike_tvm(reference, by_compiler)}"
         axes.set_title(fill(heading, 60), fontsize=9)
@@ -276,14 +300,15 @@ def group(
     look: int,
     *,
     base: float = 0.0,
-    wrong: Sequence[bool] = (),
+    marks: Sequence[str] = (),
     told: Sequence[Point] = (),
     beside: Sequence[float] = (),
     pale: bool = False,
 ) -> None:
-    """Draw bars of one look, one in each group, from `base`; those of wrong code are marked. `told` is what each bar says.
+    """Draw bars of one look, one in each group, from `base`. `told` is what each bar says.
 
-    `beside` are the differences from published values, in percent. Pale bars are those of original networks.
+    `marks` stand behind the values, and after them `beside`, the differences from published values, in percent. Pale bars are
+    those of original networks.
     """
     colour, hatch = LOOKS[look % len(LOOKS)]
     found = [middles(number, place, count) for number in range(len(values))]
@@ -298,7 +323,7 @@ def group(
     if not base:  # from 0 upwards there is room for the values
         for number, ((middle, _), value) in enumerate(zip(found, values, strict=True)):
             if isfinite(value):
-                mark = WRONG if any(wrong[number : number + 1]) else ""
+                mark = "".join(marks[number : number + 1])
                 mark += "".join(map(beside_published, beside[number : number + 1]))
                 axes.text(middle, value, f" {value:.2f}{mark}", ha="center", va="bottom", fontsize=6.5, rotation=90)
 

@@ -393,8 +393,9 @@ PAPER_FIGURES.register("figure-5")(
     PaperFigure(
         FIVE,
         f"{_OF_FIVE} Bars are speedups over the original network with TVM, or with the compiler in a panel's title where it "
-        "was not measured with TVM. Pale bars are the original network with another compiler. Percentages are differences from "
-        "the published speedups.",
+        "was not measured with TVM; those with ‡, over the original network with the same compiler, beside others over that "
+        "with TVM. Pale bars are the original network with another compiler. Percentages are differences from the published "
+        "speedups, where those are of the same operator.",
         ("latency", "accuracy"),
         _network_tables,
         lambda numbers, tables, notes: end_to_end_figure(tables["figure-5"], tables["figure-5-means"], FIVE, notes),

@@ -15,7 +15,7 @@ import pandas
 from syno.base.files import ORIGINAL
 from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
-from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, WRONG_GUARD
+from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, TVM, WRONG_GUARD
 from syno.results.measurement import INT8, NUMBER_FORMATS, OK, SUSPICIOUS
 from syno.results.rivals import KNOWN
 
@@ -156,24 +156,31 @@ def same_place(table: pandas.DataFrame) -> list[str]:
 def _over_one_compiler(found: pandas.DataFrame) -> pandas.DataFrame:
     """Add the speedups over one compiler's original network, as the paper draws them.
 
-    Columns: reference (TVM, or the first compiler with which latencies of all origins in this place have the original
-    network's; missing if there is none), relative (the speedup over that network), relative_difference (from the published
-    one, in percent).
+    Columns: reference (the compiler whose original network is 1, missing if there is none), relative (the speedup over that
+    network), relative_difference (from the published one over the same reference, in percent). What was published and what was
+    measured here have their references for themselves, so that neither changes beside the other.
     """
     found = found.assign(panel=same_place(found))
-    originals = found[found["operator"] == ORIGINAL]
-    chosen = {}
-    for panel, rows in found.groupby("panel"):
-        origins, here = set(rows["latency_origin"]), originals[originals["panel"] == panel]
-        known = {compiler: set(those["latency_origin"]) for compiler, those in here.groupby("compiler")}
-        chosen[panel] = next((one for one in compilers_of(here["compiler"]) if known[one] >= origins), None)
-    found = found.assign(reference=found["panel"].map(chosen).astype(object))
-    keys = ["model", "layer", "panel", "latency_origin"]
-    references = originals[originals["compiler"] == originals["panel"].map(chosen)].drop_duplicates(keys)
-    references = references.rename(columns={"latency_ms": "reference_ms"})[[*keys, "reference_ms"]]
-    found = found.merge(references, on=keys, how="left")
-    found = found.assign(relative=found["reference_ms"] / found["latency_ms"])
-    keys = ["model", "layer", "panel", "compiler", "operator"]
+    originals, chosen = found[found["operator"] == ORIGINAL], {}
+    has_published = set(found.loc[found["latency_origin"] != "measured", "panel"])
+    for (panel, origin), rows in found.groupby(["panel", "latency_origin"]):
+        here = originals[(originals["panel"] == panel) & (originals["latency_origin"] == origin)]
+        covers = {compiler: set(those["model"]) for compiler, those in here.groupby("compiler")}
+        every = compilers_of(here["compiler"])
+        if origin == "measured":
+            whole = [one for one in every if covers[one] == set(rows["model"])]
+            every = [one for one in whole if one == TVM] if panel in has_published else whole
+        chosen[panel, origin] = next(iter(every), None)
+    named = [chosen[key] for key in zip(found["panel"], found["latency_origin"], strict=True)]
+    own = [None if unknown else compiler for compiler, unknown in zip(found["compiler"], found["speedup"].isna(), strict=True)]
+    reference = [one or compiler for one, compiler in zip(named, own, strict=True)]
+    found = found.assign(reference=pandas.Series(reference, found.index, object))
+    keys = ["model", "layer", "panel", "latency_origin", "reference"]
+    references = originals.assign(reference=originals["compiler"].astype(object)).drop_duplicates(keys)
+    found = found.merge(references.rename(columns={"latency_ms": "reference_ms"})[[*keys, "reference_ms"]], on=keys, how="left")
+    relative = found["reference_ms"] / found["latency_ms"]
+    found = found.assign(relative=relative.mask(found["reference"] == found["compiler"], found["speedup"]))
+    keys = ["model", "layer", "panel", "compiler", "operator", "reference"]
     published = found[found["latency_origin"] != "measured"].drop_duplicates(keys)[[*keys, "relative"]]
     found = found.merge(published.rename(columns={"relative": "theirs"}), on=keys, how="left")
     difference = percent(found["relative"], found["theirs"]).where(found["latency_origin"] == "measured")

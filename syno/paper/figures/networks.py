@@ -43,8 +43,9 @@ def geometric_mean(values: Sequence[float]) -> float:
 def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized: bool = True) -> pandas.DataFrame:
     """Return the fastest operator, or else baseline, whose accuracy is less than `most_lost` below the original network's.
 
-    Columns: as in `timed` and `scored`. A row for each network, device and compiler (batch, threads and origin of latencies)
-    for which there is such an operator; networks in the paper's order.
+    Columns: as in `timed` and `scored`; the differences from published numbers are missing where the published row is of
+    another operator. A row for each network, device and compiler (batch, threads and origin of latencies) for which there is
+    such an operator; networks in the paper's order.
     """
     passing = (
         timed(rows)
@@ -52,6 +53,11 @@ def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized
         .dropna(subset=["speedup"])
     )
     best = passing.sort_values(["speedup", "operator"], ascending=[False, True]).drop_duplicates(["model", *TARGET])
+    keys = ["model", "device", "compiler"]
+    published = best[best["latency_origin"] != "measured"].drop_duplicates(keys).set_index(keys)["operator"].to_dict()
+    theirs = pandas.Series([published.get(key) for key in best[keys].itertuples(index=False, name=None)], best.index, object)
+    for name in ("difference", "relative_difference"):
+        best = best.assign(**{name: best[name].where(best["operator"] == theirs)})
     return ordered(best, compiler=COMPILERS, device=DEVICES, model=MODELS)
 
 
@@ -74,21 +80,29 @@ def means(best: pandas.DataFrame) -> pandas.DataFrame:
     """Return geometric means over the networks.
 
     Columns: device, place, compiler, latency_origin, speedup, relative (speedup over one compiler's original networks; missing
-    if one is not known), models (how many), difference and relative_difference (from the published means of the same networks,
-    in percent).
+    if one is not known), reference (that compiler), models (how many), difference and relative_difference (from the published
+    means of the same networks with the same operators, the latter over the same reference; in percent).
     """
     keys, published, rows = ["device", "place", "compiler", "latency_origin"], dict[object, tuple[float, float]](), []
-    groups = [
-        (key, group, (key[0], key[2], *sorted(group["model"]))) for key, group in best.groupby(keys, sort=False, dropna=False)
-    ]
-    found = [(geometric_mean(list(group["speedup"])), _mean_of_all(list(group["relative"]))) for _, group, _ in groups]
-    for (key, _, networks), both in zip(groups, found, strict=True):
+    for key, group in best.groupby(keys, sort=False, dropna=False):
+        references = list(group["reference"].unique())
+        reference = references[0] if len(references) == 1 else None
+        both = geometric_mean(list(group["speedup"])), _mean_of_all(list(group["relative"]))
+        alike = (key[0], key[2], *sorted(zip(group["model"], group["operator"], strict=True)))
+        rows.append((key, reference, len(group), both, alike))
         if key[3] != "measured":
-            published.setdefault(networks, both)
-    for (key, group, networks), both in zip(groups, found, strict=True):
-        theirs = published.get(networks, (nan, nan)) if key[3] == "measured" else (nan, nan)
-        rows.append((*key, *both, len(group), *map(percent, both, theirs)))
-    return pandas.DataFrame(rows, columns=[*keys, "speedup", "relative", "models", "difference", "relative_difference"])
+            published.setdefault(alike, both)
+            published.setdefault((reference, *alike), both)
+    table = [
+        (
+            *key, *both, reference, count,
+            *(percent(both[number], published[of][number]) if key[3] == "measured" and of in published else nan
+              for number, of in enumerate((alike, (reference, *alike)))),
+        )
+        for key, reference, count, both, alike in rows
+    ]  # fmt: skip
+    columns = [*keys, "speedup", "relative", "reference", "models", "difference", "relative_difference"]
+    return pandas.DataFrame(table, columns=columns)
 
 
 def _mean_of_all(values: Sequence[float]) -> float:
