@@ -162,6 +162,18 @@ def is_path(given: str) -> bool:
     return ":" in given
 
 
+def own_paths(value: object) -> Iterator[str]:
+    """Yield all paths `package.module:name` in a value, such as settings."""
+    if isinstance(value, str):
+        yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from own_paths(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from own_paths(one)
+
+
 def check_path(given: str, what: str) -> tuple[str, str]:
     """Return the module and the name of a path `package.module:name`, without importing it.
 

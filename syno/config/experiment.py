@@ -23,13 +23,13 @@ from pydantic import (
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import check_folder, check_name
-from syno.base.registry import is_path, search_code_in
+from syno.base.identity import version_of_code
+from syno.base.registry import is_path, own_paths, search_code_in
 from syno.base.validation import explained, read_mapping, set_fields
 from syno.config.ablations import Ablations
 from syno.config.dependencies import ALL, After, as_given, check_placed, with_operators
 from syno.config.groups import OperatorChoice, Original, RelativeBudget, Section
 from syno.config.kept_file import completed
-from syno.config.own_code import own_paths
 from syno.config.specs import Part, check_names, make_spec, parts
 from syno.config.stages import (
     JoinSettings,
@@ -542,9 +542,14 @@ class Experiment(Section):
         given = self.rivals.chosen_operators(self.goal)
         return {choice.key: choice for choice in given if choice.key in self.rival_names}
 
-    def part(self, name: Part) -> str:
-        """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same."""
-        return json.dumps(parts(self.model_dump(mode="json"))[name], sort_keys=True)
+    def part(self, name: Part, *, code: bool = False) -> str:
+        """Return the settings that a stage depends on, as JSON. Its files stay valid as long as this text is the same.
+
+        With `code`, a checksum of the user's own code that the settings name is among them. The code is imported for that, so
+        this is for an experiment that runs.
+        """
+        found = parts(self.model_dump(mode="json"))[name]
+        return json.dumps({**found, **version_of_code(found)} if code else found, sort_keys=True)
 
     @property
     def policy_settings(self) -> PolicySettings:

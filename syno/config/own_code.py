@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syno.base.registry import PATH
+from syno.base.registry import own_paths
 
 
 def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -19,18 +19,6 @@ def with_code(content: Mapping[str, Any], file: Path) -> dict[str, Any]:
     if not isinstance(given, Mapping) or "code" in given or not any(_is_beside(folder, name) for name in _modules(content)):
         return dict(content)
     return {**content, "common": {"code": str(folder), **given}} if several else {**content, "code": str(folder)}
-
-
-def own_paths(value: object) -> Iterator[str]:
-    """Yield all paths `package.module:name` in a value, such as settings."""
-    if isinstance(value, str):
-        yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from own_paths(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from own_paths(one)
 
 
 def _modules(value: object) -> set[str]:

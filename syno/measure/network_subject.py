@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from syno.base.errors import SpecError
+from syno.base.errors import SpecError, SynoError
 from syno.base.files import ORIGINAL
-from syno.base.registry import is_path
+from syno.base.identity import Identity, identity_of, identity_of_paths
+from syno.base.registry import OWN_PACKAGE, is_path
 from syno.data.settings import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, GivenInputs, Subject
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
     from syno.measure.reference import Material
     from syno.model.inputs import Inputs
+
+
+_MADE: dict[str, Identity] = {}  # what networks of users' own are, by their subjects
 
 
 class BackboneSubject(Subject):
@@ -82,6 +87,17 @@ class BackboneSubject(Subject):
     @abstractmethod
     def _network_alone(self) -> nn.Module:
         """Return the network without any operator."""
+
+    def _made(self) -> tuple[Identity, ...]:
+        if not is_path(self.model) or self.model.startswith(OWN_PACKAGE):
+            return ()
+        code = identity_of_paths([self.model, self.layers])
+        assert code is not None  # the model is one
+        key = f"{code.checksum} {self.model_copy(update={'operator': None, 'layer': None}).model_dump_json()}"
+        if key not in _MADE:
+            with suppress(SynoError):  # its measurement says why it cannot be made
+                _MADE[key] = identity_of({"the network": self._network_alone()}, weights=False)
+        return (_MADE[key],) if key in _MADE else ()
 
     def example(self, batch: int = 1) -> Inputs:
         """Return its inputs, of zeros where they are real numbers, unless it has samples."""

@@ -30,7 +30,8 @@ class Conditions(BaseModel):
         device: where it is measured: its kind, its name, and CPU threads.
         machine: an identifier of the machine: a hash, or the address of a remote device.
         settings: how latency is measured.
-        versions: of the packages that take part, there where it is measured, and a checksum of the code that makes networks.
+        versions: of the packages that take part, there where it is measured, a checksum of the code that makes networks, and
+            one of the user's own code in the network, the operator and the compiler, if there is any.
         repeat: the number of this measurement among several of the same network, from 0.
     """
 

@@ -34,7 +34,7 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning import own_options, tolerant
 from syno.measure.tuning_record import Device
 from syno.measure.tvm.targets import DeviceSettings
-from syno.model.baselines import Replacement
+from syno.model.baselines import Replacement, code_in
 
 # The store of speedups: a folder with one file for each measurement, which several studies and workers share.
 #
@@ -280,7 +280,11 @@ class Speedups:
 
     def conditions(self, operator: Replacement, repeat: int = 0) -> Conditions:
         """Return everything that the measurement of an operator depends on."""
-        return self._same.model_copy(update={"operator_id": operator.id, "repeat": repeat})
+        changes: dict[str, Any] = {"operator_id": operator.id, "repeat": repeat}
+        if code_in(operator):
+            subject = self.network.model_copy(update={"operator": str(operator)})
+            changes["versions"] = self._same.versions | subject.version_of_code(self.compiler)
+        return self._same.model_copy(update=changes)
 
     @cached_property
     def _same(self) -> Conditions:
@@ -299,6 +303,7 @@ class Speedups:
                 **self._compiler.versions(),
                 **{name: text for name, text in place.versions.items() if name != CPP or name in self._compiler.recorded},
                 "lowering": sources_checksum(*LOWERING),
+                **self.network.version_of_code(self.compiler),
             },
         )
 

@@ -18,9 +18,10 @@ from pydantic import (
 )
 
 from syno.base.errors import SpecError, ValuationError
+from syno.base.identity import Identity, version_of_code
 from syno.base.registry import imported
 from syno.ir.graph import PGraph
-from syno.model.baselines import ModuleBaseline, Replacement, read_replacement
+from syno.model.baselines import ModuleBaseline, Replacement, code_in, read_replacement
 
 if TYPE_CHECKING:
     import torch
@@ -151,6 +152,18 @@ class Subject(BaseModel, ABC):
     @abstractmethod
     def make(self, device: str, batch: int) -> Material:
         """Return its module, with reproducible weights in float32, for a batch on a device."""
+
+    def version_of_code(self, compiler: str = "") -> dict[str, str]:
+        """Return a checksum of the user's own code in the module and the compiler, as a version; {} if nothing is own.
+
+        A network that such code makes counts with its shapes and constants, but not with the numbers of its weights.
+        """
+        named = [self.model_dump(mode="json", exclude={"operator"}), compiler, code_in(self.replacement)]
+        return version_of_code(named, *self._made())
+
+    def _made(self) -> tuple[Identity, ...]:
+        """Return what the user's own code has made."""
+        return ()
 
 
 class OperatorSubject(Subject):

@@ -132,7 +132,7 @@ def _record(request: Request, compiler: Compiler, found: Findings) -> TuningReco
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
-            "versions": compiler.versions(),
+            "versions": compiler.versions() | request.subject.version_of_code(request.compiler),
             "date": datetime.now(UTC),
             **found.fields,
             "status": found.status,

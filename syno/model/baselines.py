@@ -337,6 +337,12 @@ def _read_mixture(text: str) -> Mixture:
     return Mixture(head.removeprefix(MIXTURE).strip(), tuple(read), base)
 
 
+def code_in(replacement: LayerReplacement | NetworkBaseline | Mixture | None) -> list[str]:
+    """Return the paths of the code that makes an operator's modules; [] if it is a pGraph or all are known by name."""
+    parts = [one for one, _ in replacement.parts] if isinstance(replacement, Mixture) else [replacement]
+    return [one.factory for one in parts if isinstance(one, ModuleBaseline) and one.name not in MODULE_BASELINES]
+
+
 Replacement: TypeAlias = LayerReplacement | NetworkBaseline | Mixture  # of layers, or of the network
 MODULE_BASELINES: Registry[ModuleBaseline] = Registry("module baseline")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import inspect
 import io
 import json
 import os
@@ -14,9 +13,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import cloudpickle
 import pandas
@@ -30,12 +30,12 @@ from syno.base.devices import usable_cores
 from syno.base.errors import DataError, SpecError, SynoError, TrainingError
 from syno.base.files import ORIGINAL, checksum, name_from, write_whole
 from syno.base.fork_server import end_with
+from syno.base.identity import changes, identity_of, in_words
 from syno.base.interval import Interval
 from syno.base.progress import Display, Progress, display
 from syno.base.user_code import INSTALLED
 from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.data.contract import content_hash
 from syno.model.outputs import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
 from syno.results.goal import STATES
@@ -45,12 +45,14 @@ from syno.results.values import Judged, judged_in, scores_in
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.places import FROZEN, REPORT, TRAINING
 from syno.stages.tables import read_tables
-from syno.stages.take_home import take_network, trained_network
+from syno.stages.take_home import record_taken, take_network, trained_network
 from syno.stages.watch import Watch
 from syno.stages.workflow import ERROR, LOCAL, command
 from syno.train.metric import ACCURACY, METRICS, Metric
 from syno.train.own_task import Task, checked, divergence
 from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.tasks import on_device
+from syno.train.training import score_only
 from syno.train.workload import try_step
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ Loss = Callable[[nn.Module, Any], torch.Tensor]
 Score = Callable[[nn.Module], float]
 
 CONFIG, CODE, LOG = "speed_up.yaml", "code", "speed_up.log"  # in the folder
+OWN = "own"  # in that file: what the network and the task are
+SAME_SCORE = 1e-3  # of a score: a larger difference, if it matters for the goal, is no rounding
 CALL = "call.json"  # in the folder with the code: by what the call is told from others
 LOCK = "speed_up.lock"  # in the folder: a workflow holds it to its end, also when the program that began it was killed
 COLUMNS = (
@@ -170,7 +174,9 @@ def speed_up(
 
     It writes an experiment into a folder and runs its workflow, the same stages as `syno run`. Beside the operators, it tries
     the network pruned, narrower, and with known layers; the answer is the best of all. After an interruption (Ctrl-C, a crash),
-    the same call goes on where it was.
+    the same call goes on where it was. A call is the same if its settings, the network with its weights, the batches, and the
+    code of its functions with all that they read are the same: another one in the same folder is an error that names what
+    changed. Where all was done before, the network is scored again on this call's batches, and the answer says that it is old.
 
     Args:
         model: the network, with trained weights. A copy of it is used. Operators are fitted to the layers that they replace.
@@ -205,6 +211,7 @@ def speed_up(
     Raises:
         SpecError: a setting is wrong, the folder is that of another call, or something cannot be pickled for other processes.
         TrainingError: a stage failed; the message names its log.
+        DataError: the network of an earlier answer has another score on the batches of this call.
         KeyboardInterrupt: it was interrupted.
 
     >>> import syno, torch
@@ -245,9 +252,14 @@ def speed_up(
     written = settings.model_dump(mode="json", include=set(given))
     call = _Call(place, model, task, {"layers": layers, "training": written}, options)
     load_experiments(call.experiment)  # SpecError before anything is written
-    call.write()
-    _Run(call, cores, minutes, progress).finish()
-    return SpeedUp(place)
+    with _alone(place, call.check) as lock:
+        before = call.answered
+        call.write()
+        _Run(call, lock, cores, minutes, progress).finish()
+        found = SpeedUp(place)
+        if before is not None and before == call.answered:
+            found.score_again(task, before, settings)
+    return found
 
 
 def _task(
@@ -307,15 +319,30 @@ class _Call:
         """The file of the experiment."""
         return self.folder / CONFIG
 
+    @property
+    def answered(self) -> datetime | None:
+        """When the last answer of this folder was found; None if there is none."""
+        file = self.folder / REPORT
+        return datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
+
+    def check(self) -> dict[str, Any] | None:
+        """Return what an equal call wrote into the folder; None if none did. SpecError if another one did."""
+        file = self.folder / CODE / CALL
+        if not file.is_file():
+            return None
+        kept: dict[str, Any] = json.loads(file.read_text())
+        there, here = dict(kept["call"]), dict(self._identity)
+        changed = changes(there.pop(OWN, {}), here.pop(OWN))
+        if found := [*named_differences(there, here), *([in_words(changed)] if changed else [])]:
+            raise SpecError(
+                f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or delete this one"
+            )
+        return kept
+
     def write(self) -> None:
         """Write the experiment and the objects, unless an equal call did. SpecError if the folder is that of another call."""
-        file, made, trials = self.folder / CODE / CALL, self._identity(), self.experiment["study"]["n_trials"]
-        kept = json.loads(file.read_text()) if file.is_file() else None
+        file, kept, trials = self.folder / CODE / CALL, self.check(), self.experiment["study"]["n_trials"]
         if kept is not None:
-            if found := named_differences(kept["call"], made):
-                raise SpecError(
-                    f"{self.folder} is of another call of speed_up: {'; '.join(found)}. Give another folder, or delete this one"
-                )
             if kept["trials"] == trials and (self.folder / FROZEN).is_file():  # its minutes may have ended the search before
                 return
         else:
@@ -323,7 +350,7 @@ class _Call:
                 write_whole(self.folder / CODE / f"{name}.pkl", self._pickled(name, one))
             places = [str(Path(place or ".").resolve()) for place in sys.path if not _is_installed(place)]
             write_whole(self.folder / CODE / f"{self.module}.py", MODULE.format(places=places))
-        write_whole(file, json.dumps({"call": made, "trials": trials}, indent=1))
+        write_whole(file, json.dumps({"call": self._identity, "trials": trials}, indent=1))
         self.write_config()
 
     def write_config(self, trials: int | None = None) -> None:
@@ -342,14 +369,13 @@ class _Call:
                 "objects that can, or run an experiment whose file names functions that make them (docs/tasks.md)"
             ) from error
 
+    @cached_property
     def _identity(self) -> dict[str, Any]:
-        """Return everything by which this call is told from another one, as JSON. More trials go on with those there are."""
-        tensors = [one for one in self.model.state_dict().values() if isinstance(one, torch.Tensor)]
-        numbers = [one.float() if one.dtype == torch.bfloat16 else one for one in tensors]  # NumPy has no such numbers
+        """Everything by which this call is told from another one, as JSON. More trials go on with those there are."""
         told: dict[str, Any] = {
             "experiment": {name: one for name, one in self.experiment.items() if name != "study"},
-            "network": checksum(repr(self.model).encode(), content_hash(*numbers).encode()),
             "task": _described(self.task),
+            OWN: identity_of({"the network": self.model, **self.task.things}).stored,
         }
         return dict(json.loads(json.dumps(told)))
 
@@ -375,14 +401,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _described(task: Task) -> dict[str, Any]:
-    """Return the metric, the numbers of batches, and checksums of the functions of a task; no batch is made."""
+    """Return the metric and the numbers of batches of a task."""
     found: dict[str, Any] = {"metric": task.score_metric.key}
     for part in ("train", "test"):
         with suppress(TypeError):
             found[f"batches to {part} on"] = len(getattr(task, part))
-    for part in ("loss", "score", "fit"):
-        with suppress(TypeError, OSError):  # written in C, or typed where no source is kept
-            found[part] = checksum(inspect.getsource(task.given.get(part, getattr(type(task), part))).encode())
     return found
 
 
@@ -398,31 +421,32 @@ class _Run:
 
     Args:
         call: with the experiment.
+        lock: the descriptor of the folder's lock.
         cores: of the processor.
         minutes: after which no more operators are tried.
         shows: whether progress is shown.
     """
 
-    def __init__(self, call: _Call, cores: int | None, minutes: float | None, shows: bool) -> None:
-        self.call, self.cores, self.shows = call, cores or usable_cores(), shows
+    def __init__(self, call: _Call, lock: int, cores: int | None, minutes: float | None, shows: bool) -> None:
+        self.call, self.lock, self.cores, self.shows = call, lock, cores or usable_cores(), shows
         self.deadline = None if minutes is None else time.monotonic() + 60 * minutes * SEARCH_SHARE
 
     def finish(self) -> None:
         """Run all stages. TrainingError if one failed; KeyboardInterrupt after the jobs have stopped."""
         searched = self.call.folder / FROZEN
-        with _alone(self.call.folder) as lock, display() if self.shows else nullcontext(None) as shown:
-            if self.deadline is not None and not searched.is_file() and not self._workflow(lock, shown, [str(searched)]):
+        with display() if self.shows else nullcontext(None) as shown:
+            if self.deadline is not None and not searched.is_file() and not self._workflow(shown, [str(searched)]):
                 _, search = self._finished()
                 self.call.write_config(max(1, 0 if search is None else search.finished))
-            self._workflow(lock, shown)
+            self._workflow(shown)
 
-    def _workflow(self, lock: int, shown: Display | None, targets: Sequence[str] = ()) -> bool:
+    def _workflow(self, shown: Display | None, targets: Sequence[str] = ()) -> bool:
         """Run the workflow up to the targets; return whether it ended. With targets, it is interrupted at the deadline."""
         arguments = command(str(self.call.config), LOCAL, self.cores, targets, self.call.folder)
         with (self.call.folder / LOG).open("ab") as log:
             process = subprocess.Popen(
                 arguments, cwd=self.call.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=partial(_end_with, os.getpid()), pass_fds=[lock],
+                start_new_session=True, preexec_fn=partial(_end_with, os.getpid()), pass_fds=[self.lock],
             )  # fmt: skip
         began, before = time.monotonic(), self._finished()[0]
         try:
@@ -471,19 +495,35 @@ class _Run:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[int]:
-    """Hold the lock of a folder, and yield its descriptor. Wait while the workflow of another call runs, or ends.
+def _alone(folder: Path, check: Callable[[], object]) -> Iterator[int]:
+    """Hold the lock of a folder, and yield its descriptor. Wait while an equal call runs there, or its workflow ends.
 
     The worker of a call that was killed still has its trial: with a second one beside it, equal calls would make other trials.
+
+    Args:
+        folder: is made if it is not there.
+        check: raises SpecError if the call that runs there is another one, which is not waited for.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         with suppress(OSError):  # a file system without locks lets all in
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(f"Another call runs in {folder}; this one waits for its end.", file=sys.stderr, flush=True)
-                fcntl.flock(file, fcntl.LOCK_EX)
+            is_told = False
+            while not _is_locked(file):
+                check()  # again and again: what runs there may write what it is only now
+                if not is_told:
+                    print(f"Another call runs in {folder}; this one waits for its end.", file=sys.stderr, flush=True)
+                is_told = True
+                time.sleep(LOOK_SECONDS / 4)
         yield file.fileno()
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Lock a file, and return whether that went; another process may have the lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _end_with(parent: int) -> None:
@@ -517,6 +557,36 @@ class SpeedUp:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).resolve()
+        self._age = ""
+
+    def score_again(self, task: Task, found: datetime, settings: TrainingSettings) -> None:
+        """Score the network of an earlier answer on the batches of a task, and note that the answer is old, and the score.
+
+        Args:
+            task: of this call.
+            found: when the answer was found.
+            settings: of the training.
+
+        Raises DataError if the score is another one than in the record of the training.
+        """
+        key = ORIGINAL if self.best is None else self.best.key
+        record, metric = record_taken(self.experiment, key), METRICS[record_taken(self.experiment, key).metric]
+        with warnings.catch_warnings(), on_device(settings.device) as device:
+            warnings.simplefilter("ignore")  # that this is the original is said where it is asked for
+            network = moved_to(trained_network(self.experiment, key), device)
+            now = score_only(network, task, settings, seed=record.seed).score
+        goal, before = self.experiment.goal, record.score
+        allowed = max(SAME_SCORE * abs(before), (goal.lose_at_most or 0.0) / 2 if goal is not None else 0.0)
+        if not abs(now - before) <= allowed:
+            raise DataError(
+                f"{self.folder} holds the answer of {found:%Y-%m-%d %H:%M}, whose network {record.name} had {metric.name} "
+                f"{before:.6g} then, and has {now:.6g} on the batches to test on of this call: they, or what scores them, are "
+                "other ones. Give another folder, or delete this one"
+            )
+        self._age = (
+            f"This answer is of {found:%Y-%m-%d %H:%M}, of an equal call; {record.name}, scored again now: {metric.name} "
+            f"{now:.6g}, then {before:.6g}."
+        )
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -581,7 +651,8 @@ class SpeedUp:
         return Path(folder)
 
     def __str__(self) -> str:
-        return "\n".join(answer_of(self.experiment, *read_tables(self.experiment)))
+        lines = answer_of(self.experiment, *read_tables(self.experiment))
+        return "\n".join([*lines, self._age] if self._age else lines)
 
     def __repr__(self) -> str:
         return f"<speed-up in {self.folder}>"

@@ -17,7 +17,9 @@ from pydantic import ValidationError
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.files import name_from
+from syno.base.identity import Identity, identity_of
 from syno.base.progress import Progress, display
+from syno.base.registry import OWN_PACKAGE
 from syno.base.validation import explained
 from syno.config.experiment import policy_settings
 from syno.config.stages import OF_TRAINING
@@ -27,6 +29,7 @@ from syno.results.metric import front, metric_of_trials
 from syno.results.values import METRIC
 from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
+from syno.search.settings import OWN_CODE, OWN_NETWORK
 from syno.search.storage.opening import SUFFIXES
 from syno.search.storage.records import TrialRecord
 from syno.search.study import Study as StoredStudy
@@ -53,6 +56,11 @@ class NetworkObjective(ABC):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Everything that its results depend on, as JSON."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """What the user's own network and data are; None if nothing is own."""
+        return None
 
     @abstractmethod
     def train_original(self) -> dict[str, Any]:
@@ -224,9 +232,14 @@ class Study:
         self._reward = make_reward(reward or (OF_TRAINING["reward"] if training else ValueReward()))
         self._evaluate = None if isinstance(objective, NetworkObjective) else evaluation_of(objective)
         more: dict[str, Any] = {"spec": spec.model_dump(mode="json", exclude={"name"})}
+        things: dict[str, Any] = {} if type(self._reward).__module__.startswith(OWN_PACKAGE) else {"the reward": self._reward}
         if training is not None:
             training.evaluation(spec)  # raises if the space is not the network's
             more["workload"] = training.settings
+            more |= {OWN_NETWORK: training.identity.stored} if training.identity is not None else {}
+        else:
+            things["the objective"] = objective
+        more |= {OWN_CODE: identity_of(things).stored} if things else {}
         self._stored = StoredStudy(
             self.space,
             space_id=spec.id,

@@ -17,6 +17,7 @@ from torch import nn
 
 from syno.base.errors import SpecError
 from syno.base.files import checksum
+from syno.base.identity import Identity, identity_of
 from syno.base.user_code import unchanged_process, user_code
 from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
@@ -39,7 +40,7 @@ from syno.train.data_sets import load_data
 from syno.train.own_task import Task, checked
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.workload import Workload
+from syno.train.workload import Workload, things_of_data
 
 # The sources of plots: a study, a table of trials or latencies, or the folder of an experiment's results.
 
@@ -112,6 +113,12 @@ class OwnWorkload(Workload):
     def is_own(self) -> bool:
         """True: the network is a user's own."""
         return True
+
+    @cached_property
+    def identity(self) -> Identity:
+        """What the network, with its weights, and the data are, as they are now."""
+        data = self.data.things if isinstance(self.data, Task) else things_of_data(self.data)
+        return identity_of({"the network": self.own, **data})
 
     @property
     def _has_own_network(self) -> bool:
@@ -220,11 +227,16 @@ class Training(NetworkObjective):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that the trials depend on, as JSON, but for the weights that the network begins with."""
+        """Everything that the trials depend on, as JSON, but for what `identity` has."""
         model = self._workload.model()
         settings = self._workload.settings.model_dump(mode="json")
         text = f"{model} {[(name, list(one.shape)) for name, one in model.named_parameters()]}"
         return {**settings, "model": f"{settings['model']} {checksum(text.encode())[:8]}", "data": self.data.hash}
+
+    @property
+    def identity(self) -> Identity:
+        """What the network, with the weights that it begins with, and the data are."""
+        return self._workload.identity
 
     def spec(self, **options: Any) -> OperatorSpec:
         """Return the spec of operators for the network's layers; `options` are those of `syno.spec_for`."""

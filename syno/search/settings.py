@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial
 
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError
+from syno.base.identity import changes, in_words
 from syno.base.validation import named_differences
 from syno.search.policies import Policy, Proposal
 from syno.search.reward import Reward
@@ -20,6 +21,7 @@ from syno.search.trials import is_running
 
 FORMAT = 1
 SPACE, SPEC, WORKLOAD, GOAL, REWARD, KNOWN = "space", "spec", "workload", "goal", "reward", "known"
+OWN_CODE, OWN_NETWORK = "own code", "own network"  # what they are: see `syno.base.identity`
 
 
 def study_settings(
@@ -101,7 +103,7 @@ def differences(stored: object, given: object) -> list[str]:
     """Return the differences between the settings of a study and those given, in words: names with both values.
 
     For two policies or rewards with different names, only the names are given; for two spaces, the options of their specs that
-    differ.
+    differ; for a user's own code and data, the parts that have changed.
     """
     there, here = _structured(stored), _structured(given)
     if there.get(WORKLOAD) != here.get(WORKLOAD):
@@ -116,7 +118,8 @@ def differences(stored: object, given: object) -> list[str]:
     if named or there.get(WORKLOAD) != here.get(WORKLOAD):
         for settings in (there, here):
             settings.pop(SPACE, None)
-    return named_differences(there, here)
+    own = {name: None for one in (OWN_CODE, OWN_NETWORK) for name in changes(there.pop(one, {}), here.pop(one, {}))}
+    return [*named_differences(there, here), *([in_words(own)] if own else [])]
 
 
 def _structured(settings: object) -> dict[str, Any]:

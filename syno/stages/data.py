@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_seriali
 from syno.base.addresses import visible
 from syno.base.errors import SpecError, SynoError
 from syno.base.gpu_leases import leased
+from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.base.text_tables import markdown, plural
 from syno.config import Experiment
@@ -36,7 +37,8 @@ class DataRecord(Record):
 
     Attributes:
         data: name of the data set.
-        hash: hash of the pictures and labels, or of the tokens.
+        hash: hash of the pictures and labels, or of the tokens; of a user's own network or data, of its code and content, too.
+        own_code: a checksum of the user's own code in the network and the data; "" if there is none.
         metric: the key of the score's metric of a task of one's own; None for classification and text.
         inputs: of a task of one's own: what the network is called with.
         classes: number of classes; for text, number of different tokens; None for a task of one's own.
@@ -73,6 +75,7 @@ class DataRecord(Record):
     passing = frozenset({"date", "time_shares"})
     data: str
     hash: str
+    own_code: str = ""
     classes: Count | None = None
     train_images: Number | None = None
     test_images: Number | None = None
@@ -116,7 +119,7 @@ class DataRecord(Record):
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the record; of classification and text without what only tasks of one's own have, and no empty paths."""
-        absent = {name for name in ("inputs_to_measure", "paths") if not getattr(self, name)}
+        absent = {name for name in ("inputs_to_measure", "paths", "own_code") if not getattr(self, name)}
         absent |= {"metric", "inputs"} if self.metric is None else set()
         found: dict[str, Any] = write(self)
         return {name: one for name, one in found.items() if name not in absent}
@@ -133,6 +136,12 @@ class DataRecord(Record):
         if self.metric is not None:
             return "inputs"
         return "tokens" if self.image_shape is None else samples_in_words(self.image_shape)
+
+
+def own_code_of(experiment: Experiment) -> str:
+    """Return a checksum of the user's own code that makes the network and the data; "" if there is none. Imports the code."""
+    workload = None if experiment.workload is None else experiment.workload.model_dump(mode="json")
+    return version_of_code(workload).get(OWN_CODE, "")
 
 
 def files_to_convert(experiment: Experiment) -> tuple[Path, ...]:
@@ -233,6 +242,7 @@ def look(experiment: Experiment) -> DataRecord:
     return DataRecord(
         data=settings.data,
         hash=network.hash,
+        own_code=own_code_of(experiment),
         **shape,
         model=settings.model,
         placed=network.placed_layers,

@@ -9,13 +9,13 @@ from typing import Any
 from syno.base.addresses import without_passwords
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
+from syno.base.registry import own_paths
 from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.config.experiment import policy_of
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
 from syno.config.left_out import decided
-from syno.config.own_code import own_paths
 from syno.space.space import Space
 from syno.stages.data import DataRecord
 from syno.stages.opening import open_study

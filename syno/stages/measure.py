@@ -21,7 +21,7 @@ from syno.config import Experiment
 from syno.config.dependencies import check_placed
 from syno.data.settings import is_picture
 from syno.measure.tvm.targets import is_here
-from syno.stages.data import DataRecord, look
+from syno.stages.data import DataRecord, look, own_code_of
 from syno.stages.measurements import KINDS
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import DATA, trials_folder
@@ -107,7 +107,9 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
 
         reach(device, remote.address, remote.key or device)
     made = experiment.folder / DATA
-    data = DataRecord.read(made) if made.exists() else look(experiment)
+    data = DataRecord.read(made) if made.exists() else None
+    if data is None or data.own_code != own_code_of(experiment):  # then the network may have other inputs
+        data = look(experiment)
     return subject_of(experiment.workload, data, operator, compiler)
 
 
@@ -195,7 +197,7 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
 
 def _digest(experiment: Experiment, network: AnyNetwork, compiler: str, device: str) -> str:
     """Return a hash of everything that the measurements depend on."""
-    parts = (experiment.part("tune"), network.model_dump_json(), compiler, device, experiment.tune.made_for(device))
+    parts = (experiment.part("tune", code=True), network.model_dump_json(), compiler, device, experiment.tune.made_for(device))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
 
 

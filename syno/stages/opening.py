@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from math import sqrt
@@ -9,6 +10,7 @@ from statistics import mean, variance
 from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SynoError
+from syno.base.identity import identity_of_paths
 from syno.config import Experiment
 from syno.config.stages import rounds_of
 from syno.ir.graph import PGraph
@@ -43,6 +45,7 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
     more_settings = {
         "spec": spec.model_dump(mode="json", exclude={"name"}),
         **({} if workload is None else {WORKLOAD: workload.model_dump(mode="json")}),
+        **own_code_of_search(experiment),
         **({"timing": experiment.tune.latency.model_dump(mode="json")} if is_timed else {}),
     }
     reward, known = _beside_rivals(experiment, space)
@@ -67,6 +70,16 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,
     )
+
+
+def own_code_of_search(experiment: Experiment) -> dict[str, Any]:
+    """Return what the user's own code in a search, and its network and data, are, as settings of a study; {} if nothing is."""
+    from syno.search.settings import OWN_CODE, OWN_NETWORK
+
+    code = identity_of_paths(json.loads(experiment.part("search")))
+    network = None if experiment.workload is None else experiment.network.identity
+    found = {OWN_CODE: code, OWN_NETWORK: network}
+    return {name: one.stored for name, one in found.items() if one is not None}
 
 
 # What is known of the rivals before the first trial: their front, which the reward `gain` compares with, and the results of
@@ -116,7 +129,8 @@ def _begins_alike(stored: Mapping[str, Any], experiment: Experiment) -> bool:
         experiment.reward.get("name"),
         experiment.warm_start == "known",
     )
-    return (stored.get(WORKLOAD), stored.get(GOAL), stored[REWARD]["name"], KNOWN in stored) == given
+    is_alike = (stored.get(WORKLOAD), stored.get(GOAL), stored[REWARD]["name"], KNOWN in stored) == given
+    return is_alike and all(stored.get(name) == one for name, one in own_code_of_search(experiment).items())
 
 
 def front_of(rivals: Sequence[TrainedRival], metric: Metric) -> tuple[list[FrontPoint], float]:

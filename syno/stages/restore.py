@@ -125,7 +125,7 @@ def settings_id(experiment: Experiment, file: Path) -> str:
     """Return the checksum of the settings that a file depends on; empty if it depends on other files only."""
     found = None if experiment.artifact is not None else reader_of(experiment, file)
     settings = None if found is None else found[0].settings
-    return "" if settings is None else hashlib.sha256(experiment.part(settings).encode()).hexdigest()[:16]
+    return "" if settings is None else hashlib.sha256(experiment.part(settings, code=True).encode()).hexdigest()[:16]
 
 
 def checksum(file: Path) -> str:

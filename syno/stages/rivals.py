@@ -21,12 +21,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, checksum, write_whole
+from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.interval import Interval
 from syno.base.record import Amount, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
-from syno.model.baselines import Mixture, NetworkBaseline, Replacement
+from syno.model.baselines import Mixture, NetworkBaseline, Replacement, code_in
 from syno.results.goal import times_as_fast
 from syno.results.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
 from syno.results.rows import rows_of_training
@@ -214,12 +215,17 @@ def _written(
         name=name,
         operator=None if operator is None else str(operator),
         seconds=(datetime.now(UTC) - began).total_seconds(),
-        versions=versions(["torch", "torch-pruning", "torchao"]),
+        versions=versions(["torch", "torch-pruning", "torchao"]) | _code_of(experiment, operator),
         date=datetime.now(UTC),
         **found,
     )
     record.write(output or rival_file(experiment, name))
     return record
+
+
+def _code_of(experiment: Experiment, operator: Replacement | None) -> dict[str, str]:
+    """Return a checksum of the user's own code that a rival depends on, as a version; {} if there is none."""
+    return version_of_code([json.loads(experiment.part("rivals")), code_in(operator)])
 
 
 def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
@@ -256,12 +262,14 @@ def _train(experiment: Experiment, name: str, seed: int) -> None:
     from syno.train.workload import Workload
 
     file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
-    workload, operator = Workload(settings, experiment.network.data), str(operator_of(experiment, name))
+    workload, replacement = Workload(settings, experiment.network.data), operator_of(experiment, name)
+    operator = str(replacement)
     with suppress(SpecError):
         found = TrainingRecord.read(file)
-        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, operator):
+        is_same_code = found.versions.get(OWN_CODE) == version_of_code(code_in(replacement)).get(OWN_CODE)
+        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, operator) and is_same_code:
             return
-    shared = STORE / f"{_identity(workload, operator, seed)}.json"
+    shared = STORE / f"{_identity(workload, replacement, seed)}.json"
     with suppress(SpecError, OSError):
         found = TrainingRecord.read(shared).model_copy(update={"workload": settings})
         if found.weights is not None:
@@ -275,10 +283,14 @@ def _train(experiment: Experiment, name: str, seed: int) -> None:
         record.write(shared)
 
 
-def _identity(workload: Workload, operator: str, seed: int) -> str:
-    """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place."""
+def _identity(workload: Workload, operator: Replacement | None, seed: int) -> str:
+    """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place.
+
+    The hash of the workload has the user's own code in the network and the data.
+    """
     settings = workload.settings.model_dump(mode="json", exclude={"weights"})
-    parts = [settings, workload.hash, operator, seed, versions(["torch", "torch-pruning"])]
+    made_by = versions(["torch", "torch-pruning"]) | version_of_code(code_in(operator))
+    parts = [settings, workload.hash, str(operator), seed, made_by]
     return checksum(json.dumps(parts, sort_keys=True).encode())
 
 
@@ -372,7 +384,13 @@ def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
         )
     found = [TrainedRival(ORIGINAL, Interval(1.0), _scores(experiment, ORIGINAL))]
     for name in experiment.rival_names:
-        record = RivalRecord.read(rival_file(experiment, name))
+        file = rival_file(experiment, name)
+        record = RivalRecord.read(file)
+        if record.versions.get(OWN_CODE) != _code_of(experiment, operator_of(experiment, name)).get(OWN_CODE):
+            raise SpecError(
+                f"{file} was made with other code than {experiment.name} has now; the search begins with "
+                f"its rivals: run `syno rival CONFIG {name}` again, or all with `syno run CONFIG`"
+            )
         if record.speed is not None and record.seeds:
             found.append(TrainedRival(name, record.speed.ratio, _scores(experiment, name)))
         for key, one in record.converted.items():

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import DataError, RunsCodeError, SpecError
 from syno.base.files import ORIGINAL
-from syno.base.registry import code_file, is_path, reading_only
+from syno.base.registry import code_file, is_path, own_paths, reading_only
 from syno.base.text_tables import markdown, plural
 from syno.base.user_code import is_installed
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
-from syno.config.own_code import own_paths
 from syno.results import FOLDER, SCORES
 from syno.results.measurement import as_trained, number_format
 from syno.stages.data import DataRecord, look
@@ -85,6 +84,11 @@ def trained_network(experiment: Experiment, given: str, seed: int | None = None)
     record, weights = _training(experiment, given, seed)
     experiment.find_code()
     return _trained(experiment, given, record, weights).network
+
+
+def record_taken(experiment: Experiment, given: str) -> TrainingRecord:
+    """Return the record of the training whose network `trained_network` returns. Raises as that."""
+    return _training(experiment, given, None)[0]
 
 
 def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from syno.base.errors import SpecError, UnknownNameError, suggestion
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
+from syno.base.identity import OWN_CODE, version_of_code
+from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.config.stages import RivalSettings
-from syno.model.baselines import network_baseline
+from syno.model.baselines import code_in, network_baseline
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import WEIGHTS, training_file
 
@@ -127,7 +129,9 @@ def _require_trained(experiment: Experiment, settings: WorkloadSettings, seed: i
 def train_baselines(
     experiment: Experiment, names: Sequence[str] = (), seeds: Sequence[int] | None = None
 ) -> Iterator[tuple[TrainingRecord, bool]]:
-    """Train the original network and baselines; yields each record and whether it is new. Existing records are kept.
+    """Train the original network and baselines; yields each record and whether it is new.
+
+    Existing records are kept, unless the user's own code or data in them has changed.
 
     Args:
         experiment: the experiment.
@@ -149,10 +153,24 @@ def train_baselines(
         for name in names or known:
             for seed in experiment.train.seeds if seeds is None else seeds:
                 file = training_file(experiment, name, seed)
-                is_new = not file.exists()
+                is_new = not file.exists() or not _is_of_this_code(experiment, name, seed, file)
                 if is_new:  # all trainings of this process are on one GPU
                     stack.enter_context(_leased(settings_of_training(experiment).training))
                 yield train(experiment, name, seed) if is_new else TrainingRecord.read(file), is_new
+
+
+def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -> bool:
+    """Return whether the record in a file was made with the user's own code as it is now. True if nothing is own."""
+    from syno.train.training_record import TrainingRecord
+    from syno.train.workload import Workload
+
+    settings, operator = settings_of_training(experiment, name, seed), operator_of(experiment, name)
+    own = [settings.model_dump(mode="json"), code_in(operator)]
+    if not any(own_paths(own)):
+        return True
+    record, code = TrainingRecord.read(file), version_of_code(code_in(operator))
+    is_same = Workload(settings, experiment.network.data).hash == record.data_hash
+    return is_same and record.versions.get(OWN_CODE) == code.get(OWN_CODE)
 
 
 def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: int = 0) -> WorkloadSettings:

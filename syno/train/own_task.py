@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader
 
 from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.files import checksum
+from syno.base.identity import rows_of
 from syno.base.user_code import user_code
 from syno.data.contract import WHOLE, Share, generator_of
 from syno.model.calls import as_in_training
@@ -38,6 +39,7 @@ from syno.train.metric import Metric
 Report = Callable[[int, float], None]
 LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
 SCORE = Metric("score")
+OF_IDENTITY = {"fit": "training", "example_inputs": "example inputs"}  # parts in messages, where they are called otherwise
 LEAST_VARIANCE = 1e-12  # of its mean square: an output that is constant
 
 
@@ -189,6 +191,17 @@ class Task:
     def hash(self) -> str:
         """What results are compared by: the name, the settings and the version."""
         return checksum(f"{self.name} {self.version}".encode())
+
+    @property
+    def things(self) -> dict[str, Any]:
+        """What an identity (`syno.base.identity`) consists of, by its names in messages; rows of the data are made for it."""
+        attributes = {key: one for key, one in vars(self).items() if key not in ("train", "test", "given", "example_inputs")}
+        return {
+            "the task": [type(self), {key: attributes[key] for key in sorted(attributes)}],
+            **{f"the {OF_IDENTITY.get(part, part)}": one for part, one in sorted(self.given.items())},
+            "the batches to train on": [self.train, rows_of(self.train)],
+            "the batches to test on": [self.test, rows_of(self.test)],
+        }
 
     def named(self, name: str, settings: Mapping[str, Any]) -> Task:
         """Give a task that was made by a function with these settings the function's name, unless it has one; return it."""

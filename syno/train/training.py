@@ -211,6 +211,7 @@ def train(
     processes: Processes = ALONE,
     teacher: nn.Module | None = None,
     features: Sequence[str] = (),
+    identity: str = "",
 ) -> TrainingResult:
     """Train `model`, in place, on the device where it is, and return the result.
 
@@ -232,6 +233,7 @@ def train(
         recent_loss, looks: see `syno.train.training`; `recent_loss` may raise what `report` may.
         teacher: a trained network on the same device, from whose outputs the model learns, too: see the setting `distill`.
         features: names of layers in both networks, for the setting `distill: features`.
+        identity: of a user's own code in the network and the data, by which a checkpoint is told from that of changed code.
         processes: that call this function with equal arguments, as the setting `processes` says, to train one network. Their
             reports must decide alike, and must not raise Paused.
 
@@ -251,8 +253,8 @@ def train(
         )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     with own_state(processes.seed(seed), settings, device), processes.synchronized(model, settings.batch_norm):
-        identity = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}".encode())
-        kept = Checkpoint(checkpoint, identity, checkpoint_seconds)
+        made_by = checksum(f"{settings.model_dump_json()} {seed} {data.hash} {model}{identity}".encode())
+        kept = Checkpoint(checkpoint, made_by, checkpoint_seconds)
         task = task_of(data, settings, seed, device, processes.share)
         if teacher is not None:
             task.teacher = teacher

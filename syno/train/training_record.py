@@ -14,11 +14,12 @@ from torch.nn import functional
 
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, checksum
+from syno.base.identity import version_of_code
 from syno.base.record import Amount, Count, Number, Record, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
-from syno.model.baselines import Replacement
+from syno.model.baselines import Replacement, code_in
 from syno.model.counting import count
 from syno.model.outputs import copy_of
 from syno.train.metric import BUILT_IN, METRICS, MetricKey
@@ -124,7 +125,7 @@ class TrainingRecord(Record):
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         cpu_seconds: processor time of the training, in all processes.
-        threads, device, versions, date: of the machine, the packages and the time.
+        threads, device, versions, date: of the machine, the packages (and a user's own code in the operator), and the time.
     """
 
     kind_of_record = "training record"
@@ -227,6 +228,6 @@ class TrainingRecord(Record):
             cpu_seconds=result.cpu_seconds,
             threads=workload.settings.training.threads,
             device=device_name(workload.settings.training.device),
-            versions=versions(["torch", "numpy"]),
+            versions=versions(["torch", "numpy"]) | version_of_code(code_in(operator)),
             date=datetime.now(UTC),
         )

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,8 @@ from torch import nn
 from syno.base.core_locks import computing
 from syno.base.errors import DataError, SpecError, SynoError, TrainingError, UserCodeError
 from syno.base.files import checksum
-from syno.base.registry import is_path
+from syno.base.identity import Identity, identity_of, identity_of_paths
+from syno.base.registry import OWN_PACKAGE, imported, is_path, own_paths
 from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
@@ -143,6 +145,11 @@ def _quoted_name(name: str) -> str:
 # ---- workload --------------------------------------------------------------------------------------------------------
 
 
+OF_CODE = ("data", "data_settings", "fit", "score", "example_inputs")  # settings that may name code of the data or the task
+LEAST_ROWS = 8  # of each part of the data that are looked at
+_IDENTITIES: dict[tuple[str, int], tuple[Any, Identity | None]] = {}  # by settings and data, which is kept for its address
+
+
 @dataclass(frozen=True)
 class Workload:
     """A network and a data set, or a task of one's own.
@@ -201,10 +208,52 @@ class Workload:
 
     @cached_property
     def hash(self) -> str:
-        """What results are compared by, beside the settings: the data, and the content of the file of weights."""
-        if self.settings.weights is None:
-            return self.data.hash
-        return checksum(self.data.hash.encode(), content_of_weights(self.settings.weights))
+        """What results are compared by, beside the settings: the data, the content of the file of weights, and own code."""
+        weights = self.settings.weights
+        parts = [] if weights is None else [content_of_weights(weights)]
+        parts += [] if self.identity is None else [self.identity.checksum.encode()]
+        return checksum(self.data.hash.encode(), *parts) if parts else self.data.hash
+
+    @cached_property
+    def identity(self) -> Identity | None:
+        """What a user's own network and data are: code, data, and weights that no seed draws; None if nothing is own.
+
+        It is found once for a network and data of given settings, before they are used: what they then keep is no change.
+        """
+        whole = self.settings.model_dump(include={"model", "model_settings", "width", "layers", "seed", *OF_CODE})
+        code = identity_of_paths(whole)
+        key = (f"{code and code.checksum} {json.dumps(whole, sort_keys=True, default=str)}", id(self.data))
+        if key not in _IDENTITIES:
+            things = self._own_things()
+            _IDENTITIES[key] = self.data, identity_of(things) if things else None
+        return _IDENTITIES[key][1]
+
+    def _own_things(self) -> dict[str, Any]:
+        """Return what is the user's own, by its names in messages."""
+        paths = [self.settings.model, self.settings.layers, *(getattr(self.settings, name) for name in OF_CODE)]
+        own = {path for path in own_paths(paths) if not path.startswith(OWN_PACKAGE)}
+        things: dict[str, Any] = {f"the code of {path}": imported(path, "code") for path in sorted(own)}
+        if self.settings.model in own:
+            things["the network"] = self._without_drawn_weights()
+        if isinstance(self.data, Task):
+            things |= self.data.things
+        elif self.settings.data in own:
+            things |= things_of_data(self.data)
+        return things
+
+    def _without_drawn_weights(self) -> nn.Module:
+        """Return the network with zeros in place of the weights that the seed draws, which follow from the code.
+
+        Those that two seeds make equal, as trained ones from a file, stay. Weights that are drawn differ in their last digits
+        between processors.
+        """
+        one, other = (self._make_network(self.settings.seed + number) for number in (0, 1))
+        there = {**dict(other.named_parameters()), **dict(other.named_buffers())}
+        with torch.no_grad():
+            for name, weight in (*one.named_parameters(), *one.named_buffers()):
+                if not weight.is_meta and not _are_equal(weight.detach(), there.get(name)):
+                    weight.zero_()
+        return one
 
     @cached_property
     def batch(self) -> int:
@@ -431,6 +480,7 @@ class Workload:
                     if fitted is not None and fits:
                         fitted(fits)
             kept: dict[str, Any] = {"checkpoint": checkpoint, "weights": weights, "recent_loss": recent_loss, "looks": looks}
+            kept["identity"] = "" if self.identity is None else self.identity.checksum
             if settings.distill is not None:
                 names = [layer.name for layer in self.layers] if settings.distill.features else ()
                 kept |= {"teacher": original, "features": names}
@@ -574,6 +624,17 @@ def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
     return other is not None and one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def things_of_data(data: PictureData | TokenSet) -> dict[str, Any]:
+    """Return what the identity of data of a user's own consists of, with rows that it makes."""
+    things: dict[str, Any] = {"the data": data}
+    with suppress(Exception):  # trainings say what is wrong with them
+        if not isinstance(data, TokenSet):
+            batch = min(LEAST_ROWS, data.train_count)
+            things["rows to train on"] = next(iter(data.train_batches(batch, seed=0).epoch(1)))
+            things["rows to test on"] = next(iter(data.test_batches(batch)), None)
+    return things
 
 
 def _mismatch(settings: WorkloadSettings, data: str, model: str, needed: str, models: Iterable[str]) -> str:

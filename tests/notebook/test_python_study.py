@@ -52,7 +52,7 @@ def test_a_study_that_was_interrupted_and_resumed_has_the_same_trials(file: str,
     with pytest.raises(KeyboardInterrupt):
         first.run(8, progress=False)
     assert len(evaluated(first)) == 3
-    second = study(storage=tmp_path / file)
+    second = study(objective=interrupted, storage=tmp_path / file)
     assert evaluated(second) == evaluated(whole)[:3]  # as the file has them
     second.run(8, progress=False)
     assert evaluated(second) == evaluated(whole)

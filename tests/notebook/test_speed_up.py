@@ -96,7 +96,7 @@ class TestCall:
         [
             ({"speedup": 3}, "experiment.goal.speedup is 2.0 there, 3 here"),
             ({"train": batches()[:1]}, "task.batches to train on is 2 there, 1 here"),
-            ({"model": Small()}, "network is"),
+            ({"model": Small()}, "the weights of the network changed since then"),
         ],
     )
     def test_another_call_in_its_folder_is_an_error(self, change: dict[str, Any], told: str, tmp_path: Path) -> None:

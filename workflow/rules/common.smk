@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from syno.paper.artifact.imported import is_published
 from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
+from syno.base.identity import OWN_CODE, version_of_code
 from syno.config import load_experiments
 from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
@@ -100,18 +101,22 @@ def times_of(stage):
 
 def settings_of(stage):
     """Return the settings on which a stage depends as text, as a parameter."""
-    return lambda wildcards: settings_text(wildcards.folder, STAGES[stage].settings)
+    return lambda wildcards: settings_text(wildcards.folder, STAGES[stage].settings, getattr(wildcards, "key", ""))
 
 
 def training_settings(wildcards):
     """Return the settings on which a training depends, as text; only the original network may also be tested in 8-bit integers."""
     in_int8 = wildcards.key == ORIGINAL and EXPERIMENTS[wildcards.folder].train.int8
-    return settings_text(wildcards.folder, STAGES["train"].settings) + " int8" * in_int8
+    return settings_text(wildcards.folder, STAGES["train"].settings, wildcards.key) + " int8" * in_int8
 
 
 @cache
-def settings_text(folder, part):
-    return EXPERIMENTS[folder].part(part)
+def settings_text(folder, part, key=""):
+    """Return the settings of a stage as text, with a checksum of own code in them, and in the baseline of this key."""
+    experiment = EXPERIMENTS[folder]
+    baseline = experiment.baselines.get(key)
+    own = {} if baseline is None else version_of_code(baseline.operator)
+    return experiment.part(part, code=True) + own.get(OWN_CODE, "")
 
 
 # ---- files of an experiment ----------------------------------------------------------------------------------------------------
