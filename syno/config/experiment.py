@@ -286,6 +286,16 @@ class Experiment(Section):
     def _as_options(cls, given: Any) -> Any:
         return given.model_dump() if isinstance(given, OperatorSpec) else given
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_settings_of_the_workload(cls, given: Any) -> Any:
+        """Return the settings; `train: training` has those of the workload's training, too, unless it has a recipe."""
+        parts = [given.get(name) if isinstance(given, Mapping) else None for name in ("workload", "train")]
+        workload, last = (part.get("training") if isinstance(part, Mapping) else None for part in parts)
+        if not isinstance(workload, Mapping) or not isinstance(last, Mapping) or "recipe" in last:
+            return given
+        return {**given, "train": {**given["train"], "training": {**workload, **last}}}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.workload is not None and self.searches:

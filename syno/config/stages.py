@@ -98,7 +98,7 @@ class TrainSettings(Section):
     """known operators that are trained, too; also nas_pte_1 to nas_pte_3, which are PyTorch modules, or your own as
     `package.module:name`"""
     training: TrainingSettings | None = None
-    """settings of training instead of the workload's"""
+    """settings of training that differ from the workload's; with a recipe, all are the recipe's and these"""
     weights: Literal["all", "operators", "none"] = "all"
     """trainings whose weights are kept, beside their records: all, or those of networks with an operator that was found"""
     int8: bool = False

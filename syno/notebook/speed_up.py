@@ -119,6 +119,10 @@ class Classification(Task):
         inputs, labels = self._pair(batch)
         return functional.cross_entropy(model(inputs), labels.masked_fill(labels < 0, -100))
 
+    def counted(self, batch: Any) -> float:
+        """Return the number of labels that count."""
+        return int((self._pair(batch)[1] >= 0).sum())
+
     def score(self, model: nn.Module) -> float:
         """Return the share of the labels of the batches to test on that the network answers."""
         right = count = 0

@@ -48,11 +48,12 @@ def add_gradients(
     Raises the errors of `DeviceTask.loss`, and UserCodeError if the backward pass fails.
     """
     parts = [batch] if most is None else task.parts(batch, most)
-    whole, total = processes.total(task.counted(batch)).clamp(min=1).double(), torch.zeros((), device=task.device)
+    whole, total = processes.total(task.counted(batch).double()), torch.zeros((), device=task.device)
+    whole, are_several = torch.where(whole > 0, whole, 1.0), len(parts) * processes.count > 1
     for number, part in enumerate(parts, 1):
         with processes.apart(network) if number < len(parts) else nullcontext():
-            loss = task.loss(network, part)
-            if len(parts) * processes.count > 1:
+            loss = task.loss(network, part, is_part=are_several)
+            if are_several:
                 loss = loss * (task.counted(part) / whole).to(loss.dtype)
             total = total + loss.detach()
             if processes.count > 1:

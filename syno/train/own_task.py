@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader
 
@@ -221,24 +222,29 @@ class Task:
 def relative_error(output: Any, taught: Any) -> torch.Tensor:
     """Return the mean squared error of an output, divided by the variance of the other: the mean over their tensors.
 
-    Numbers, such as a loss or a scale among the outputs, and tensors that are constant do not count.
-
-    Raises SpecError if there are no other tensors, or if the two have other shapes.
+    Numbers, such as a loss or a scale among the outputs, and tensors that are constant do not count. It is 0 if nothing else is
+    there.
     """
-    tensors, targets = ([one for one in tensors_in(value) if one.dim() and not _is_whole(one)] for value in (output, taught))
-    shapes, wanted = ([tuple(one.shape) for one in of] for of in (tensors, targets))
-    if shapes != wanted or not targets:
-        why = "with numbers only, such as a loss" if not targets else f"of the shapes {shapes}, and the original's {wanted}"
+    pairs = list(zip(_compared(output), _compared(taught), strict=True))
+    if not pairs:
+        return torch.zeros(())
+    errors, counts = zip(*(error_of(one, target) for one, target in pairs), strict=True)
+    return torch.stack(errors).sum() / torch.stack(counts).sum().clamp(min=1)
+
+
+def check_outputs(output: Any, taught: Any) -> None:
+    """Raise SpecError if two outputs cannot be compared: there are numbers only, or tensors of other shapes."""
+    shapes, wanted = ([tuple(one.shape) for one in _compared(value)] for value in (output, taught))
+    if shapes != wanted or not wanted:
+        why = "with numbers only, such as a loss" if not wanted else f"of the shapes {shapes}, and the original's {wanted}"
         raise SpecError(
             f"the output of the network is {kind_of(output)} {why}: there is nothing to learn from the trained original's; "
             "leave out distill (in Python distill=None), or write a method difference(self, output, taught) of your task"
         )
-    errors, counts = zip(*(error_of(one, target) for one, target in zip(tensors, targets, strict=True)), strict=True)
-    return torch.stack(errors).sum() / torch.stack(counts).sum().clamp(min=1)
 
 
-def _is_whole(tensor: torch.Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
+def _compared(output: Any) -> list[torch.Tensor]:
+    return [one for one in tensors_in(output) if one.dim() and (one.is_floating_point() or one.is_complex())]
 
 
 def error_of(made: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -306,6 +312,56 @@ def check_loss(task: Task, found: object) -> torch.Tensor:
             "network's outputs, without .item(), .detach() or torch.no_grad()"
         )
     return found.reshape(())
+
+
+def check_count(task: Task, found: object) -> torch.Tensor:
+    """Return how much counts in a batch. UserCodeError if that is no number of at least 0."""
+    try:
+        value = float(cast("float", found))
+    except (TypeError, ValueError, RuntimeError):
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UserCodeError(f"counted of {task} returned {found!r}; it must be a number of at least 0")
+    return torch.tensor(value, dtype=torch.float64)
+
+
+GIVE_COUNTED = (
+    "give the task counted=..., a function that returns how many samples or labels of a batch count, or leave out micro_batch "
+    "and processes"
+)
+
+
+class MeansOverSamples(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
+    """A context in which PyTorch's means over labels raise SpecError if not all samples count alike.
+
+    So it is for parts of a batch: where labels are ignored, the losses of the parts do not add up to that of the batch.
+
+    Args:
+        task: its name.
+    """
+
+    def __init__(self, task: str) -> None:
+        super().__init__()
+        self.task = task
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if function in LOSSES_OF_LABELS:
+            call = inspect.signature(function).bind(*args, **given)
+            call.apply_defaults()
+            target, ignored = call.arguments["target"], call.arguments["ignore_index"]
+            if call.arguments["reduction"] == "mean" and not target.is_floating_point():
+                if call.arguments["weight"] is not None:
+                    raise SpecError(f"the loss of {self.task} is a mean with weights of the classes; {GIVE_COUNTED}")
+                if bool((target == ignored).any()):
+                    raise SpecError(
+                        f"the loss of {self.task} is a mean over labels, of which those that are {ignored} do not count; "
+                        f"{GIVE_COUNTED}"
+                    )
+        return function(*args, **given)
+
+
+LOSSES_OF_LABELS = (functional.cross_entropy, functional.nll_loss)
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------

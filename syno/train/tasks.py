@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -33,13 +33,36 @@ from syno.data.contract import (
 from syno.data.language import TokenSet
 from syno.data.pictures import RandomBatches, check_images, check_labels
 from syno.data.settings import is_picture, samples_in_words
-from syno.model.calls import Call, Mode, call_with, calls_of, calls_through, mode_of_loss, own_inputs
+from syno.model.calls import (
+    Call,
+    Mode,
+    call_with,
+    calls_of,
+    calls_through,
+    left_as_it_was,
+    mode_of_loss,
+    own_inputs,
+    steady_training_mode,
+)
 from syno.model.inputs import copied, first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
 from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
-from syno.train.own_task import LoaderBatches, Task, check_loss, check_score, checked, divergence, error_of, part_of
+from syno.train.own_task import (
+    GIVE_COUNTED,
+    LoaderBatches,
+    MeansOverSamples,
+    Task,
+    check_count,
+    check_loss,
+    check_outputs,
+    check_score,
+    checked,
+    divergence,
+    error_of,
+    part_of,
+)
 from syno.train.settings import DistillSettings, Initialization, TrainingSettings
 
 # ---- numerics --------------------------------------------------------------------------------------------------------
@@ -176,6 +199,8 @@ def on_device(name: str) -> Iterator[torch.device]:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 TEST_BATCH = 512  # samples
+FEWEST_IN_PARTS = 2  # samples whose halves can be compared with the whole
+SAME_LOSS = 1e-3  # of the loss: sums of halves are rounded in another order
 OF_CLASSES = ("most_tests", "label_smoothing", "flip_tests")  # settings that say nothing of a loss and a score of one's own
 
 
@@ -190,6 +215,7 @@ class DeviceTask(ABC):
         channels_last: whether pictures, and the weights of two-dimensional convolutions, have that memory format.
         teacher: a trained network, from whose outputs the loss teaches, too; None: there is none. It answers in the mode that
             `mode_of_loss` finds.
+        counts: whether it is known what the loss is the mean over.
         features: modules of the network that learns, each with the teacher's module whose outputs it also learns from, where
             `distill: features` asks for it; see `feature_pairs`.
     """
@@ -199,6 +225,7 @@ class DeviceTask(ABC):
     channels_last: bool
     teacher: nn.Module | None = None
     features: Sequence[tuple[nn.Module, nn.Module]] = ()
+    counts = True  # whether `counted` knows what the loss is the mean over
     _mode: Mode | None = None  # of the teacher
 
     def __init__(self, name: str, settings: TrainingSettings, device: torch.device) -> None:
@@ -227,6 +254,9 @@ class DeviceTask(ABC):
     @abstractmethod
     def counted(self, batch: Any) -> torch.Tensor:
         """Return how many labels or tokens the loss of a batch is the mean over: int64, at least 0, on any device."""
+
+    def check_parts(self, network: nn.Module, batch: Any) -> None:  # noqa: B027  (the losses here are means that are known)
+        """Raise SpecError if the losses of parts of a batch do not add up to that of the batch."""
 
     @abstractmethod
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor: ...
@@ -279,15 +309,16 @@ class DeviceTask(ABC):
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
         """Return the difference of an output from the teacher's: a scalar, 0 or more."""
 
-    def loss(self, network: nn.Module, batch: Any) -> torch.Tensor:
-        """Return the loss of a batch: a scalar, such as the cross-entropy in nats.
+    def loss(self, network: nn.Module, batch: Any, *, is_part: bool = False) -> torch.Tensor:
+        """Return the loss of a batch, or of a part of it: a scalar, such as the cross-entropy in nats.
 
         With a teacher, its share of the loss is the difference of the outputs, and that of the features is added; see
         `DistillSettings`.
 
-        Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails.
+        Raises ShapeError if the network's output doesn't fit the data, UserCodeError if the network fails, SpecError if it is
+        known that the losses of parts do not add up to that of their batch.
         """
-        with self._running():
+        with self._running(), MeansOverSamples(self.name) if is_part and not self.counts else nullcontext():
             if self.teacher is not None:
                 return self._loss_beside(self.teacher, network, batch)
             with own_inputs(network):
@@ -546,6 +577,7 @@ class OwnTask(DeviceTask):
                 "it out, and let these do it"
             )
         self.given, self.metric, self.channels_last = checked(given), given.score_metric, False
+        self.counts = given.counts
         self.batches = shared(LoaderBatches(given, seed, device), share)
 
     @property
@@ -574,12 +606,41 @@ class OwnTask(DeviceTask):
 
     def counted(self, batch: Any) -> torch.Tensor:
         """Return the number of samples or labels over which a loss is the mean."""
-        return torch.as_tensor(self.given.counted(batch)).reshape(()).detach()
+        return check_count(self.given, self.given.counted(batch))
+
+    def check_parts(self, network: nn.Module, batch: Any) -> None:
+        """Raise SpecError if the losses of a batch's halves do not add up to its own, unless the task says what counts."""
+        count = self.samples(batch)
+        if self.counts or count < FEWEST_IN_PARTS:
+            return
+        halves = self.parts(batch, -(-count // 2))
+        means = MeansOverSamples(self.name)
+        with left_as_it_was(network), steady_training_mode(network), own_inputs(network), self._running(), means:
+            whole, again, *each = (float(self._loss(network, one, 0.0).detach()) for one in (batch, batch, *halves))
+        found = sum(loss * self.samples(half) for loss, half in zip(each, halves, strict=True)) / count
+        if whole == again and not abs(found - whole) <= SAME_LOSS * max(abs(found), abs(whole)):
+            raise SpecError(
+                f"the loss of {self.name} is {whole:.4g} for {count} samples, and the mean over their halves is {found:.4g}: "
+                f"it is no mean over samples: labels may not count, or samples be compared with each other; {GIVE_COUNTED}"
+            )
 
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
-        return check_loss(self.given, self.given.loss(network, copied(batch)))
+        if not self.counts or float(self.given.counted(batch)) > 0:
+            return check_loss(self.given, self.given.loss(network, copied(batch)))
+        outputs: list[torch.Tensor] = []  # the mean over no label is no number
+
+        def note(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            output = call(*args, **kwargs)
+            outputs.extend(one.sum() for one in tensors_in(output) if one.requires_grad)
+            return output
+
+        with calls_through(network, note):
+            loss = self.given.loss(network, copied(batch))
+        return torch.stack(outputs).sum() * 0 if outputs else torch.nan_to_num(loss) * 0
 
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
+        if getattr(self.given.difference, "__func__", None) is Task.difference:
+            check_outputs(output, taught)
         return check_loss(self.given, self.given.difference(output, taught))
 
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float:

@@ -27,7 +27,7 @@ from syno.model.extraction import evaluation_mode
 from syno.model.outputs import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.metric import Metric
-from syno.train.micro_batches import AUTO, add_gradients, chosen, halved
+from syno.train.micro_batches import AUTO, add_gradients, chosen, first_part, halved
 from syno.train.own_task import Task, check_score, checked
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
@@ -469,7 +469,9 @@ class _Training:
             self.has_checked_data = True
         self.optimizer.zero_grad(set_to_none=True)
         if self.progress.micro_batch is None:
-            self.progress.micro_batch = self._micro_batch(batch)
+            self.progress.micro_batch = most = self._micro_batch(batch)
+            if self.processes.count > 1 or (most is not None and most < self.task.samples(batch)):
+                self.task.check_parts(self.model, first_part(self.task, batch))
         self.unseen.append(self._add_gradients(batch))
         if len(self.unseen) >= LOOKS.get(self.device.type, 1):
             self._look()
