@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -32,6 +33,7 @@ from syno.measure.compilers import CPP, compiler_named, cpp_version
 from syno.measure.machine import device_name
 from syno.measure.measuring import findings
 from syno.measure.measuring_process import MIB, MeasuringProcess
+from syno.measure.native.store import StoreWarning
 from syno.measure.protocol import SIGN_OF_LIFE_SECONDS, About, Asking, Code, Findings, Kind, Request, Tell, line
 from syno.measure.subjects import ModelSubject
 from syno.measure.tuning import tune
@@ -100,6 +102,7 @@ def here(working: Path) -> NoReturn:
     os.dup2(2, 1)  # what compilers print is no message
     sys.stdout = sys.stderr
     parent, speedups = Parent(working), None
+    _pass_on_warnings(say)
     while True:
         request = Request.model_validate_json(parent.request())
         if request.folder == Path():
@@ -115,6 +118,19 @@ def here(working: Path) -> NoReturn:
             if not request.is_speedup:
                 raise  # the machine is at fault: another process tries again
             say("fault", str(error))
+
+
+def _pass_on_warnings(say: Say) -> None:
+    """Say the warnings of the store of kernels to the process that asks: nobody reads the errors of this one."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, StoreWarning):
+            say("warning", str(message))
+        else:
+            shown(message, category, *place)
+
+    warnings.showwarning = show
 
 
 def _speedups() -> SpeedupMeasuring:
@@ -133,6 +149,7 @@ def there(asking: Asking, say: Say) -> NoReturn:
         BrokenPipeError: the connection has ended; so have the processes that measured.
         DeviceError, SpecError: this machine cannot measure that.
     """
+    _pass_on_warnings(say)
     with MeasuringProcess() as process:
         while True:
             _answer(asking, say, process)

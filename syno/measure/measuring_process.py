@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -22,6 +23,7 @@ from syno.base.core_locks import Wait
 from syno.base.errors import DeviceError, MissingPackageError
 from syno.base.gpu_leases import lease_descriptors, leased
 from syno.measure.job import SHARED_TEMPORARY, Phase
+from syno.measure.native.store import StoreWarning
 from syno.measure.protocol import Connection, Findings, Request, Tell
 from syno.measure.tuning_record import Status
 
@@ -314,6 +316,8 @@ class MeasuringProcess:
                     return found
             elif kind == "fault":
                 raise DeviceError(content)
+            elif kind == "warning":
+                warnings.warn(str(content), StoreWarning, stacklevel=2)
             wait.look(found.phase == "waiting")
             progress(found)
             used = 0.0 if kind else local.used_mib

@@ -40,8 +40,9 @@ LOOK_SECONDS = 0.2  # between two looks at a process: looking often would slow d
 SIGN_OF_LIFE_SECONDS = 10.0  # between two messages of each side by ssh
 SILENCE_SECONDS = 120.0  # after which a connection by ssh counts as lost; Python may take long to start there
 
-# hello: `Code`; findings: `Findings`; about: `About`; fault: a sentence, for which no subject is the cause; alive: nothing.
-Kind: TypeAlias = Literal["hello", "findings", "about", "fault", "alive"]
+# hello: `Code`; findings: `Findings`; about: `About`; fault, warning: a sentence; alive: nothing. A fault has no subject as its
+# cause, and ends the answers.
+Kind: TypeAlias = Literal["hello", "findings", "about", "fault", "warning", "alive"]
 
 
 class Request(BaseModel):

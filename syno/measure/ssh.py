@@ -24,6 +24,7 @@ from syno.base.errors import DeviceError, one_line
 from syno.base.release import DISTRIBUTION, VERSION
 from syno.measure.compilers import compiler_named
 from syno.measure.devices import SshSettings
+from syno.measure.native.store import StoreWarning
 from syno.measure.protocol import (
     LOOK_SECONDS,
     SIGN_OF_LIFE_SECONDS,
@@ -128,6 +129,8 @@ class Session(Connection):
                 raise DeviceError(f"{self.where}: {different}")
             if kind == "fault":
                 raise DeviceError(f"{self.where}: {content}")
+            if kind == "warning":
+                warnings.warn(f"{self.where}: {content}", StoreWarning, stacklevel=2)
             if now - max(began, self.heard) > SILENCE_SECONDS:
                 raise ConnectionLostError(f"{self.where}: nothing was heard for {SILENCE_SECONDS:.0f} s")
             if now - said > SIGN_OF_LIFE_SECONDS:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import nn
 
 import syno
 from syno.base.errors import LoweringError
+from syno.base.files import checksum
 from syno.measure.native import choice, kernels
 from syno.model.saved import code_of
 from syno.report.take_home import native_formats
@@ -154,6 +156,35 @@ def test_after_training_the_new_weights_compute(taken: Path) -> None:
         nn.init.constant_(next(iter(one.parameters())), 0.5)
     with torch.no_grad():
         assert torch.equal(outputs(model, X, "they have the weights that were loaded, which have changed"), plain(X))
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda file: file.write_bytes(file.read_bytes()[:5_000]),
+        lambda file: file.write_bytes(file.read_bytes().replace(b"answer", b"answes")),
+        lambda file: (file.rename(file.with_name("other")), file.symlink_to("other")),
+        lambda file: file.chmod(0o722),
+        lambda file: (file.parent.rename(file.parent.with_name("other")), file.parent.symlink_to("other")),
+        lambda file: (shutil.rmtree(file.parent), file.parent.write_text("no folder")),
+    ],
+    ids=["cut", "changed", "a link", "of others", "a linked folder", "no folder"],
+)
+def test_a_library_that_is_not_the_users_own_is_compiled_again(attack: Callable[[Path], object], tmp_path: Path) -> None:
+    text = 'extern "C" int answer() { return 42; }\n'
+    (tmp_path / "native.cpp").write_text(text)
+    code = code_of(native_formats.AT_HOME.read_text(encoding="utf-8"), str(tmp_path / "native.py"))
+    code.FLAGS, code.SOURCE = ("-shared", "-fPIC"), checksum(text.encode())
+    made = code._library()
+    whole = made.read_bytes()
+    assert code._library() == made and made.parent.stat().st_mode & 0o077 == 0
+    attack(made)
+    again = code._library()
+    assert again.read_bytes() == whole and not again.is_symlink() and not again.parent.is_symlink()
+    assert again == made or not again.is_relative_to(tmp_path)  # in the folder, or in one of the process
+    (tmp_path / "native.cpp").write_text(text.replace("42", "43"))
+    with pytest.raises(code.CannotBuildError, match=r"native\.cpp is damaged, or not the file of this network"):
+        code._library()
 
 
 def test_a_program_of_another_network_is_refused(taken: Path, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import threading
 from pathlib import Path
 
 from syno.base.errors import MissingPackageError, SynoError
-from syno.base.files import checksum, replaced
+from syno.base.files import checksum, replaced, write_whole
 from syno.lower.native.target import Target
+from syno.measure.native.store import is_sealed, make_store, seal
 
 # Sums may be taken with fused multiply-adds. Nothing else that changes results is allowed: no reordering, and NaN stays NaN.
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
@@ -46,7 +47,7 @@ def compiler_version(path: str) -> str:
 
 
 def library(source: str, target: Target, folder: Path, name: str, extra: tuple[str, ...] = ()) -> Path:
-    """Compile C++ into a shared library, unless the folder holds it already. Return its path.
+    """Compile C++ into a shared library, unless the folder holds it already, whole and of this user. Return its path.
 
     Args:
         source: the code.
@@ -58,22 +59,22 @@ def library(source: str, target: Target, folder: Path, name: str, extra: tuple[s
     Raises:
         MissingPackageError: there is no compiler.
         BuildError: it refuses the code.
+        SpecError: the folder is another user's, or cannot be written.
     """
     path = compiler()
     options = [*FLAGS, *target.flags, "-fopenmp", *extra]
     key = checksum("\0".join([source, *options, path, compiler_version(path)]).encode())[:16]
     made = folder / f"{name}_{key}.so"
-    if not made.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        written = folder / f"{name}_{key}.cpp"
-        with replaced(written, durable=False) as file:
-            file.write_text(source)
-        with replaced(made, durable=False) as file:
+    if not is_sealed(made):
+        written = make_store(folder) / f"{name}_{key}.cpp"
+        write_whole(written, source, durable=False, mode=0o600)
+        with replaced(made) as file:
             command = [path, *options, "-o", str(file), str(written)]
             with CORES:
                 said = subprocess.run(command, capture_output=True, text=True, check=False)
             if said.returncode:
                 raise BuildError(f"{path} does not compile {written}: {said.stderr.strip()[:2000]}")
+            seal(file, made.name)
     return made
 
 

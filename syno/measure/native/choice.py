@@ -7,7 +7,6 @@ all: an exact search, layer by layer, over the formats of the tensors that are s
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -17,22 +16,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from filelock import FileLock
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from syno.base.core_locks import make_way
 from syno.base.errors import LoweringError, WrongOutputError
-from syno.base.files import checksum, write_whole
+from syno.base.files import checksum
+from syno.base.record import Positive
 from syno.ir.coordinates import Array
 from syno.lower.native.program import Format
 from syno.lower.native.target import own_target
 from syno.measure.native.build import BuildError
 from syno.measure.native.kernels import Kernel, Request, kernel_for
 from syno.measure.native.layers import End, Layer, PlacedLayer
+from syno.measure.native.store import make_store, read_entry, write_entry
 from syno.measure.native.torch_operator import make_callable, torch_operator
 
 Formats: TypeAlias = tuple[Format, Format]  # of the input and of the output
@@ -44,6 +45,7 @@ SHORTEST_MS = 0.02  # of a library's code: in shorter ones, the time is that of 
 CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
 LEAST_IN_LANES = 1 << 13  # elements of a tensor: to transpose a smaller one takes no time
 NO_KERNEL = (LoweringError, BuildError, WrongOutputError)  # PyTorch's code computes the layer then
+MILLISECONDS = TypeAdapter(dict[Literal["milliseconds"], list[Positive]])  # what the store keeps of several calls
 MOST_STATES = 256  # of the search for formats: the best so far are pursued
 
 
@@ -320,19 +322,18 @@ def hopeless(layer: Layer, threads: int, store: Path) -> str:
 def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], threads: int, store: Path) -> list[float]:
     """Return the milliseconds that were measured of something, from the store or now. The key says what it is."""
     place = store / f"times_{checksum(' '.join([torch.__version__, *key]).encode())[:20]}.json"
-    with suppress(FileNotFoundError):
-        found: list[float] = json.loads(place.read_text())
-        return found
+    kept = read_entry(place, MILLISECONDS.validate_python)
+    if kept is not None:
+        return kept["milliseconds"]
     with torch.no_grad(), pinned_threads(threads):
         times = list(measure())
-    write_whole(place, json.dumps(times), durable=False)
+    write_entry(place, {"milliseconds": times})
     return times
 
 
 def stored_kernel(request: Request, store: Path) -> Kernel:
     """Return a kernel. Of several processes that want one that is not in the store, one makes it. Raises as `kernel_for`."""
-    store.mkdir(parents=True, exist_ok=True)
-    with FileLock(store / f"{checksum(repr(request).encode())[:20]}.lock"):
+    with FileLock(make_store(store) / f"{checksum(repr(request).encode())[:20]}.lock"):
         return kernel_for(request, store)
 
 

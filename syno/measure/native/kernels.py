@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from syno.base.errors import LoweringError, WrongOutputError
-from syno.base.files import checksum, write_whole
+from syno.base.files import checksum
 from syno.base.sources import sources_checksum
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
@@ -37,6 +38,7 @@ from syno.lower.native.schedules import NestSchedule, cost, schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import Plan, candidates
 from syno.measure.native.build import CORES, compiler, compiler_version, library, loaded
+from syno.measure.native.store import is_sealed, make_store, read_entry, write_entry
 
 SCHEDULES_TIMED = 3  # of each nest, in each form
 FORMS_TIMED = 3
@@ -147,7 +149,7 @@ class Choice(Trial):
         library: the name of the library's file.
     """
 
-    library: str
+    library: Annotated[str, Field(pattern=r"^kernel_[0-9a-f]{16}\.so$")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,22 +198,22 @@ def kernel_for(request: Request, store: Path, *, target: Target | None = None, t
         MissingPackageError: there is no C++ compiler.
         BuildError: the compiler refuses the code.
         WrongOutputError: the kernel computes something else than the interpreter.
+        SpecError: the store is another user's, or cannot be written.
     """
     target = target or own_target()
     key = _key(request, target, timed)
-    entry = store / f"{key}.json"
-    if entry.is_file():
-        choice = Choice.model_validate_json(entry.read_text())
-        if (store / choice.library).is_file():
-            program = _form(request, target, choice.form).program(f"syno_{key}", choice.schedules)
-            return Kernel(request, choice, program, store / choice.library)
+    entry = make_store(store) / f"{key}.json"
+    choice = read_entry(entry, Choice.model_validate)
+    if choice is not None and is_sealed(store / choice.library):
+        program = _form(request, target, choice.form).program(f"syno_{key}", choice.schedules)
+        return Kernel(request, choice, program, store / choice.library)
     trial = _chosen(request, target, store if timed else None)
     program = _form(request, target, trial.form).program(f"syno_{key}", trial.schedules)
     path = library(whole_file([program], target.lanes), target, store, "kernel")
     kernel = Kernel(request, Choice(**dict(trial), library=path.name), program, path)
     if target == own_target():
         check(kernel)
-    write_whole(entry, kernel.choice.model_dump_json(), durable=False)
+    write_entry(entry, kernel.choice.model_dump(mode="json"))
     return kernel
 
 
@@ -389,14 +391,16 @@ def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequ
     """Return the trial of each form, from the store or made now, with the plain request: other formats and no epilogue."""
     plain = replace(request, formats=("contiguous", "contiguous"), epilogue=NO_EPILOGUE)
     places = {found[0].form: store / f"trial_{_key(plain, target, found[0].form)}.json" for found in likely}
+    kept = {form: read_entry(place, Trial.model_validate) for form, place in places.items()}
     missing = [
         [replace(candidate, code=_form(plain, target, candidate.form)) for candidate in found]
         for found in likely
-        if not places[found[0].form].is_file()
+        if kept[found[0].form] is None
     ]
-    for trial in _timed(plain, target, store, missing) if missing else ():
-        write_whole(places[trial.form], trial.model_dump_json(), durable=False)
-    return [Trial.model_validate_json(place.read_text()) for place in places.values()]
+    for trial in _timed(plain, target, missing) if missing else ():
+        kept[trial.form] = trial
+        write_entry(places[trial.form], trial.model_dump(mode="json"))
+    return [trial for trial in kept.values() if trial is not None]
 
 
 def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
@@ -411,18 +415,18 @@ def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
     return trial.model_copy(update={"schedules": [*before, best]})
 
 
-def _timed(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
+def _timed(request: Request, target: Target, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
     """Return the fastest of each form's candidates; those of a form exchange their schedules.
 
     The first one of each form is timed, then the others of those forms that are the fastest, or hardly slower.
     """
-    laps = _laps(request, target, store, [found[:1] for found in likely])
+    laps = _laps(request, target, [found[:1] for found in likely])
     trials = [_mixed(request, *row) for row in zip(likely, laps, strict=True)]
     least = [min(trial.latency_ms(formats) for trial in trials) for formats in ENDS]
     times = [min(trial.latency_ms(formats) / best for formats, best in zip(ENDS, least, strict=True)) for trial in trials]
     by_time = sorted(range(len(trials)), key=times.__getitem__)
     near = [at for at in by_time if len(likely[at]) > 1 and times[at] <= MOST_TIMES][:FORMS_TUNED]
-    more = _laps(request, target, store, [likely[at][1:] for at in near]) if near else []
+    more = _laps(request, target, [likely[at][1:] for at in near]) if near else []
     for at, rows in zip(near, more, strict=True):
         trials[at] = _mixed(request, likely[at], np.vstack([laps[at], rows]))
     return trials
@@ -437,7 +441,7 @@ def _mixed(request: Request, found: Sequence[Candidate], laps: Array) -> Trial:
     return _trial(replace(found[0], schedules=mixed), (into, sum(computing), out))
 
 
-def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequence[Candidate]]) -> list[Array]:
+def _laps(request: Request, target: Target, groups: Sequence[Sequence[Candidate]]) -> list[Array]:
     """Return, for each group, a row of laps of each candidate: its input, each nest, its output, of one block, in ns.
 
     The candidates of a group have the same form; all are timed in turns.
@@ -451,11 +455,8 @@ def _laps(request: Request, target: Target, store: Path, groups: Sequence[Sequen
     ]
 
     def built(row: Sequence[Program]) -> Any:
-        path = library(whole_file(row, target.lanes), target, store / "trials", "trials", ("-DSYNO_LAPS",))
-        binary = ctypes.CDLL(str(path))
-        for file in (path, path.with_suffix(".cpp")):
-            file.unlink(missing_ok=True)
-        return binary
+        with tempfile.TemporaryDirectory(prefix="syno-trials-") as folder:  # of this process: others time the same code
+            return ctypes.CDLL(str(library(whole_file(row, target.lanes), target, Path(folder), "trials", ("-DSYNO_LAPS",))))
 
     with ThreadPoolExecutor() as pool:  # a compiler uses one core
         binaries = list(pool.map(built, programs))

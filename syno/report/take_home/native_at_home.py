@@ -7,9 +7,9 @@
         y = model(x)
 
 The first call compiles native.cpp into the folder native_cache, with g++ or clang++, or the compiler in the environment
-variable CXX. Kernels compute what they were made for: the evaluation mode without gradients, on the CPU, for the weights that
-were loaded and inputs of one shape, `SHAPE`. PyTorch's code computes everything else, and also where the processor lacks the
-instructions, or where there is no compiler.
+variable CXX. What is damaged there, or other users can write, is not loaded, but compiled again. Kernels compute what they were
+made for: the evaluation mode without gradients, on the CPU, for the weights that were loaded and inputs of one shape, `SHAPE`.
+PyTorch's code computes everything else, and also where the processor lacks the instructions, or where there is no compiler.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import functools
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Callable
 from hashlib import blake2b
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -33,6 +35,7 @@ HERE = Path(__file__).parent
 # What follows is of this network.
 NETWORK = "network.py"  # PyTorch's code
 CHECKSUM = ""  # of native.pt2: 128 bits of blake2b
+SOURCE = ""  # the checksum of native.cpp
 OPERATOR = "native"  # the name in torch.ops.syno
 SHAPE: tuple[int, ...] = ()
 DTYPE = "float32"
@@ -40,6 +43,10 @@ PROCESSOR = "x86_64"
 INSTRUCTIONS: frozenset[str] = frozenset()
 FLAGS: tuple[str, ...] = ()
 LAYOUT_OPTIMIZATION = True
+# The end of a library, before its checksum; loaders do not read it.
+MARK = b"\nchecksum "
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # of this process, where the folder cannot be written
 
 
 class CannotBuildError(Exception):
@@ -176,25 +183,71 @@ def _library() -> Path:
     compiler = next((found for name in (os.environ.get("CXX"), "g++", "clang++") if name and (found := shutil.which(name))), "")
     if not compiler:
         raise CannotBuildError("there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX")
-    source, place = HERE / "native.cpp", Path(torch.__file__).parent
+    source, place, folder = HERE / "native.cpp", Path(torch.__file__).parent, HERE / "native_cache"
+    text = source.read_bytes() if source.is_file() else b""
+    if blake2b(text, digest_size=16).hexdigest() != SOURCE:
+        raise CannotBuildError(f"{source} is damaged, or not the file of this network: copy the folder again")
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0]
-    parts = (source.read_text(encoding="utf-8"), *FLAGS, compiler, version, torch.__version__)
-    made = HERE / "native_cache" / f"{blake2b(chr(0).join(parts).encode(), digest_size=8).hexdigest()}.so"
-    if made.is_file():
-        return made
+    parts = (SOURCE, *FLAGS, compiler, version, torch.__version__)
+    name = f"{blake2b(chr(0).join(parts).encode(), digest_size=8).hexdigest()}.so"
+    if _is_own(folder, stat.S_ISDIR) and _is_whole(folder / name):
+        return folder / name
     try:
-        made.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            file = Path(folder) / made.name  # it gets its name when it is whole
+        with tempfile.TemporaryDirectory(prefix="native-") as temporary:
+            file = Path(temporary) / name
             linked = (f"-I{place / 'include'}", f"-L{place / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu")
-            command = [compiler, *FLAGS, *linked, "-o", str(file), str(source)]
-            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            command = [compiler, *FLAGS, *linked, "-o", str(file), "-x", "c++", "-"]
+            said = subprocess.run(command, input=text, capture_output=True, check=False)
             if said.returncode:
-                raise CannotBuildError(f"{compiler} does not compile {source}: {said.stderr.strip()[:1000]}")
-            file.replace(made)
+                reason = said.stderr.decode(errors="replace").strip()[:1000]
+                raise CannotBuildError(f"{compiler} does not compile {source}: {reason}")
+            content = file.read_bytes()
+            try:
+                return _kept(content, _own_folder(folder), name)
+            except OSError:  # it cannot be written
+                if not _TEMPORARY:
+                    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="native-"))
+                return _kept(content, Path(_TEMPORARY[0].name), name)
     except OSError as error:
-        raise CannotBuildError(f"{made.parent} cannot be written: {error}") from error
-    return made
+        raise CannotBuildError(f"the kernels cannot be written: {error}") from error
+
+
+def _own_folder(folder: Path) -> Path:
+    """Return a folder, in which only this user can write from now on. Raises OSError if that is not possible."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~OF_OTHERS)
+    if not _is_own(folder, stat.S_ISDIR):
+        raise PermissionError(f"{folder} is a link, or another user's")
+    return folder
+
+
+def _kept(content: bytes, folder: Path, name: str) -> Path:
+    """Write a library with its checksum into a folder."""
+    descriptor, temporary = tempfile.mkstemp(dir=folder)  # it gets its name when it is whole
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content + MARK + blake2b(content, digest_size=16).hexdigest().encode())
+        file.flush()
+        os.fsync(descriptor)
+    return Path(temporary).replace(folder / name)
+
+
+def _is_own(path: Path, of_kind: Callable[[int], bool]) -> bool:
+    """Return whether a path is this user's, no link, and nobody else can write it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return of_kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & OF_OTHERS
+
+
+def _is_whole(library: Path) -> bool:
+    """Return whether a library is this user's own, and as it was written."""
+    if not _is_own(library, stat.S_ISREG):
+        return False
+    content, mark, written = library.read_bytes().rpartition(MARK)
+    return bool(mark) and written == blake2b(content, digest_size=16).hexdigest().encode()
 
 
 def _fake(x: torch.Tensor, *arguments: Any) -> torch.Tensor:

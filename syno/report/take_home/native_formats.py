@@ -97,6 +97,7 @@ class NativeCode:
         own = {
             "NETWORK": network,
             "CHECKSUM": program,
+            "SOURCE": checksum(self.source.encode()),
             "OPERATOR": self.operator,
             "SHAPE": tuple(self.example.shape),
             "DTYPE": str(self.example.dtype).removeprefix("torch."),

@@ -1,0 +1,123 @@
+"""The store of native kernels: files of the user's own, each with a checksum. Anything else in it counts as missing.
+
+Libraries are machine code, which runs as soon as they are loaded. So a file is read only if it is this user's, no link, and
+nobody else can write it; and likewise its folder. A library ends with its checksum, behind what loaders read; a JSON file has
+its own. What is damaged, as by a full disk, is made again, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from syno.base.errors import SpecError
+from syno.base.files import CHECKSUM_FIELD, checksum, json_with_checksum, parse_json, write_whole
+
+MARK = b"\nsyno checksum "  # before the checksum of a library's name and content, at its end
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+Entry = TypeVar("Entry")
+
+
+_SAID: set[Path] = set()  # files that this process has warned of
+
+
+class StoreWarning(UserWarning):
+    """A file in the store that is made again. The message names it, and says what is wrong with it."""
+
+
+def make_store(folder: Path) -> Path:
+    """Make the folder of a store, in which nobody but this user can write, and return it.
+
+    Raises SpecError if it is another user's, or cannot be made or written.
+    """
+    advice = "give a folder of your own in the environment variable XDG_CACHE_HOME"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if found.st_uid != os.geteuid():
+            raise SpecError(f"the store of kernels {folder} is another user's, who could put any code in it: {advice}")
+        if found.st_mode & OF_OTHERS:
+            folder.chmod(stat.S_IMODE(found.st_mode) & ~OF_OTHERS)
+    except OSError as error:
+        raise SpecError(f"the store of kernels {folder} cannot be used: {error.strerror or error}; {advice}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SpecError(f"the store of kernels {folder} cannot be written: {advice}, or make it writable")
+    return folder
+
+
+def read_entry(file: Path, validated: Callable[[dict[str, Any]], Entry]) -> Entry | None:
+    """Return what `validated` makes of a JSON file's content; None if the file is missing, damaged, or not this user's own."""
+    content = _own_content(file)
+    if content is None:
+        return None
+    try:
+        if CHECKSUM_FIELD.encode() not in content:
+            raise ValueError("it has no checksum")
+        return validated(parse_json(content))
+    except (ValueError, TypeError, LookupError) as error:
+        return _made_again(file, _first_line(error))
+
+
+def write_entry(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file with its checksum, for this user alone. Raises SpecError if it cannot be written."""
+    write_whole(file, json_with_checksum(content, indent=None), mode=0o600)
+
+
+def is_sealed(file: Path) -> bool:
+    """Return whether a library is this user's own, and whole as `seal` left it. It is not loaded."""
+    content = _own_content(file)
+    if content is None:
+        return False
+    body, mark, given = content.rpartition(MARK)
+    if mark and given == _checksum(file.name, body):
+        return True
+    _made_again(file, "it does not agree with its checksum, so it was damaged, or changed, after it was written")
+    return False
+
+
+def seal(library: Path, name: str) -> None:
+    """Write the checksum of a library, which will have this name, at its end; let only this user read, write and load it."""
+    library.chmod(0o700)
+    with library.open("r+b") as opened:
+        opened.write(MARK + _checksum(name, opened.read()))
+
+
+def _checksum(name: str, content: bytes) -> bytes:
+    return checksum(name.encode(), b"\0", content).encode()
+
+
+def _own_content(file: Path) -> bytes | None:
+    """Return the content of a regular file that is this user's, and that nobody else can write; None for anything else."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return _made_again(file, "it is a link" if file.is_symlink() else f"it cannot be opened: {error.strerror or error}")
+    with os.fdopen(opened, "rb") as stream:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode):
+            return _made_again(file, "it is no regular file")
+        if found.st_uid != os.geteuid():
+            return _made_again(file, "it is another user's")
+        if found.st_mode & OF_OTHERS:
+            return _made_again(file, "other users can write it")
+        with suppress(OSError):
+            return stream.read()
+    return _made_again(file, "it cannot be read")
+
+
+def _made_again(file: Path, reason: str) -> None:
+    if file in _SAID:
+        return
+    _SAID.add(file)
+    warnings.warn(f"{file} is not used, and made again: {reason}", StoreWarning, stacklevel=3)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
