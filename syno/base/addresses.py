@@ -1,14 +1,31 @@
-"""Texts as they are shown: without the passwords in addresses of databases, and without characters that hide other text."""
+"""Texts as they are shown: without the passwords in addresses of databases, and without characters that hide other text.
+
+Texts that were read from files are strangers' texts: `cleaned` makes all of a record's, or of a table's, such as can be shown.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 HIDDEN = "***"  # in place of a password
-# Control characters, such as NUL and the escape of terminals; formats, such as U+202E, which turns the direction of what
-# follows; halves of characters, which cannot be written; separators of lines and paragraphs.
-_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+LONGEST = 2_000  # characters of a text that is read, but of an operator's
+OPERATORS = {"operator", "mixture"}  # names of fields and columns that may have an operator's text, which has several lines
+BEGINNINGS = (
+    "operator ",
+    "mixture ",
+    "module ",
+    "network ",
+    "known layer ",
+)  # of such a text, which is parsed, with limits of its own
+# Control characters but tabs and ends of lines, such as NUL and the escape of terminals; formats, such as U+202E, which turns
+# the direction of what follows; halves of characters, which cannot be written; separators of lines and paragraphs.
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u2064\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 _OF_USER = re.compile(r"(://[^:/?#@\s]*):[^@\s]+@")  # before the host; `@` in a password is written as %40
 _AS_OPTION = re.compile(r"([?&]\w*password=)[^&#\s\"']+", re.IGNORECASE)
 
@@ -30,9 +47,29 @@ def visible(text: str) -> str:
     >>> visible("conv\x00 \u202etxt.exe")
     'conv\\x00 \\u202etxt.exe'
     """
-    if text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():  # much faster than the pattern
         return text
-    return "".join(
-        one.encode("unicode_escape").decode() if one not in "\n\t" and unicodedata.category(one) in _INVISIBLE else one
-        for one in text
-    )
+    return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def cleaned(content: Any, name: object = None) -> Any:
+    r"""Return plain values whose texts, and names in mappings, are `visible`, and in one line, but for operators.
+
+    >>> cleaned({"reason": ["it\x1b[2J\nfailed", 3], "operator": "operator x\n..."})
+    {'reason': ['it\\x1b[2J failed', 3], 'operator': 'operator x\n...'}
+
+    Args:
+        content: values, as of JSON.
+        name: of the field or the column that has them.
+    """
+    if isinstance(content, str):
+        shown = visible(content)
+        if name in OPERATORS and shown.startswith(BEGINNINGS):
+            return shown
+        shown = " ".join(shown.split()) if "\n" in shown or "\t" in shown else shown
+        return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
+    if isinstance(content, Mapping):
+        return {cleaned(key): cleaned(value, key) for key, value in content.items()}
+    if isinstance(content, tuple):
+        return tuple(cleaned(one, name) for one in content)
+    return [cleaned(one, name) for one in content] if isinstance(content, list) else content

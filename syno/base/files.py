@@ -187,6 +187,14 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def lies_in(path: Path, folder: Path) -> bool:
+    """Return whether a path lies in a folder, wherever its links lead."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
+        return False
+
+
 def _make_folder(folder: Path) -> list[Path]:
     """Make a folder and its parents. Return the folders that got a new entry."""
     absent = [one for one in (folder, *folder.parents) if not one.exists()]

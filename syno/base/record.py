@@ -12,8 +12,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
+from syno.base.addresses import cleaned
 from syno.base.errors import SpecError
-from syno.base.files import json_with_checksum, read_json, write_whole
+from syno.base.files import check_name, json_with_checksum, read_json, write_whole
 from syno.base.interval import Interval
 from syno.base.release import VERSION
 
@@ -21,6 +22,15 @@ Number = Annotated[int, Field(ge=0)]  # of things of which there may be none
 Count = Annotated[int, Field(ge=1)]  # of things of which there is at least one
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LONGEST_PATH = 250  # characters of a `package.module:name`
+
+
+def _check_name(given: str) -> str:
+    check_name(given.replace(":", ".", 1), "a name", LONGEST_PATH)
+    return given
+
+
+Name = Annotated[str, AfterValidator(_check_name)]  # of an operator, a network or an experiment, or `package.module:name`
 
 
 def _check_interval(given: Interval) -> Interval:
@@ -35,6 +45,9 @@ PositiveInterval = Annotated[Interval, AfterValidator(_check_interval), PlainSer
 
 class Record(BaseModel):
     """A record in a file of its own. Records are frozen; unknown fields are errors.
+
+    Anybody may have written the file. So names are checked (`Name`), and all other texts are read as `cleaned` returns them:
+    with escapes of what could hide text or steer a terminal.
 
     Attributes:
         kind_of_record: what the record is called in messages.
@@ -54,7 +67,7 @@ class Record(BaseModel):
         does not cause the steps that depend on its record to run again.
         """
         if not self._is_in(path):
-            write_whole(path, json_with_checksum(json.loads(self.model_dump_json())))
+            write_whole(path, json_with_checksum(cleaned(json.loads(self.model_dump_json()))))
 
     def _is_in(self, path: Path) -> bool:
         """Return whether the file can be read and holds the same result."""
@@ -62,7 +75,8 @@ class Record(BaseModel):
             other = self.read(path)
         except SpecError:
             return False
-        return other.model_dump(exclude=set(self.passing)) == self.model_dump(exclude=set(self.passing))
+        own, there = (cleaned(one.model_dump(exclude=set(self.passing))) for one in (self, other))
+        return bool(own == there)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -71,7 +85,8 @@ class Record(BaseModel):
         Raises SpecError, which names the file, if it cannot be read, holds no such record, or does not match its checksum.
         """
         try:
-            return cls.model_validate_json(json.dumps(read_json(path)))  # validated as JSON: dates are text, tuples are lists
+            content = cleaned(read_json(path))
+            return cls.model_validate_json(json.dumps(content))  # validated as JSON: dates are text, tuples are lists
         except OSError as error:
             raise SpecError(f"the {cls.kind_of_record} {path} cannot be read: {error.strerror or error}") from error
         except ValidationError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
@@ -22,7 +23,7 @@ from pydantic import (
 )
 
 from syno.base.errors import SpecError, SynoError
-from syno.base.files import check_folder, check_name
+from syno.base.files import check_folder, check_name, lies_in
 from syno.base.identity import version_of_code
 from syno.base.registry import is_path, own_paths, search_code_in
 from syno.base.validation import explained, read_mapping, set_fields
@@ -216,6 +217,14 @@ OF_ANY = ("name", "output", "code")  # options of every experiment
 OF_OTHERS = {"published data": (*OF_ANY, "artifact", "ablations"), "joined results": (*OF_ANY, "join")}  # all that these have
 
 
+def _is_stored_in(url: str, folder: Path) -> bool:
+    """Return whether a storage is a file in a folder, or no file and no server at all."""
+    for scheme in ("journal:", "sqlite:///"):
+        if url.startswith(scheme) and "?" not in url and not url.startswith("sqlite:///file:"):
+            return lies_in(Path(url.removeprefix(scheme)), folder)
+    return url == "memory:" or (":" not in url and lies_in(Path(url), folder))
+
+
 class Experiment(Section):
     """A search for operators and what is done with them. `Experiment.load` reads it from a YAML file."""
 
@@ -259,6 +268,7 @@ class Experiment(Section):
     """folder of the results; by default results/NAME"""
     code: Path | None = None
     """folder of your own modules; by default that of this file, if it has the modules that the file names"""
+    _is_received: bool = PrivateAttr(default=False)  # whether whoever made the folder of results wrote it, as far as is known
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -418,6 +428,7 @@ class Experiment(Section):
 
         Raises SpecError if something cannot be imported, or is not what it has to be.
         """
+        self._is_received = False
         if not any(own_paths(self.model_dump(mode="json"))):
             return self
         self.find_code()
@@ -436,6 +447,21 @@ class Experiment(Section):
             search_code_in(self.code)
 
     # ---- properties -----------------------------------------------------------------------------------------------
+
+    def received(self) -> Self:
+        """Return the experiment as one that others may have written: its storage is opened only in its folder of results.
+
+        Raises SpecError if a folder in there leads out of it, into which commands would write.
+        """
+        linked = [one for one in sorted(self.folder.glob("*")) if one.is_symlink() and one.is_dir()]
+        if outside := next((one for one in linked if not lies_in(one, self.folder)), None):
+            raise SpecError(
+                f"{outside} leads to {outside.resolve()}, out of the folder of results; others may have set the link, so "
+                "nothing is written there: give the experiment's own file in place of the folder, or put a folder in its place"
+            )
+        found = self.model_copy()
+        found._is_received = True
+        return found
 
     @property
     def folder(self) -> Path:
@@ -494,8 +520,15 @@ class Experiment(Section):
             begin = "" if self.only_holds is not None else "; begin with `syno select`"
             raise SpecError(f'experiment "{self.name}" {origin}, so it has no search and no trials{begin}')
         if self.study.storage == JOURNAL:
-            return f"journal:{self.folder / 'trials.log'}"
-        return self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
+            url = f"journal:{self.folder / 'trials.log'}"
+        else:
+            url = self.study.storage or f"sqlite:///{self.folder / 'trials.db'}"
+        if self._is_received and not _is_stored_in(url, self.folder):
+            raise SpecError(
+                f"the experiment of {self.folder} names the storage {url}, which lies outside of that folder; others may have "
+                "named it, so it is not opened: give the experiment's own file in place of the folder"
+            )
+        return url
 
     @property
     def evaluation(self) -> str:

@@ -11,6 +11,7 @@ Several have settings in common, and each has some of its own:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,6 +35,7 @@ from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
 
+RUN_HERE = "SYNO_RUN_HERE"  # an environment variable: the folders of results of the experiments that this user runs
 # Fields that tell an experiment from a spec.
 OF_EXPERIMENTS = {*Experiment.model_fields, "experiments", "common"} - set(OperatorSpec.model_fields)
 
@@ -81,6 +83,8 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     found = _experiments_of_group(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
+    if file is not None and is_result(str(file)):
+        found = list(map(_of_results, found))
     _check_folders(found)
     _check_sources(found)
     found = [decided(experiment) for experiment in found]
@@ -96,14 +100,16 @@ def load_experiment(given: str | Path) -> Experiment:
     Raises SpecError, which lists the experiments of the file, if there is no such experiment.
     """
     file, name = parted(given)
-    if (file / KEPT).is_file():
+    of_folder = (file / KEPT).is_file()
+    if of_folder:
         file = file / KEPT
     elif is_folder(file):
         hint = f" It is an import of published data: syno artifact report {file}" if (file / IMPORT_RECORD).is_file() else ""
         raise SpecError(f"{file} is a folder without {KEPT}, so it holds no results of an experiment.{hint}")
     found = load_experiments(file)
     if name is None and len(found) == 1:
-        return next(iter(found.values()))
+        experiment = next(iter(found.values()))
+        return _of_results(in_place(experiment, file.parent)) if of_folder else experiment
     if name is None:
         raise SpecError(
             f"{file} has several experiments; name one, as in {file}:{next(iter(found))}; there are: {', '.join(found)}"
@@ -127,6 +133,19 @@ def in_place(experiment: Experiment, folder: Path) -> Experiment:
         return experiment
     here, given = Path.cwd(), Path.cwd() / folder
     return experiment.model_copy(update={"output": given.relative_to(here) if given.is_relative_to(here) else given})
+
+
+def run_here(folders: Iterable[Path]) -> None:
+    """Let this process, and those that it starts, know that this user runs the experiments with these folders of results.
+
+    They are then not taken for those of others (`Experiment.received`).
+    """
+    os.environ[RUN_HERE] = os.pathsep.join(str(folder.absolute()) for folder in folders)
+
+
+def _of_results(experiment: Experiment) -> Experiment:
+    is_run_here = str(experiment.folder.absolute()) in os.environ.get(RUN_HERE, "").split(os.pathsep)
+    return experiment if is_run_here else experiment.received()
 
 
 def find_space(given: str) -> OperatorSpec:

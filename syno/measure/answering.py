@@ -130,7 +130,7 @@ def _pass_on_warnings(say: Say) -> None:
         else:
             shown(message, category, *place)
 
-    warnings.showwarning = show
+    warnings.showwarning = show  # type: ignore[assignment]  # it takes the same, and names what it uses
 
 
 def _speedups() -> SpeedupMeasuring:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.files import checksum
-from syno.base.record import Amount, Count, Number, Positive, PositiveInterval, Record
+from syno.base.record import Amount, Count, Name, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status, in_ms
@@ -109,7 +109,7 @@ class SpeedupRecord(Record):
     again = "measure"
     passing = frozenset({"date"})
 
-    name: str
+    name: Name
     operator: str
     conditions: Conditions
     status: Status

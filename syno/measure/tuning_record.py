@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from syno.base.record import Amount, Count, Number, Positive, Record
+from syno.base.record import Amount, Count, Name, Number, Positive, Record
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
@@ -56,7 +56,7 @@ class MeasurementRecord(Record):
         operator_id: of the operator.
     """
 
-    name: str
+    name: Name
     operator_id: str | None
 
     @property

@@ -21,6 +21,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from syno.base.errors import ParseError, SpecError, UnknownNameError
+from syno.base.files import check_name
 from syno.base.registry import Registry, imported, is_path
 from syno.ir.dim import content_id
 from syno.ir.graph import PGraph
@@ -313,8 +314,9 @@ class Mixture:
 
 
 def _read_mixture(text: str) -> Mixture:
-    """Return the mixture of a text. Raises ParseError if it holds none."""
+    """Return the mixture of a text. Raises ParseError if it holds none, SpecError for a name that it cannot have."""
     head, *rest = text.strip().splitlines()
+    name = check_name(head.removeprefix(MIXTURE).strip(), "a mixture's name")
     base, parts = None, list[tuple[str, list[str]]]()
     for line in rest:
         if line.startswith(ON) and not parts:
@@ -334,7 +336,7 @@ def _read_mixture(text: str) -> Mixture:
         if isinstance(one, NetworkBaseline | Mixture):
             raise ParseError("a mixture holds operators, and no whole networks")
         read.append((one, tuple(names.split(", "))))
-    return Mixture(head.removeprefix(MIXTURE).strip(), tuple(read), base)
+    return Mixture(name, tuple(read), base)
 
 
 def code_in(replacement: LayerReplacement | NetworkBaseline | Mixture | None) -> list[str]:

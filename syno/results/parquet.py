@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syno.base.addresses import cleaned
 from syno.base.errors import SpecError
 from syno.base.files import CHECKSUM_DIGITS, checksum, write_whole
 
@@ -51,7 +52,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
     if not file.is_file():
         raise SpecError(f"{file} is not there; `{made_by}` makes it")
     try:
-        table: pandas.DataFrame = _table(file.read_bytes())
+        table: pandas.DataFrame = cleaned_table(_table(file.read_bytes()))
     except Exception as error:  # a damaged file raises anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(f"{file} holds no table: {reason}; delete it and run `{made_by}` again") from error
@@ -59,6 +60,19 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
         if column not in table:
             raise SpecError(f'{file} holds no table with a column "{column}"; delete it and run `{made_by}` again')
     return table
+
+
+def cleaned_table(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a table whose texts, names of columns too, are as `syno.base.addresses.cleaned` returns them."""
+    changed = {}
+    for name in table.select_dtypes(["object", "str"]).columns:
+        texts = table[name].tolist()
+        shown = cleaned(texts, name)
+        if any(one is not other for one, other in zip(texts, shown, strict=True)):
+            changed[name] = shown
+    named = {name: cleaned(name) for name in table.columns if cleaned(name) != name}
+    found = table.assign(**changed) if changed else table
+    return found.rename(columns=named) if named else found
 
 
 def _table(content: bytes) -> Any:

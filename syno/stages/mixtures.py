@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, field_validator
 
 from syno.base.errors import UnknownNameError
 from syno.base.files import ORIGINAL
@@ -64,6 +64,13 @@ class ChosenMixture(BaseModel):
     speedup: PositiveInterval
     loss: float
     score: float
+
+    @field_validator("mixture")
+    @classmethod
+    def _is_a_mixture(cls, given: str) -> str:
+        if not isinstance(read_replacement(given), Mixture):
+            raise ValueError("it is an operator or a whole network, and no mixture")
+        return given
 
     @property
     def replacement(self) -> Mixture:

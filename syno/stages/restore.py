@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import SpecError, SynoError
+from syno.base.files import lies_in
 from syno.base.record import Record
 from syno.config import Experiment
 from syno.config.kept_file import KEPT
@@ -94,6 +95,8 @@ def restore_times(folder: Path) -> None:
     manifest = read_manifest(folder)
     for name, entry in {} if manifest is None else manifest.files.items():
         file = folder / name
+        if not lies_in(file, folder):  # whoever wrote the manifest may name any file
+            continue
         with suppress(OSError, SpecError):  # it does not exist, or belongs to another user
             found = file.stat()
             if found.st_mtime_ns != entry.modified and checksum(file) == entry.sha256:

@@ -23,7 +23,7 @@ from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, checksum, write_whole
 from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.interval import Interval
-from syno.base.record import Amount, PositiveInterval, Record, versions
+from syno.base.record import Amount, Name, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
@@ -103,7 +103,7 @@ class RivalRecord(Record):
     again = "run `syno rival`"
     passing = frozenset({"seconds", "date"})
 
-    name: str
+    name: Name
     operator: str | None
     state: State
     reason: str = ""

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from syno.base.addresses import cleaned
 from syno.base.errors import SpecError
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.stages.places import SELECTED, SHORTLIST
@@ -94,7 +95,7 @@ def read_selection(file: Path) -> Selection:
     Raises SpecError if the file does not exist, holds something else, or does not agree with its checksum.
     """
     try:
-        found = Selection.model_validate(read_json(file))
+        found = Selection.model_validate(cleaned(read_json(file)))
     except OSError as error:
         raise SpecError(f"{file} cannot be read: {error.strerror}; `{_maker(file)}` makes it") from error
     except ValidationError as error:

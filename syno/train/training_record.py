@@ -15,7 +15,7 @@ from torch.nn import functional
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, checksum
 from syno.base.identity import version_of_code
-from syno.base.record import Amount, Count, Number, Record, versions
+from syno.base.record import Amount, Count, Name, Number, Record, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
@@ -132,7 +132,7 @@ class TrainingRecord(Record):
     again = "run `syno train`"
     passing = frozenset({"cpu_seconds", "curve_minutes", "date"})
 
-    name: str
+    name: Name
     operator: str | None
     operator_id: str | None
     workload: WorkloadSettings

@@ -13,6 +13,7 @@ from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.base.identity import OWN_CODE, version_of_code
 from syno.config import load_experiments
+from syno.config.files import run_here
 from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
@@ -49,6 +50,7 @@ def the_experiments():
         found = load_experiments(config, name, Path(workflow.configfiles[0])).values()
         for experiment in found:
             check_place(experiment.use_code().folder)
+        run_here(experiment.folder for experiment in found)
         if workflow.is_main_process and any(map(undecided, found)):  # jobs find what was decided in a file
             from syno.stages.needs import with_devices
 

@@ -11,7 +11,6 @@ import os
 import stat
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,7 +59,8 @@ def read_entry(file: Path, validated: Callable[[dict[str, Any]], Entry]) -> Entr
             raise ValueError("it has no checksum")
         return validated(parse_json(content))
     except (ValueError, TypeError, LookupError) as error:
-        return _made_again(file, _first_line(error))
+        _made_again(file, _first_line(error))
+        return None
 
 
 def write_entry(file: Path, content: Mapping[str, Any]) -> None:
@@ -98,18 +98,23 @@ def _own_content(file: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return _made_again(file, "it is a link" if file.is_symlink() else f"it cannot be opened: {error.strerror or error}")
+        _made_again(file, "it is a link" if file.is_symlink() else f"it cannot be opened: {error.strerror or error}")
+        return None
     with os.fdopen(opened, "rb") as stream:
         found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode):
-            return _made_again(file, "it is no regular file")
-        if found.st_uid != os.geteuid():
-            return _made_again(file, "it is another user's")
-        if found.st_mode & OF_OTHERS:
-            return _made_again(file, "other users can write it")
-        with suppress(OSError):
-            return stream.read()
-    return _made_again(file, "it cannot be read")
+        reasons = {
+            "it is no regular file": not stat.S_ISREG(found.st_mode),
+            "it is another user's": found.st_uid != os.geteuid(),
+            "other users can write it": bool(found.st_mode & OF_OTHERS),
+        }
+        reason = next((reason for reason, is_so in reasons.items() if is_so), "")
+        if not reason:
+            try:
+                return stream.read()
+            except OSError as error:
+                reason = f"it cannot be read: {error.strerror or error}"
+    _made_again(file, reason)
+    return None
 
 
 def _made_again(file: Path, reason: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime
 
 from syno.base.errors import SpecError, SynoError
-from syno.base.record import Amount, Count, Record, versions
+from syno.base.record import Amount, Count, Name, Record, versions
 from syno.config import Experiment, load_experiment
 from syno.config.ablations import Ablations
 from syno.config.specs import find_spec
@@ -55,7 +55,7 @@ class AblationRecord(Record):
     kind_of_record = "record of an ablation"
     again = "run `syno ablate run`"
     passing = frozenset({"date", "cpu_seconds"})
-    name: str
+    name: Name
     settings: dict[str, Any]
     space: str
     space_id: str

@@ -26,6 +26,7 @@ from torch._inductor import config
 
 from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, replaced, write_whole
+from syno.base.quoting import comment
 from syno.base.release import VERSION
 from syno.base.text_tables import plural
 from syno.lower.native.program import whole_file
@@ -203,8 +204,8 @@ def _head(title: str, kernels: Sequence[Kernel], calls: Counter[str], where: str
             f"  sizes: {sizes}; vectors lie across {choice.form.lanes}{'; then: ' if ends else ''}{', '.join(ends)}",
             *(f"  {line}" for line in request.operator.strip().splitlines()),
         ]
-    comment = "\n".join(f"// {line}".rstrip() for line in lines)
-    return f'{comment}\n#define SYNO_OPERATOR "{operator}"\n'
+    head = comment("\n".join(lines), "//")
+    return f'{head}\n#define SYNO_OPERATOR "{operator}"\n'
 
 
 # ---- formats -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ import torch
 from torch import fx, nn
 
 from syno.base.errors import LoweringError, SpecError
+from syno.base.quoting import docstring
 from syno.lower.pytorch.source import constructor_sizes
 from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule
@@ -101,7 +102,7 @@ class NetworkSource:
             checksum: of the file of the weights.
         """
         imports = "".join((IMPORTS, *(f"{line}\n" for line in self.imports)))
-        parts = (f'"""{title}"""\n\n{imports}', self.operators, self.network, LOAD.strip().format(checksum=checksum))
+        parts = (f"{docstring(title)}\n\n{imports}", self.operators, self.network, LOAD.strip().format(checksum=checksum))
         return "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
     def state(self, network: nn.Module) -> dict[str, torch.Tensor]:
