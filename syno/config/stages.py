@@ -44,12 +44,21 @@ class StudySettings(Section):
     """early stopping of trials that can be resumed, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}; not with a pruner"""
     most_attempts: Annotated[int, Field(ge=1)] = 3
     """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
-    heartbeat_seconds: Annotated[float, Field(gt=0)] = 60
+    heartbeat_seconds: Annotated[float, Field(ge=0.1)] = 60
     """seconds between two signs of life of a worker"""
     grace_seconds: Annotated[float, Field(gt=0)] = 180
-    """seconds without a sign of life after which another worker takes over a trial"""
+    """seconds without a sign of life after which another worker takes over a trial; at least twice `heartbeat_seconds`"""
     check_gradients: bool = True
     """whether an operator fails without a training if, on the first batch, the gradient of a weight is zero or not finite"""
+
+    @model_validator(mode="after")
+    def _workers_live_on(self) -> Self:
+        if self.grace_seconds < 2 * self.heartbeat_seconds:
+            raise ValueError(
+                f"grace_seconds is {self.grace_seconds:g}, and heartbeat_seconds {self.heartbeat_seconds:g}: a worker that "
+                "lives would lose its trial; give at least twice as many grace_seconds"
+            )
+        return self
 
 
 class SelectSettings(Section):

@@ -78,7 +78,11 @@ class Compiler:
     remote: Callable[[Job, DeviceSettings, int], Latency] | None = None
 
     def __call__(self, job: Job) -> Compiled:
-        """Return the compiled module."""
+        """Return the compiled module. Raises MissingPackageError if it needs a C++ compiler, and there is none."""
+        if self.builds_cpp and job.device == "cpu":
+            from syno.measure.native.build import compiler
+
+            compiler()
         return self.compile(job)
 
     def versions(self) -> dict[str, str]:

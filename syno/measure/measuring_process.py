@@ -151,7 +151,19 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TMPDIR": str(folder),  # compilers that are killed leave files there
         SHARED_TEMPORARY: tempfile.gettempdir(),
+        **_cpp_compiler(),
     }
+
+
+def _cpp_compiler() -> dict[str, str]:
+    """Return the environment variable of the C++ compiler as PyTorch takes it; nothing if it is not set, or names none."""
+    from syno.measure.native.build import compiler
+
+    if "CXX" not in os.environ:
+        return {}
+    with suppress(MissingPackageError):  # compilers that need it say so
+        return {"CXX": compiler()}
+    return {}
 
 
 def place_of_caches() -> str | None:

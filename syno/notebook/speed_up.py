@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
+from types import GeneratorType
 from typing import IO, TYPE_CHECKING, Any
 
 import cloudpickle
@@ -25,6 +26,7 @@ import yaml
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from syno.base.devices import usable_cores
 from syno.base.errors import DataError, SpecError, SynoError, TrainingError
@@ -392,7 +394,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def reducer_override(self, one: Any) -> Any:
-        """Return the function and the arguments that make an object again; see `pickle.Pickler.reducer_override`."""
+        """Return the function and the arguments that make an object again; see `pickle.Pickler.reducer_override`.
+
+        An iterator that a loader holds, as of its persistent workers, is None in the other process, where it begins anew.
+        """
+        if isinstance(one, _BaseDataLoaderIter | GeneratorType):
+            return type(None), ()
         if type(one) is not torch.Tensor or one.device.type != "cpu" or one.layout != torch.strided:
             return super().reducer_override(one)
         storage = one.untyped_storage()

@@ -314,6 +314,11 @@ class Study:
                 leads to no policy.
             UnknownNameError: the policy is not registered.
         """
+        if not 0 < 2 * heartbeat_seconds <= grace_seconds:
+            raise SpecError(
+                f"grace_seconds is {grace_seconds:g}, and heartbeat_seconds {heartbeat_seconds:g}: a worker that lives would "
+                "lose its trial; give at least twice as many grace_seconds"
+            )
         self.name = name
         self.reward = reward or AccuracyReward()
         self.rejected: list[Rejected] = []

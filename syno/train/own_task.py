@@ -14,8 +14,11 @@ from __future__ import annotations
 import inspect
 import json
 import random
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -41,6 +44,8 @@ Report = Callable[[int, float], None]
 LOSS_OF_TESTS = Metric("loss of the tests", more_is_better=False)
 SCORE = Metric("score")
 OF_IDENTITY = {"fit": "training", "example_inputs": "example inputs"}  # parts in messages, where they are called otherwise
+MOST_BATCHES = 100_000  # of a loader without a length: more are a stream without an end
+LONG_SECONDS = 10.0  # after which it is said that batches are counted
 LEAST_VARIANCE = 1e-12  # of its mean square: an output that is constant
 
 
@@ -169,7 +174,8 @@ class Task:
     def tests(self, model: nn.Module) -> Iterator[Any]:
         """Yield copies of the batches to test on, on the device of the model."""
         device = next((one.device for one in model.parameters()), torch.device("cpu"))
-        return (mapped(lambda tensor: tensor.to(device, copy=True), batch) for batch in self.test)
+        batches = self.test if _length_of(self.test) is not None else _finite(iter(self.test), f"{self}: test")
+        return (mapped(lambda tensor: tensor.to(device, copy=True), batch) for batch in batches)
 
     @property
     def counts(self) -> bool:
@@ -380,17 +386,39 @@ class _Randomness:
         random.setstate(of_python)
 
 
+def _length_of(loader: Iterable[Any]) -> int | None:
+    """Return the number of batches of a loader; None if it has none, as that of an IterableDataset."""
+    try:
+        return len(cast("Any", loader))
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _finite(batches: Iterator[Any], part: str) -> Iterator[Any]:
+    """Yield batches of a loader without a length. Raises SpecError after `MOST_BATCHES`; warns if it takes long until then."""
+    advice = "if the stream has no end, give the loader a length (__len__), or cut it (itertools.islice in its __iter__)"
+    if part.endswith("train"):
+        advice += ", or give the training a number of steps (most_steps)"
+    begun: float | None = time.monotonic()
+    for count, batch in enumerate(batches):
+        if count >= MOST_BATCHES:
+            raise SpecError(f"{part} has no length, and more than {MOST_BATCHES:,} batches; {advice}")
+        yield batch
+        if begun is not None and time.monotonic() - begun > LONG_SECONDS:
+            warnings.warn(f"{part} has no length, and {count + 1:,} batches so far; {advice}", stacklevel=2)
+            begun = None
+
+
 def _first_batch(loader: Iterable[Any]) -> Any:
     """Return the first batch of a loader, the same in each process; None if there is none. The loader is left as it was."""
     outside, generators = _Randomness(), [(one, one.get_state()) for one in _generators(loader)]
-    held = getattr(loader, "_iterator", None)
     try:
         batch = next(_seeded(loader, 0, 1), None)
     finally:
         outside.restore()
         for generator, state in generators:
             generator.set_state(state)
-        if isinstance(loader, DataLoader) and held is None:  # else its persistent workers would stay
+        if isinstance(loader, DataLoader):  # its persistent workers would stay
             loader._iterator = None
     return mapped(lambda one: one.detach().to("cpu", copy=True), batch)  # the loader may write the next batch there
 
@@ -398,6 +426,8 @@ def _first_batch(loader: Iterable[Any]) -> Any:
 def _inputs_like(example: Any, batch: Any) -> Any:
     """Return the inputs in a batch that have the structure, the shapes of samples and the types of an example; None without."""
     candidates = [batch]
+    if isinstance(batch, tuple | list) and isinstance(example, Mapping):
+        candidates.append(dict(zip(example, batch, strict=False)))
     if isinstance(batch, tuple | list):
         candidates += [*batch[:1], *(tuple(batch[:count]) for count in range(1, len(batch)))]
     if isinstance(batch, Mapping):
@@ -436,6 +466,8 @@ def _seeded(loader: Iterable[Any], seed: int, epoch: int) -> Iterator[Any]:
     for part in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))):
         if callable(getattr(part, "set_epoch", None)):
             cast("Any", part).set_epoch(epoch)
+    if isinstance(loader, DataLoader):  # persistent workers go on with their own random numbers
+        loader._iterator = None
     return iter(loader)
 
 
@@ -452,18 +484,22 @@ class LoaderBatches:
         seed: of the training.
         device: of the batches.
         share: the share of each batch.
+        most_steps: of the training: the length of a loader without one that makes as many batches or more.
     """
 
-    def __init__(self, task: Task, seed: int, device: torch.device, share: Share = WHOLE) -> None:
+    def __init__(
+        self, task: Task, seed: int, device: torch.device, share: Share = WHOLE, most_steps: int | None = None
+    ) -> None:
         self.task, self.loader, self.seed, self.device, self.share = task, task.train, seed, device, share
+        self.most_steps = most_steps
 
     @cached_property
     def _length(self) -> int:
-        try:
-            count = len(cast("Any", self.loader))
-        except TypeError:  # as of an IterableDataset
+        count = _length_of(self.loader)
+        if count is None:
             outside = _Randomness()
-            count = sum(1 for _ in _seeded(self.loader, self.seed, 1))
+            counted = _finite(_seeded(self.loader, self.seed, 1), f"{self.task}: train")
+            count = sum(1 for _ in islice(counted, self.most_steps))
             outside.restore()
         if not count:
             raise DataError(f"{self.task} has no batch to train on")
@@ -474,10 +510,10 @@ class LoaderBatches:
 
     def of_share(self, share: Share) -> LoaderBatches:
         """Return the same batches with only a share of the samples in each."""
-        return LoaderBatches(self.task, self.seed, self.device, share)
+        return LoaderBatches(self.task, self.seed, self.device, share, self.most_steps)
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Any]:
-        """Yield the batches of an epoch from the `first` on. DataError if the loader ends before its length."""
+        """Yield the batches of an epoch from the `first` on. UserCodeError if the loader ends before its length."""
         outside = _Randomness()
         batches = _seeded(self.loader, self.seed, number)
         inside = _Randomness()
@@ -492,8 +528,9 @@ class LoaderBatches:
                 inside = _Randomness()
                 outside.restore()
             if batch is None:
-                raise DataError(
-                    f"{self.task}: its loader made {place} batches in epoch {number}, and has the length {self._length}"
+                raise UserCodeError(
+                    f"{self.task}: its loader made {place} batches in epoch {number}, and has the length {self._length}; it "
+                    "must make as many in each epoch"
                 )
             if place >= first:
                 yield mapped(lambda tensor: tensor.to(self.device), self._own_share(batch))

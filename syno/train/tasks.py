@@ -578,7 +578,7 @@ class OwnTask(DeviceTask):
             )
         self.given, self.metric, self.channels_last = checked(given), given.score_metric, False
         self.counts = given.counts
-        self.batches = shared(LoaderBatches(given, seed, device), share)
+        self.batches = shared(LoaderBatches(given, seed, device, most_steps=settings.most_steps), share)
 
     @property
     def tests(self) -> Iterable[Any]:

@@ -18,6 +18,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.data import DATASETS
 from syno.model.backbones import BACKBONES
+from syno.search.study import Study
 from syno.stages.study import study_table
 
 QUICK = {"n_trials": 3, "storage": "journal"}
@@ -98,6 +99,14 @@ def test_costs_of_the_original_are_numbers(run: Run, folder: Path, number: str) 
     text = f"spec: small.yaml\noriginal: {{flops: {number}, parameters: 1600}}\n"
     (folder / "mine.yaml").write_text(text, encoding="utf-8")
     assert "original.flops: Input should be" in one_line(run("search", "mine.yaml", code=2))
+
+
+@pytest.mark.parametrize("study", [{"grace_seconds": 1e-300}, {"heartbeat_seconds": 100}, {"grace_seconds": 119}])
+def test_no_worker_loses_its_trial_between_two_signs_of_life(study: dict[str, float]) -> None:
+    with pytest.raises(SpecError, match="a worker that lives would lose its trial; give at least twice as many grace_seconds"):
+        Experiment(name="mine", spec="resnet18", original={"flops": 1e9, "parameters": 1e6}, study=study)
+    with pytest.raises(SpecError, match="a worker that lives would lose its trial"):
+        Study(None, space_id="", name="mine", **study)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pickle
 import re
 import shutil
 import sqlite3
@@ -20,6 +22,7 @@ import torch
 from command_lines import HANGS_AFTER
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 import syno
 from syno.base.errors import SpecError
@@ -123,6 +126,28 @@ class TestCall:
     def test_a_score_needs_a_loss(self) -> None:
         with pytest.raises(SpecError, match="a score of your own needs a loss"):
             syno.speed_up(Small(), train=batches(), score=lambda model: 0.0)
+
+
+class Prefetching:
+    """A loader that holds the iterator with which it began."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader, self.iterator, self.made = loader, None, None
+
+    def __iter__(self) -> Any:
+        self.iterator = iter(self.loader)
+        self.made = (batch for batch in self.iterator)
+        return self.made
+
+
+def test_loaders_whose_workers_run_go_to_other_processes() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(8.0)), 2, num_workers=1, persistent_workers=True)
+    for used in (loader, Prefetching(loader)):
+        next(iter(used))
+        file = io.BytesIO()
+        module._Pickler(file).dump(used)
+        again = pickle.loads(file.getvalue())
+        assert [batch.tolist() for (batch,) in again] == [batch.tolist() for (batch,) in loader]
 
 
 def test_the_budget_leaves_room_for_operators_beside_the_other_layers() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 import sys
+from collections.abc import Iterator
+from itertools import repeat
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,14 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import syno
 from syno.base import registry
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.search.faults import fault_of
 from syno.stages.data import look, prepare
 from syno.stages.figures import write_report
 from syno.stages.goal import answer_of
@@ -32,7 +35,9 @@ from syno.stages.tables import make_tables, read_tables
 from syno.stages.take_home import take_network
 from syno.stages.top import summary
 from syno.stages.train import train as run_training
+from syno.train import own_task
 from syno.train.metric import ACCURACY, LOSS, METRICS, score_of
+from syno.train.own_task import LoaderBatches
 from syno.train.progress import Paused, Pruned, TrainingResult
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.training import train
@@ -179,6 +184,21 @@ def loss_of(given: Any) -> Any:
 BATCH = [torch.ones(2, 3)]
 
 
+class Endless(IterableDataset):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return repeat(BATCH[0])
+
+
+class Shrinking:
+    """A loader that makes fewer batches than it says."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(BATCH)
+
+
 @pytest.mark.parametrize(
     ("task", "error", "said"),
     [
@@ -195,12 +215,35 @@ BATCH = [torch.ones(2, 3)]
         (lambda: syno.Task(BATCH, loss=loss_of(torch.mean), score=lambda model: model), UserCodeError, "it must be one number"),
         (lambda: syno.Task([], BATCH, loss=loss_of(torch.mean)), DataError, "has no batch to train on"),
         (lambda: syno.Task(BATCH, loss=loss_of(torch.mean)), SpecError, "neither a score nor batches to test on"),
+        (
+            lambda: syno.Task(Endless(), BATCH, loss=loss_of(torch.mean)),
+            SpecError,
+            "train has no length, and more than 50 batches",
+        ),
+        (
+            lambda: syno.Task(BATCH, Endless(), loss=loss_of(torch.mean)),
+            SpecError,
+            "test has no length, and more than 50 batches",
+        ),
+        (
+            lambda: syno.Task(Shrinking(), BATCH, loss=loss_of(torch.mean)),
+            UserCodeError,
+            "made 1 batches in epoch 1",
+        ),
     ],
 )
-def test_wrong_tasks_are_said_in_a_line(task: Any, error: type[SynoError], said: str) -> None:
+def test_wrong_tasks_are_said_in_a_line(task: Any, error: type[SynoError], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_task, "MOST_BATCHES", 50)
     with pytest.raises(error, match=said) as raised:
         train(nn.Linear(3, 1), task(), TrainingSettings(epochs=1))
     assert "\n" not in str(raised.value)
+    assert fault_of(raised.value).kind == "function" or error is DataError  # the machine is not to blame
+
+
+def test_a_stream_without_an_end_is_trained_on_for_a_number_of_steps() -> None:
+    task = syno.Task(Endless(), BATCH, loss=loss_of(torch.mean))
+    result = train(nn.Linear(3, 1), task, TrainingSettings(epochs=3, most_steps=4))
+    assert (result.steps, len(LoaderBatches(task, 0, torch.device("cpu"), most_steps=4))) == (4, 4)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import shlex
 import shutil
 import subprocess
 import threading
@@ -20,6 +21,7 @@ FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psa
 NO_COMPILER = "there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX"
 
 
+CACHES = frozenset({"ccache", "sccache", "distcc", "icecc"})
 CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each is held by a compiler, or by what is timed
 
 
@@ -30,12 +32,23 @@ class BuildError(SynoError):
 def compiler() -> str:
     """Return the path of the C++ compiler: that of the environment variable CXX, or g++, or clang++.
 
-    Raises MissingPackageError if there is none.
+    A cache in front of it, as in `CXX="ccache g++"`, is left out: PyTorch takes none, and kernels are kept anyway.
+
+    Raises MissingPackageError if there is none, or CXX names none.
     """
-    for name in (os.environ.get("CXX"), "g++", "clang++"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
+    given = os.environ.get("CXX", "").strip()
+    words = shlex.split(given)
+    while words[1:] and Path(words[0]).name in CACHES:
+        del words[0]
+    names = [shlex.join(words)] if words else ["g++", "clang++"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is not None:
+        return found
+    if given:
+        why = "has arguments" if words[1:] else "is no program of this machine"
+        raise MissingPackageError(
+            f'the environment variable CXX is "{given}", which {why}; give it the path of a C++ compiler alone, or unset it'
+        )
     raise MissingPackageError(NO_COMPILER)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -23,7 +24,9 @@ from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.program import Epilogue, Format
 from syno.lower.native.target import own_target
 from syno.measure.compilers import CPP, compiler_named
+from syno.measure.measuring_process import _cpp_compiler
 from syno.measure.native import choice, kernels, layers
+from syno.measure.native.build import compiler
 from syno.measure.native.choice import Formats, Times, fastest_formats
 from syno.measure.native.kernels import Request, check, kernel_for
 from syno.measure.native.layers import convolution
@@ -41,6 +44,29 @@ FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
 HOPELESS = choice.hopeless
 USUAL_SIZES = (("C_in", 4), ("C_out", 4), ("H", 3), ("N", 2))
 CONV2D = OperatorSubject.of(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
+
+
+@pytest.mark.parametrize(
+    ("cxx", "said"),
+    [
+        ("ccache g++", None),
+        ("/usr/bin/ccache g++", None),
+        ("g++", None),
+        ("g++ -m64", "has arguments"),
+        ("no-such-compiler", "is no program of this machine"),
+        ("ccache no-such-compiler", "is no program of this machine"),
+    ],
+)
+def test_the_compiler_of_the_environment_is_taken_or_refused(
+    cxx: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyTorch takes it, which would fail later."""
+    monkeypatch.setenv("CXX", cxx)
+    if said is None:
+        assert compiler() == shutil.which("g++") and _cpp_compiler() == {"CXX": shutil.which("g++")}
+    else:
+        with pytest.raises(MissingPackageError, match=f'CXX is "{re.escape(cxx)}", which {said}'):
+            compiler()
 
 
 @pytest.fixture(scope="module")
