@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -614,21 +615,25 @@ class SpeedUp:
     def best(self) -> Judged | None:
         """The verdict on the network that is returned: the best of all, also of those without a synthesized operator.
 
-        None if none meets the goal or may meet it.
+        Its intervals, and its verdict, count that it was chosen among all of these. None if none meets the goal or may meet it.
         """
         goal, scores = self.experiment.goal, scores_in(read_tables(self.experiment).scores)
         assert goal is not None  # of every call
-        found = best_of([one for one in scores if one.verdict in STATES[:2]], goal, METRICS[scores[0].metric])
-        return None if found is None else next(one for one in self._judged if one.key == found.key)
+        metric = METRICS[scores[0].metric]
+        found = best_of(scores, goal, metric)
+        if found is None or found.verdict not in STATES[:2]:
+            return None
+        alone = next(one for one in self._judged if one.key == found.key)
+        return replace(alone, verdict=found.verdict, reason=found.reason, speedup=found.speedup, lost=found.lost(metric))
 
     @property
     def speedup(self) -> Interval:
-        """How many times as fast as the original the network is, as measured, with its 95 % interval; 1 for the original."""
+        """How many times as fast as the original `best` is, as measured, with its 95 % interval; 1 for the original."""
         return Interval(1.0) if self.best is None else self.best.speedup
 
     @property
     def lost(self) -> Interval:
-        """How much worse its score is, in the unit of the score, with its 95 % interval; 0 for the original."""
+        """How much worse the score of `best` is, in the unit of the score, with its 95 % interval; 0 for the original."""
         return Interval(0.0) if self.best is None else self.best.lost
 
     @cached_property

@@ -229,10 +229,10 @@ def _loss(results: Results, one: LayerOption) -> Cell:
 
 
 def mixture_notes(results: Results) -> list[str]:
-    """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it is."""
+    """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it was then."""
     return [
         f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would "
         f"{'take no time' if isinf(one.expected) else f'be {one.expected:.2f} times as fast'} by the sum of what its operators "
-        f"save; measured, it is {speed_text(one.speedup)}."
+        f"save; when it was chosen, it was {speed_text(one.speedup)}. The verdict is by a later measurement."
         for one in (() if results.choice is None else results.choice.mixtures)
     ]

@@ -110,7 +110,7 @@ class MixtureLayers:
         options: what there was to choose from in each layer of the base.
         expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
             that is all of the time or more.
-        speedup: how many times as fast it is.
+        speedup: how many times as fast it was, by the measurement by which it was chosen.
     """
 
     name: str

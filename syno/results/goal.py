@@ -81,18 +81,25 @@ class Verdict(NamedTuple):
     @property
     def text(self) -> str:
         """The verdict in words, as the page, `syno top` and `syno watch` show it: the state, why, and what was measured."""
-        parts = self.parts
-        reason = ""
-        if self.state == "misses":
-            reason = f" by {' and '.join(part.miss for part in parts if part.miss)}"
-        elif self.state == "may meet":
-            doubts = [part.doubt for part in parts if part.doubt]
-            around = [part.name for part in parts if part.state != "meets" and not part.doubt]
-            missed = [part.name for part in parts if part.missing > ROUNDING]
-            but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
-            contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
-            reason = f" ({'; '.join([*contains, *doubts])})"
-        return f"{self.state}{reason}: {'; '.join(part.text for part in parts)}"
+        missed = f" by {' and '.join(part.miss for part in self.parts if part.miss)}" if self.state == "misses" else ""
+        return f"{self.state}{missed}{self.doubts}: {self.numbers}"
+
+    @property
+    def doubts(self) -> str:
+        """Why the goal may be met, or may not, in brackets; "" in any other state."""
+        if self.state != "may meet":
+            return ""
+        doubts = [part.doubt for part in self.parts if part.doubt]
+        around = [part.name for part in self.parts if part.state != "meets" and not part.doubt]
+        missed = [part.name for part in self.parts if part.missing > ROUNDING]
+        but = f", though the measured {' and '.join(missed)} misses it" if missed else ""
+        contains = [f"the interval of the {' and of the '.join(around)} contains the goal{but}"] if around else []
+        return f" ({'; '.join([*contains, *doubts])})"
+
+    @property
+    def numbers(self) -> str:
+        """What was measured, in words."""
+        return "; ".join(part.text for part in self.parts)
 
 
 def judge(

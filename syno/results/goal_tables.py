@@ -20,7 +20,7 @@ from syno.results.goal import (
     speedup_in,
     times_as_fast,
 )
-from syno.results.rivals import best_in_words, best_of, compared, worth
+from syno.results.rivals import best_in_words, best_of, choice_in_words, compared, worth
 from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
 from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
@@ -164,8 +164,9 @@ def beside_rivals(goal: Goal, metric: Metric, networks: Sequence[Score]) -> list
     if not any(one.role == "rival" for one in networks):
         return []
     best, found = best_of(networks, goal, metric), compared(networks, goal, metric)
-    lines = [] if best is None else [best_in_words(best, metric)]
-    return [*lines, *([] if found is None else [("", "", worth(found, metric))])]
+    lines = [] if best is None else [best_in_words(best, goal, metric), ("", "", choice_in_words(best))]
+    lines += [] if found is None else [("", "", worth(found, metric))]
+    return [line for line in lines if any(line)]
 
 
 def _help(goal: Goal, judged: Judged) -> str:

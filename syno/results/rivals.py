@@ -1,4 +1,13 @@
-"""The best of all networks of an experiment with a goal, and what synthesis is worth beside what a user would do without it."""
+"""The best of all networks of an experiment with a goal, and what synthesis is worth beside what a user would do without it.
+
+The best of many networks is in part the luckiest: of 16 equal ones, the 95 % interval of its score holds the truth in 85 to
+90 % of all cases, and that of its speedup in 72 to 84 %. So the intervals of what was chosen are simultaneous ones over all
+that it was chosen from (Bonferroni): they hold in 95 % of all cases or more, however was chosen, and whether networks are
+alike or not.
+
+Source: Y. Benjamini and D. Yekutieli, "False Discovery Rate-Adjusted Multiple Confidence Intervals for Selected Parameters",
+Journal of the American Statistical Association 100 (2005): where one of m is selected, its interval has the level 1 - 0.05 / m.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,8 @@ from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.results.goal import ROUNDING, STATES, times_as_fast
+from syno.measure.timing import FEWEST_FOR_INTERVAL
+from syno.results.goal import ROUNDING, STATES, WORDS, Verdict, judge, times_as_fast
 from syno.results.metric import front
 from syno.results.values import Score
 from syno.search.goal import Goal
@@ -24,13 +34,15 @@ class Comparison(NamedTuple):
 
     Attributes:
         found: the best network with an operator that was found.
+        others: the number of networks without, the original among them, whose front it is compared with.
         slower, faster: the neighbours on the front, equal if one is about as fast. The original may be the slower one;
             `faster` is None if none is as fast as `found`.
         score: the front's score at the speed of `found`, on the line between both neighbours; NaN without a faster one.
-        gain: how much better than that `found` is, with its 95 % interval (Welch).
+        gain: how much better than that `found` is, with its 95 % interval (Welch), which counts that both were chosen.
     """
 
     found: Score
+    others: int
     slower: Score
     faster: Score | None
     score: float
@@ -43,8 +55,10 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
     Of those that may, the ones whose own numbers meet it come first, and then the nearest: an interval of few trainings is so
     wide that a network that loses more than is allowed may meet it, too, and would be chosen for its speed.
 
+    The intervals of the network that is returned, and with them its verdict, count that it was chosen (`counting_choice`).
+
     Args:
-        networks: to choose from; those without a finite score or a verdict, as the original, are never chosen.
+        networks: to choose from, and the original; without a finite score and a verdict, which it has not, none is chosen.
         goal: the goal, which asks for the most accurate, the fastest, or for both.
         metric: of the scores.
     """
@@ -55,7 +69,60 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
         wanted = (quality, speed) if goal.find == "most_accurate" else (speed, quality)
         return (-STATES.index(one.verdict), -one.missing if one.missing > ROUNDING else 0.0, *wanted)
 
-    return max((one for one in networks if one.is_finite and one.verdict), key=place, default=None)
+    known = list(networks)
+    candidates = [one for one in known if one.is_finite and one.verdict]
+    if not candidates:
+        return None
+    original = next((one for one in known if one.role == ORIGINAL), None)
+    return counting_choice(max(candidates, key=place), len(candidates), original, goal, metric)
+
+
+def counting_choice(one: Score, among: int, original: Score | None, goal: Goal, metric: Metric) -> Score:
+    """Return a network with simultaneous 95 % intervals over all that it was chosen from, and the verdict by these.
+
+    The verdict is never a better one than that of the network by itself.
+
+    Args:
+        one: the network, with its own intervals.
+        among: the number of networks that it was chosen from.
+        original: the original network; None if its score is not known.
+        goal, metric: of the experiment.
+    """
+    if among == 1:
+        return one
+    difference = Interval(one.difference.value)
+    if one.difference.is_certain and original is not None:
+        gain = gain_over(one, [(1.0, original)], metric, among)
+        difference = gain if metric.more_is_better else Interval(-gain.value, -gain.high, -gain.low)
+    counted = replace(one, speedup=wider(one.speedup, among), difference=difference, among=among)
+    found = judged(counted, goal, metric)
+    state = max(one.verdict, found.state, key=STATES.index)
+    reason = f"{found.text}; chosen among {among} networks, which the intervals count" if state == found.state else one.reason
+    return replace(counted, verdict=state, reason=reason)
+
+
+def judged(one: Score, goal: Goal, metric: Metric) -> Verdict:
+    """Return the verdict on the speed and the score of a network by its intervals; its costs have none."""
+    lost = one.lost(metric)
+    is_asked = goal.lose_at_most is not None or not isnan(lost.value)
+    found = judge(goal, metric, one.speedup, lost if is_asked else None, seeds=one.seeds)
+    return Verdict(tuple(part for part in found.parts if part.name not in WORDS.values()))
+
+
+def wider(speedup: Interval, among: int) -> Interval:
+    """Return the speedup of one of several networks with the simultaneous 95 % interval over all of them.
+
+    Its own interval is that of a median of rounds. By logarithms, it becomes wider as Student's intervals do: as those of the
+    fewest rounds that are allowed, since widths of intervals of medians scatter as much, and a narrow one may have been chosen.
+    """
+    if not (speedup.is_certain and speedup.low > 0):
+        return speedup
+    from scipy.stats import t
+
+    usual, counting = t.ppf([(1 + CONFIDENCE) / 2, 1 - (1 - CONFIDENCE) / (2 * among)], FEWEST_FOR_INTERVAL - 1)
+    value, low, high = speedup
+    factor = float(counting / usual)
+    return Interval(value, value * (low / value) ** factor, value * (high / value) ** factor)
 
 
 def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Comparison | None:
@@ -64,7 +131,7 @@ def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Compariso
     Rivals are few, and one of another size might be as fast as the network that was found. So the front between two of them
     counts as if all on the line were there, and one whose interval of the speedup reaches that of the network as being as fast.
     """
-    found = best_of([one for one in networks if one.role == FOUND], goal, metric)
+    found = best_of([one for one in networks if one.role in (FOUND, ORIGINAL)], goal, metric)
     others = [one for one in networks if one.role in KNOWN and one.is_finite and not isnan(one.speedup.value)]
     original = next((one for one in networks if one.role == ORIGINAL and one.is_finite), None)
     if found is None or original is None or not others or isnan(found.speedup.value):
@@ -78,19 +145,21 @@ def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Compariso
     slower = max(slow, key=lambda one: one.speedup.value, default=faster)
     assert slower is not None  # the front is not empty
     if faster is None:
-        return Comparison(found, slower, None, nan, Interval(nan))
+        return Comparison(found, len(points), slower, None, nan, Interval(nan))
     if faster.speedup.value <= at or slower is faster:  # by its interval
         slower, share = faster, 1.0
     else:
         share = (at - slower.speedup.value) / (faster.speedup.value - slower.speedup.value)
     parts = [(share, faster), (1 - share, slower)]
-    return Comparison(
-        found, slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gain_over(found, parts, metric)
-    )
+    gain = gain_over(found, parts, metric, found.among * len(points))
+    return Comparison(found, len(points), slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gain)
 
 
-def gain_over(one: Score, others: Sequence[tuple[float, Score]], metric: Metric) -> Interval:
-    """Return the gain in score of a network over a weighted mean of others, with Welch's interval over the seeds."""
+def gain_over(one: Score, others: Sequence[tuple[float, Score]], metric: Metric, among: int = 1) -> Interval:
+    """Return the gain in score of a network over a weighted mean of others, with Welch's interval over the seeds.
+
+    `among` is the number of gains of which it was chosen: the interval is the simultaneous one over all of them.
+    """
     terms = [(1.0, one), *((-weight, other) for weight, other in others if weight)]
     sign = 1 if metric.more_is_better else -1
     value = sign * sum(weight * (each.score or 0.0) for weight, each in terms)
@@ -101,7 +170,7 @@ def gain_over(one: Score, others: Sequence[tuple[float, Score]], metric: Metric)
     from scipy.stats import t
 
     shares = sum(error**2 / ((seeds or 2) - 1) for error, seeds in errors)
-    half = float(t.ppf((1 + CONFIDENCE) / 2, total**2 / shares)) * sqrt(total)
+    half = float(t.ppf(1 - (1 - CONFIDENCE) / (2 * among), total**2 / shares)) * sqrt(total)
     return Interval(value, value - half, value + half)
 
 
@@ -124,40 +193,66 @@ def _or(value: float, other: float = -inf) -> float:
 
 
 def worth(found: Comparison, metric: Metric) -> str:
-    """Return in a sentence what synthesis is worth."""
-    own, gain = described(found.found, metric), found.gain
+    """Return in a sentence what synthesis is worth, and in another one what its interval counts."""
+    own, gain = _named(found.found, metric), found.gain
     if found.faster is None:
-        return f"Nothing without synthesis is as fast as {own}: the fastest is {described(found.slower, metric)}."
-    rival, size = described(found.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
+        return f"Nothing without synthesis is as fast as {own}: the fastest is {_named(found.slower, metric)}."
+    rival, size = _named(found.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
     if found.slower is not found.faster:
         at_its_speed = f"{metric.name} {metric.text(found.score)} at this speed"
-        rival = f"the front between {described(found.slower, metric)} and {rival}, {at_its_speed},"
+        rival = f"the front between {_named(found.slower, metric)} and {rival}, {at_its_speed},"
     way = "better" if gain.value < 0 else "worse"
     if not gain.is_certain:
         return (
             f"Without synthesis, {rival} is {size} {way} than {own}; there is no interval, so nothing is certain: train with "
             "more seeds (train: seeds)."
         )
+    counts = (
+        f" The interval counts that both are the best: of {found.found.among} with synthesis, and of {found.others} without."
+    )
     low, high = (metric.steps_text(end, "+z") for end in (gain.low, gain.high))
     if gain.low > 0:
-        return f"Synthesis is worth {size} (95 %: {low} to {high}): {own} beats {rival.removesuffix(',')}, the best without it."
-    if gain.high < 0:
+        sentence = (
+            f"Synthesis is worth {size} (95 %: {low} to {high}): {own} beats {rival.removesuffix(',')}, the best without it."
+        )
+    elif gain.high < 0:
         low, high = (metric.steps_text(-end, "+z") for end in (gain.high, gain.low))
-        return f"Synthesis adds nothing here: {rival} is {size} better than {own} (95 %: {low} to {high})."
-    return (
-        f"It is not shown that synthesis adds anything here: {rival} is {size} {way} than {own} (95 % of the gain: {low} to "
-        f"{high})."
-    )
+        sentence = f"Synthesis adds nothing here: {rival} is {size} better than {own} (95 %: {low} to {high})."
+    else:
+        unknown = "It is not shown that synthesis adds anything here"
+        sentence = f"{unknown}: {rival} is {size} {way} than {own} (95 % of the gain: {low} to {high})."
+    return sentence + counts
+
+
+def _named(one: Score, metric: Metric) -> str:
+    """Return the name of a network with its numbers; the table has their intervals."""
+    return f"{one.operator} ({one.speedup.value:.2f}x, {metric.name} {metric.text(one.score or 0.0)})"
 
 
 def described(one: Score, metric: Metric) -> str:
-    """Return the name of a network with its speedup and its score."""
+    """Return the name of a network with its speedup, the interval of that, and its score."""
     return f"{one.operator} ({times_as_fast(one.speedup)}, {metric.name} {metric.text(one.score or 0.0)})"
 
 
-def best_in_words(best: Score, metric: Metric) -> tuple[str, str, str]:
+def best_in_words(best: Score, goal: Goal, metric: Metric) -> tuple[str, str, str]:
     """Return in a sentence which network is the best of all; its name stands between two texts."""
     kind = {FOUND: "with a synthesized operator", "rival": "without synthesis", "baseline": "with a known operator"}[best.role]
-    state = {"meets": "meets the goal", "may meet": "may meet the goal"}.get(best.verdict, "is the nearest to the goal")
+    doubts = judged(best, goal, metric).doubts
+    state = {"meets": "meets the goal", "may meet": f"may meet the goal{doubts}"}.get(
+        best.verdict, "is the nearest to the goal"
+    )
+    speed = "speedup not measured" if isnan(best.speedup.value) else times_as_fast(best.speedup, " times as fast")
     score = f"{metric.name} {metric.text(best.score or 0.0)}"
-    return "The best of all networks: ", best.operator, f", {kind}, {state}: {times_as_fast(best.speedup)}, {score}."
+    difference = metric.difference_text(*best.difference)
+    numbers = f"{speed}, {score}{'' if difference is None else f': {difference}'}"
+    return "The best of all networks: ", best.operator, f", {kind}, {state}: {numbers}."
+
+
+def choice_in_words(best: Score) -> str:
+    """Return in a sentence among how many networks the best was chosen, and what counts that; "" if there was no choice."""
+    if best.among == 1:
+        return ""
+    return (
+        f"It was chosen among {best.among} networks: its intervals here, and whether it meets the goal, count that (95 % for "
+        "all of these together), so they are wider than in the table."
+    )

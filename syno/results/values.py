@@ -47,6 +47,7 @@ class Score:
         missing: by how much it misses the goal.
         speedup, timed: the one that the verdict is about, and how it was timed.
         reward: in the search, where the score is from there.
+        among: the number of networks that it was chosen from by these numbers: its intervals count that. 1 in tables.
     """
 
     operator: str
@@ -67,6 +68,7 @@ class Score:
     timed: str = ""
     reward: float | None = None
     missing: float = 0.0
+    among: int = 1
 
     @property
     def is_finite(self) -> bool:

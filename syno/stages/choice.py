@@ -34,7 +34,7 @@ from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
 from syno.model.baselines import KnownLayer, LayerReplacement, Mixture, NarrowerLayer, NetworkBaseline, network_baseline
 from syno.search.mixtures import Option, Place, cheapest
-from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture, in_words
+from syno.stages.mixtures import REPEATS, Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import operator_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
 from syno.stages.search import beginning
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 # add up to half as much again as they are together. Each round asks for as much more as the last one fell short: at least for a
 # share MORE of the time, and at most as if LEAST_KEPT of the promised savings were true, since a mixture may save nothing.
 ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
-# How often a pruned network is timed: an error of its time is in what each operator saves in it. With one measurement, whose
-# standard deviation is 1 % of the original's time in a network of 2 ms, hardly any operator seemed to save time in one network.
-REPEATS = 4
 # Where the fastest network is looked for: from one speed to the next, and between two that need no other between them.
 FASTER, CLOSE = 1.25, 1.12
 DROPPED = KnownLayer("dropped")

@@ -1,8 +1,9 @@
 """The rivals of a search with a goal: what a user would do without synthesis, trained and measured like the operators.
 
-Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. Then it
-trains with each seed of the experiment, and last it tests and measures the trained network in lower precision: 8-bit integers
-and, on a GPU, bfloat16. What cannot be pruned, trained or compiled is a record with the reason. Measurements are shared by all
+Each rival is a job. It first measures the speedup, in turns with the original, and trains nothing that is not faster. A mixture
+was chosen by its speed and is timed again, so that no measurement that chose it is in its verdict. Then the job trains with
+each seed of the experiment, and last it tests and measures the trained network in lower precision: 8-bit integers and, on a
+GPU, bfloat16. What cannot be pruned, trained or compiled is a record with the reason. Measurements are shared by all
 experiments, and so are trainings of the same network on the same data with the same recipe.
 """
 
@@ -33,7 +34,7 @@ from syno.results.measurement import INT8, NUMBER_FORMATS, OK, Measurement, Numb
 from syno.results.rows import rows_of_training
 from syno.results.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
-from syno.stages.mixtures import mixture_of
+from syno.stages.mixtures import REPEATS, mixture_of
 from syno.stages.operators import compared_networks, operator_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
 from syno.stages.selection import read_selected
@@ -233,7 +234,7 @@ def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
     assert experiment.goal_pair is not None
     structure = operator.structure if isinstance(operator, NetworkBaseline | Mixture) else operator
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
-        record: SpeedupRecord = speedups.of(structure)
+        record: SpeedupRecord = speedups.of(structure, repeat=REPEATS if isinstance(operator, Mixture) else 0)
     if record.status != "ok" or record.ratio is None or record.latency_ms is None or record.original_ms is None:
         return {"state": "failed", "reason": f"{record.status}: {' '.join(record.reason.split())}"}
     times = {"latency_ms": record.latency_ms, "original_ms": record.original_ms}

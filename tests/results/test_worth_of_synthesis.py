@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from syno.base.interval import Interval
+from syno.results.goal_tables import beside_rivals
 from syno.results.metric import difference
-from syno.results.rivals import best_of, compared, gain_over, worth
+from syno.results.rivals import best_of, compared, counting_choice, gain_over, worth
 from syno.results.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import ACCURACY, LOSS
@@ -35,7 +36,8 @@ def test_the_gain_is_welchs_interval():
 
 
 ORIGINAL = replace(network("original", "original", 0.99, float("nan")), verdict="")
-OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
+OWN = "own_1 (2.10x, accuracy 0.9400)"
+COUNTS = "The interval counts that both are the best: of 2 with synthesis, and of {} without."
 
 
 @pytest.mark.parametrize(
@@ -43,30 +45,29 @@ OWN = "own_1 (2.10x (2.05 to 2.15), accuracy 0.9400)"
     [
         (  # slower by less than the intervals say: it counts as being as fast
             [network("pruned_0.5", "rival", 0.92, 2.06), network("narrow_0.5", "rival", 0.91, 1.5)],
-            f"Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): {OWN} beats pruned_0.5 (2.06x (2.01 to 2.11), accuracy "
-            "0.9200), the best without it.",
+            f"Synthesis is worth 2.0 points (95 %: +1.6 to +2.4): {OWN} beats pruned_0.5 (2.06x, accuracy 0.9200), the best "
+            f"without it. {COUNTS.format(3)}",
         ),
         (
             [network("pruned_0.5", "rival", 0.96, 2.06)],
-            "Synthesis adds nothing here: pruned_0.5 (2.06x (2.01 to 2.11), accuracy 0.9600) is 2.0 points better than "
-            f"{OWN} (95 %: +1.8 to +2.2).",
+            f"Synthesis adds nothing here: pruned_0.5 (2.06x, accuracy 0.9600) is 2.0 points better than {OWN} (95 %: +1.6 to "
+            f"+2.4). {COUNTS.format(2)}",
         ),
         (  # halfway between two rivals, one of another size would be as fast
             [network("pruned_0.5", "rival", 0.96, 1.6), network("separable_conv2d", "rival", 0.9208, 2.6)],
-            "It is not shown that synthesis adds anything here: the front between pruned_0.5 (1.60x (1.55 to 1.65), accuracy "
-            "0.9600) and separable_conv2d (2.60x (2.55 to 2.65), accuracy 0.9208), accuracy 0.9404 at this speed, is 0.0 "
-            f"points better than {OWN} (95 % of the gain: -0.2 to +0.2).",
+            "It is not shown that synthesis adds anything here: the front between pruned_0.5 (1.60x, accuracy 0.9600) and "
+            "separable_conv2d (2.60x, accuracy 0.9208), accuracy 0.9404 at this speed, is 0.0 points better than "
+            f"{OWN} (95 % of the gain: -0.4 to +0.3). {COUNTS.format(3)}",
         ),
         (  # the original is the slow end of the front
             [network("shift_conv1x1", "rival", 0.85, 3.2)],
-            f"Synthesis is worth 2.0 points (95 %: +1.8 to +2.2): {OWN} beats the front between original (1.00x, accuracy "
-            "0.9900) and shift_conv1x1 (3.20x (3.15 to 3.25), accuracy 0.8500), accuracy 0.9200 at this speed, the best "
-            "without it.",
+            f"Synthesis is worth 2.0 points (95 %: +1.7 to +2.3): {OWN} beats the front between original (1.00x, accuracy "
+            "0.9900) and shift_conv1x1 (3.20x, accuracy 0.8500), accuracy 0.9200 at this speed, the best without it. "
+            f"{COUNTS.format(2)}",
         ),
         (
             [network("narrow_0.5", "rival", 0.98, 1.5)],
-            f"Nothing without synthesis is as fast as {OWN}: the fastest is narrow_0.5 (1.50x (1.45 to 1.55), accuracy "
-            "0.9800).",
+            f"Nothing without synthesis is as fast as {OWN}: the fastest is narrow_0.5 (1.50x, accuracy 0.9800).",
         ),
     ],
 )
@@ -94,3 +95,37 @@ def test_the_best_of_all_is_what_the_goal_asks_for():
     assert best_of(doubted[1:], GOAL, ACCURACY).key == "pruned"  # the nearest
     assert best_of([networks[3], ORIGINAL], GOAL, ACCURACY) is None  # it diverged, or is not judged
     assert compared([ORIGINAL, networks[0]], GOAL, ACCURACY) is None  # nothing else is known
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, LOSS])
+def test_the_choice_widens_intervals_and_never_makes_a_verdict_better(metric):
+    sign = 1 if metric is ACCURACY else -1
+    samples = {"original": [0.990, 0.992, 0.991], "best": [0.985, 0.986, 0.987]}
+    apart = difference(*(([sign * one for one in samples[name]]) for name in ("best", "original")))
+    original = replace(network("original", "original", sign * 0.991, 1.0), verdict="")
+    own = replace(network("best", "found", sign * 0.986, 2.2), difference=apart, reason="as it is")
+    alone, of_two, of_many = (counting_choice(own, among, original, GOAL, metric) for among in (1, 2, 16))
+    assert alone == own
+    lost = [one.lost(metric) for one in (alone, of_two, of_many)]
+    assert lost[0].low > lost[1].low > lost[2].low and lost[0].high < lost[1].high < lost[2].high
+    assert alone.speedup.low > of_two.speedup.low > of_many.speedup.low and of_many.speedup.value == 2.2
+    assert gain_over(own, [(1.0, original)], metric) == pytest.approx(
+        [-end for end in (lost[0].value, lost[0].high, lost[0].low)]
+    )
+    assert (of_two.verdict, of_many.verdict) == ("meets", "may meet") and "chosen among 16 networks" in of_many.reason
+    for state in ("misses", "unknown"):  # by a cost, which has no interval
+        assert counting_choice(replace(own, verdict=state), 2, original, GOAL, metric).verdict == state
+    without = counting_choice(own, 2, replace(original, spread=None), GOAL, metric)
+    assert not without.difference.is_certain and without.verdict == "may meet"
+
+
+def test_the_page_says_among_how_many_the_best_was_chosen():
+    apart = Interval(-0.005, -0.0073, -0.0027)
+    own = replace(network("own_1", "found", 0.985, 2.2), difference=apart)
+    lines = ["".join(one) for one in beside_rivals(GOAL, ACCURACY, [ORIGINAL, own, network("pruned", "rival", 0.98, 2.1)])]
+    assert lines[:2] == [
+        "The best of all networks: own_1, with a synthesized operator, meets the goal: 2.20 times as fast (2.14 to 2.26), "
+        "accuracy 0.9850: -0.5 points (95 %: -0.8 to -0.2).",
+        "It was chosen among 2 networks: its intervals here, and whether it meets the goal, count that (95 % for all of these "
+        "together), so they are wider than in the table.",
+    ]

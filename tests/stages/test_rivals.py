@@ -29,6 +29,7 @@ from syno.space.space import Space
 from syno.stages import rivals as stage
 from syno.stages.data import prepare
 from syno.stages.goal import answer_of
+from syno.stages.mixtures import REPEATS
 from syno.stages.opening import open_study
 from syno.stages.places import SELECTED, training_file
 from syno.stages.rivals import (
@@ -41,6 +42,7 @@ from syno.stages.rivals import (
     with_latencies,
 )
 from syno.stages.selection import Selected, write_selected
+from syno.stages.speedups import speedups_of
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables, read_tables
 from syno.stages.take_home import take_network
@@ -243,6 +245,20 @@ def test_pruned_networks_and_mixtures_are_quantized_and_known_layers_are_not() -
     mixtures = [Mixture("mixture_1", ((KnownLayer("dropped"), ("blocks.0.conv1",)),), base) for base in (None, pruned)]
     formats = [stage._formats_of(found, one) for one in (pruned, *mixtures, KnownLayer("separable"))]
     assert [[one.name for one in each] for each in formats] == [["int8"], ["int8"], ["int8"], []]
+
+
+def test_a_mixture_is_timed_again_after_its_choice_and_a_rival_that_was_not_chosen_is_not(tmp_path: Path) -> None:
+    found, pruned = experiment(), network_baseline("pruned_0.5")
+    mixture = Mixture("mixture_1", ((KnownLayer("separable"), ("blocks.0.conv1",)),), pruned)
+    with speedups_of(found, *found.goal_pair) as speedups:  # as the choice does
+        for repeat in range(REPEATS):
+            for one in (mixture, pruned):
+                speedups.of(one.structure, repeat=repeat)
+        log = tmp_path / "log"
+        before = len(log.read_text().splitlines())
+        for timed, one in ((1, mixture), (1, mixture), (1, pruned)):
+            assert stage._speed(found, one)["speed"].ratio == Interval(2.0, 1.9, 2.1)
+            assert len(log.read_text().splitlines()) == before + timed
 
 
 @pytest.mark.parametrize("role", ["rival", "found"])
