@@ -56,6 +56,14 @@ class WrongOutputError(SynoError, RuntimeError):
     """A module whose output differs from its reference, so that its latency means nothing."""
 
 
+class NotCompiledError(SynoError, RuntimeError):
+    """A compiler that left code to be run as it was, so that its latency is not that of compiled code."""
+
+
+class MachineError(SynoError, RuntimeError):
+    """A machine that failed, for want of memory or disk space, or because somebody ended a process: it may work again."""
+
+
 class DeviceError(SynoError, RuntimeError):
     """A device, or the tracker that assigns it, that does not answer."""
 

@@ -30,6 +30,8 @@ from syno.measure.job import Job
 from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from syno.measure.latency import Latency
 
 CPP = "c++"  # as records have the C++ compiler, which is no package
@@ -215,31 +217,35 @@ def eager(job: Job) -> Compiled:
 @partial(Compiler, builds_cpp=True)
 def inductor(job: Job) -> Compiled:
     """Compile with `torch.compile` for inference, with constant weights (`freezing`), for the shapes of the example."""
-    from syno.measure.inductor import frozen
+    return _frozen(job, job.module)
 
-    return frozen(job.module, job.example)
+
+def _frozen(job: Job, module: nn.Module, **options: Any) -> Compiled:
+    """Return a job's module, compiled by Inductor, and tell the job what was compiled."""
+    from syno.measure.inductor import frozen_with_code
+
+    compiled, code = frozen_with_code(module, job.example, **options)
+    job.found(code=code.model_copy(update={"made_by": cpp_version().get(CPP, "") if job.device == "cpu" else ""}))
+    return compiled
 
 
 @COMPILERS.register("inductor-max-autotune")
 @partial(Compiler, builds_cpp=True)
 def inductor_max_autotune(job: Job) -> Compiled:
     """Compile as `inductor`, with the fastest of several kernels for each product and convolution."""
-    from syno.measure.inductor import frozen
-
-    return frozen(job.module, job.example, mode="max-autotune")
+    return _frozen(job, job.module, mode="max-autotune")
 
 
 def _inductor_bfloat16(job: Job) -> Compiled:
-    from syno.measure.inductor import InBfloat16, frozen
+    from syno.measure.inductor import InBfloat16
 
-    return frozen(InBfloat16(job.module, job.device), job.example)
+    return _frozen(job, InBfloat16(job.module, job.device))
 
 
 def _inductor_int8(job: Job) -> Compiled:
-    from syno.measure.inductor import frozen
     from syno.measure.quantization import quantized_for
 
-    return frozen(quantized_for(job), job.example)
+    return _frozen(job, quantized_for(job))
 
 
 def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
@@ -287,8 +293,9 @@ def _native(job: Job) -> Compiled:
     from syno.measure.native.network import native_network, store_of_user
 
     made = native_network(job.module, job.example, store_of_user(), job.settings.threads)
-    job.found(remark=made.summary)
-    return made.compiled(job.example)
+    compiled, code = made.compiled_with_code(job.example)
+    job.found(remark=made.summary, code=code)
+    return compiled
 
 
 def _check_native(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,8 +16,12 @@ import torch
 from torch import nn
 from torch._inductor import config
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import FlopCounterMode
 
+from syno.base.errors import NotCompiledError
+from syno.base.text_tables import plural
 from syno.measure.job import SHARED_TEMPORARY
+from syno.measure.tuning_record import CompiledCode
 from syno.model.module import OperatorModule
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
@@ -41,18 +45,96 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
         module: in evaluation mode.
         example: an input.
         options: arguments of `torch.compile`.
+
+    Raises NotCompiledError if PyTorch would run more than a small share of the FLOPs without the compiler.
     """
+    return frozen_with_code(module, example, **options)[0]
+
+
+def frozen_with_code(module: nn.Module, example: Inputs, **options: Any) -> tuple[Callable[..., Any], CompiledCode]:
+    """Return what `frozen` does, and what was compiled."""
     share_headers()
     remove_broken_headers()
-    compiled: Callable[..., Any] = torch.compile(module, dynamic=False, **options)
+    inductor = _Inductor(options.pop("mode", None), options, dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(module, dynamic=False, backend=inductor)
     flags = {"freezing": True, **FLAGS}
     if any(one.is_cuda for one in tree_leaves(example) if isinstance(one, torch.Tensor)) and any(
         isinstance(one, OperatorModule) and one.is_channels_first_on_gpus for one in module.modules()
     ):
         flags["layout_optimization"] = False
-    with torch.no_grad(), config.patch(**flags):  # read when the first call compiles
+    dynamo = torch._dynamo
+    counters = dynamo.utils.counters
+    frames, breaks = counters["frames"].copy(), counters["graph_break"].copy()
+    # Read when the first call compiles. An error that is suppressed would leave the network to eager.
+    with torch.no_grad(), config.patch(**flags), dynamo.config.patch(suppress_errors=False):
         compiled(*example)
-    return compiled
+    frames, breaks = counters["frames"] - frames, counters["graph_break"] - breaks
+    is_whole = frames == {"total": 1, "ok": 1} and not breaks and inductor.graphs < 2
+    share = 1.0 if is_whole else 0.0
+    if inductor.graphs and not is_whole:
+        share = share_of_flops(module, example)
+    if share < LEAST_SHARE:
+        raise NotCompiledError(_why_not(inductor.graphs, share, list(breaks)))
+    return compiled, CompiledCode(graphs=inductor.graphs, flops_share=share)
+
+
+class _Inductor(torch._TorchCompileInductorWrapper):  # type: ignore[misc]  # mypy does not look into torch
+    """The backend "inductor", which counts the graphs that it compiles. None of it is used for another one's module."""
+
+    graphs = 0
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Compile a graph."""
+        made = super().__call__(*args, **options)
+        self.graphs += 1
+        return made
+
+
+def share_of_flops(module: nn.Module, example: Inputs) -> float:
+    """Return the share of a module's FLOPs that are in the graphs that PyTorch's compiler gets of it; 1 if it has no FLOPs."""
+    inside = 0
+
+    def backend(graph: Any, _: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            nonlocal inside
+            with FlopCounterMode(display=False) as counter:
+                outputs = graph(*args)
+            inside += int(counter.get_total_flops())
+            return outputs
+
+        disabled: Callable[..., Any] = torch.compiler.disable(run)
+        return disabled
+
+    with torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
+            module(*example)
+        torch.compile(module, dynamic=False, backend=backend)(*example)
+    total = int(counter.get_total_flops())
+    return inside / total if total else 1.0
+
+
+def _why_not(graphs: int, share: float, breaks: Sequence[str]) -> str:
+    """Return the message that so few FLOPs are compiled, with the reasons for which PyTorch's compiler ended its graphs."""
+    said = f"PyTorch's compiler compiled {plural(graphs, 'graph')}" + (
+        f" with {100 * share:.0f} % of the FLOPs" if graphs else ""
+    )
+    said += ", so the time would be that of eager: "
+    for name, harmless in TURNS_OFF.items():
+        if os.environ.get(name, harmless) != harmless:
+            return f"{said}the environment variable {name}={os.environ[name]} turns it off; unset it"
+    if breaks:
+        reason = " ".join(breaks[0].split()).partition(" Explanation:")[0]
+        return f"{said}{reason[:MOST_CHARACTERS]}; mend that in the network's forward, or take another compiler"
+    return (
+        f"{said}it is turned off, or it skips the code of {'some layers' if graphs else 'this network'}; take another compiler"
+    )
+
+
+# Variables of the environment with which PyTorch's compiler compiles nothing, and their values without effect.
+TURNS_OFF = {"TORCHDYNAMO_DISABLE": "0", "TORCH_COMPILE_DISABLE": "0", "TORCH_COMPILE_OVERRIDE_BACKENDS": ""}
+LEAST_SHARE = 0.95  # of the FLOPs, in compiled graphs
+MOST_CHARACTERS = 300
 
 
 class InBfloat16(nn.Module):  # type: ignore[misc]  # mypy does not look into torch

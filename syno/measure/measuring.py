@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -10,13 +9,14 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.core_locks import alone
-from syno.base.errors import DeviceError, MisfitError, SpecError, WrongOutputError
+from syno.base.errors import DeviceError, MachineError, MisfitError, SpecError, WrongOutputError
 from syno.measure.compilers import Compiler, compiler_named
 from syno.measure.job import Job, Phase, TrialCount
+from syno.measure.native.build import sentence_of_machine
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.subjects import Subject
-from syno.measure.tuning_record import Status
+from syno.measure.tuning_record import CompiledCode, Status
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 Begin: TypeAlias = Callable[[Phase], None]
 
 REASON_CHARACTERS = 500
-# What compilers say where the system has killed one of their processes, as it does where memory is short, or the disk is full.
-OF_MACHINE = re.compile(
-    r"Killed signal|SIGKILL|exit status -9\b|BrokenProcessPool|terminated abruptly|No space left on device|Disk quota exceeded"
-)
 
 
 def findings(
@@ -46,15 +42,15 @@ def findings(
         tell: gets what is known so far whenever it is more, so that something is known of a process that crashes, too.
         measure: writes what it finds into the findings, and calls a function when it has. By default, it measures a latency.
 
-    Raises what a compiler raises where the machine is at fault: this process dies of it, and another one tries again. If a
-    speedup is measured, raises DeviceError where no operator is the cause.
+    Where the machine is at fault, the measurement has crashed: another process tries again. If a speedup is measured, raises
+    DeviceError where no operator is the cause.
     """
     found = Findings()
     try:
         (measure or _measure)(request, found, lambda: tell(found))
         found.status, found.reason = ("partial" if found.shortcoming else "ok"), found.shortcoming
     except Exception as error:
-        if is_of_machine(error) or (request.is_speedup and isinstance(error, DeviceError)):
+        if request.is_speedup and isinstance(error, DeviceError):
             raise
         found.status, found.reason = status_of(error, found.phase)
         if request.is_speedup and isinstance(error, MisfitError):
@@ -187,17 +183,25 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
     return compiled, time.perf_counter() - start
 
 
-def is_of_machine(error: BaseException | None) -> bool:
-    """Return whether the machine caused an error: a message in its chain says that a process was killed or a disk is full."""
+def fault_of_machine(error: BaseException | None) -> str:
+    """Return what says that the machine caused an error: that a process was ended or a disk is full; "" if nothing does.
+
+    Messages of the exceptions that led to it count, too.
+    """
     while error is not None:
-        if OF_MACHINE.search(f"{type(error).__name__}: {error}"):
-            return True
+        said = f"{type(error).__name__}: {error}"
+        if isinstance(error, MachineError):
+            return said
+        if sentence := sentence_of_machine(said):
+            return sentence
         error = error.__cause__ or error.__context__
-    return False
+    return ""
 
 
 def status_of(error: Exception, phase: str) -> tuple[Status, str]:
     """Return the status of a record, and the reason, for an error in a phase."""
+    if fault := fault_of_machine(error):
+        return "crashed", f"{phase}: the machine is at fault: {fault}"
     said = str(error).strip()
     reason = f"{phase}: {type(error).__name__}: {said[:REASON_CHARACTERS]}"
     if isinstance(error, WrongOutputError):
@@ -220,6 +224,7 @@ class Prepared:
     shortcoming: str = ""
     last: tuple[Any, Any] = (None, None)  # the input and the output of the last call
     limit_ms: float | None = None  # of one call, as in `syno.measure.latency.Latency`
+    code: CompiledCode | None = None  # what ran, of compilers that tell
 
     def __call__(self) -> None:
         """Call it on the next input."""
@@ -272,15 +277,16 @@ def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
     compiler.check_kind(request.device)
     material = subject.make(request.device, request.settings.batch)
     check = check_of(material, request.settings, request.device)
-    lacking: list[str] = []
+    lacking, found = list[str](), dict[str, Any]()
     job = job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append)
+    job = replace(job, found=found.update)
     begin("compiling")
     compiled, seconds = compiled_and_called(compiler, job)
     deviation = check.require(check.of(compiled))
     is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
     # In the network, the input of a layer was just written, and is in the cache.
     inputs = cycle([material.make_inputs()] if is_layer else pool_of(material.make_inputs)[0])
-    return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking))
+    return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking), code=found.get("code"))
 
 
 def job_of(request: Request, material: Material, check: OutputCheck, begin: Begin, lacks: Callable[[str], None]) -> Job:

@@ -18,7 +18,6 @@ from syno.measure.measuring import (
     Begin,
     Prepared,
     findings,
-    is_of_machine,
     job_of,
     limit_ms,
     prepared,
@@ -31,6 +30,7 @@ from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.speedup_record import LayerSpeedup
 from syno.measure.subjects import Subject
 from syno.measure.timing import evaluate_of, stopwatch_of
+from syno.measure.tuning_record import CompiledCode
 from syno.measure.turns import Turns, take_turns
 from syno.measure.tvm.targets import DeviceSettings
 
@@ -209,7 +209,7 @@ class SpeedupMeasuring:
         own = self._prepared(request, request.subject)
         turns = self._timed([original, own], request)
         limits = {"original_limit_ms": original.limit_ms, "limit_ms": own.limit_ms}
-        return {**_facts([own], request), **times_of(turns), **limits, "compile_seconds": own.compile_seconds}
+        return {**_facts([original], [own], request), **times_of(turns), **limits, "compile_seconds": own.compile_seconds}
 
     def _by_layers(self, request: Request) -> Fields:
         subject = self._subject(request)
@@ -220,7 +220,7 @@ class SpeedupMeasuring:
         own = [self._prepared(request, request.subject.model_copy(update={"layer": name})) for name in names]
         turns = self._timed([*originals, *own], _shared(request, len(names)), lambda times: layers.summed(times, rest.share))
         material = request.subject.make("cpu", request.settings.batch)
-        found = {**_facts(own, request), "flops": material.flops, "parameters": material.parameters}
+        found = {**_facts(originals, own, request), "flops": material.flops, "parameters": material.parameters}
         return {
             **found,
             **times_of(turns),
@@ -267,8 +267,8 @@ class SpeedupMeasuring:
         try:
             found: Prepared = self._keep(_identity(request, subject), lambda: self._prepared(request, subject))
         except Exception as error:
-            is_short = status_of(error, "compiling")[0] == "out_of_memory" and request.memory_limit_mib is None
-            if is_short or is_of_machine(error):
+            status, _ = status_of(error, "compiling")
+            if status == "crashed" or (status == "out_of_memory" and request.memory_limit_mib is None):
                 raise  # it may work in another process
             where = "the original network" if subject.layer is None else f"the original layer {subject.layer}"
             said = " ".join(str(error).split())[:REASON_CHARACTERS]
@@ -311,9 +311,11 @@ def _shared(request: Request, count: int) -> Request:
     return request.model_copy(update={"settings": settings.model_copy(update=part)})
 
 
-def _facts(own: Sequence[Prepared], request: Request) -> Fields:
+def _facts(originals: Sequence[Prepared], own: Sequence[Prepared], request: Request) -> Fields:
     """Return the fields about what was compiled and checked."""
     return {
+        "code": CompiledCode.of_all([one.code for one in own]),
+        "original_code": CompiledCode.of_all([one.code for one in originals]),
         "shortcoming": joined([one.shortcoming for one in own]),
         "flops": own[0].material.flops,
         "parameters": own[0].material.parameters,

@@ -12,7 +12,7 @@ from syno.base.files import checksum
 from syno.base.record import Amount, Count, Name, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, Line, MeasuredSubject, Status, in_ms
+from syno.measure.tuning_record import CompiledCode, Device, Line, MeasuredSubject, Status, in_ms
 
 Network: TypeAlias = Annotated[AnyNetwork, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
@@ -100,6 +100,8 @@ class SpeedupRecord(Record):
         checked: whether the outputs of the compiled code were compared with `reference`, as in tuning records.
         share_of_allowed: the largest difference of an element, as a share of what is allowed for it.
         compile_seconds: seconds of compiling the network, or the layers, with the operator.
+        code, original_code: what ran of the two networks, as in tuning records; of layers that were measured by themselves, of
+            all of them together.
         flops, parameters: of the network with the operator; multiply-adds count as one FLOP.
         time_limit_s, memory_limit_mib: limits of the measurement. A record that ended by one is not valid for larger ones.
         date: when it was measured, UTC.
@@ -128,6 +130,8 @@ class SpeedupRecord(Record):
     reference: str = ""
     share_of_allowed: Amount | None = None
     compile_seconds: Amount | None = None
+    code: CompiledCode | None = None
+    original_code: CompiledCode | None = None
     flops: Number | None = None
     parameters: Number | None = None
     time_limit_s: Positive | None = None
@@ -168,7 +172,7 @@ class SpeedupRecord(Record):
             yield Line(
                 f"{place}: {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f}), "
                 f"{in_ms(self.latency_ms.value, self.limit_ms)}, original "
-                f"{in_ms(self.original_ms.value, self.original_limit_ms)}{before}"
+                f"{in_ms(self.original_ms.value, self.original_limit_ms)}{self._kernels}{before}"
             )
         for one in self.layers:
             yield Line(
@@ -180,6 +184,12 @@ class SpeedupRecord(Record):
             yield Line(f"{place}: {self.status}: {self.reason}", is_problem=True)
         if self.unsteady:
             yield Line(f"{place}: {self.unsteady}", is_problem=True)
+
+    @property
+    def _kernels(self) -> str:
+        """How many layers of both networks native kernels compute, in words; "" with other compilers."""
+        own, original = (one.kernels if one is not None else "" for one in (self.code, self.original_code))
+        return f", {own}, original {original.removeprefix('native kernels ')}" if own and original else own and f", {own}"
 
     @property
     def speedup(self) -> float | None:

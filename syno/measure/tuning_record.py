@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.record import Amount, Count, Name, Number, Positive, Record
+from syno.base.text_tables import plural
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
@@ -46,6 +47,48 @@ def in_ms(time: float, limit: float | None, between: str = "") -> str:
     """Return milliseconds, and what share of them the device's limit is if that is known; `between` stands between the two."""
     share = "" if limit is None else f"{100 * limit / time:{'.0f' if limit > time / 10 else '.2g'}} % of the limit"
     return f"{time:.4g} ms" + (f" ({'; '.join(filter(None, (between, share)))})" if between or share else "")
+
+
+class CompiledCode(BaseModel):
+    """What ran in the calls that were timed.
+
+    Attributes:
+        graphs: that PyTorch's compiler compiled.
+        flops_share: the share of a call's FLOPs that is in them; what native kernels compute does not count.
+        native_kernels: how many layers native kernels compute; None where there are none by the compiler's nature.
+        native_layers: how many layers they could compute.
+        made_by: the C++ compiler that made kernels for the CPU.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    graphs: Number
+    flops_share: Amount
+    native_kernels: Number | None = None
+    native_layers: Number | None = None
+    made_by: str = ""
+
+    @classmethod
+    def of_all(cls, parts: Sequence[CompiledCode | None]) -> CompiledCode | None:
+        """Return what ran of several modules together; None if that is not known of all of them."""
+        known = [one for one in parts if one is not None]
+        if not known or len(known) < len(parts):
+            return None
+        kernels, layers = ([getattr(one, name) for one in known] for name in ("native_kernels", "native_layers"))
+        has_kernels = None not in kernels and None not in layers
+        return cls(
+            graphs=sum(one.graphs for one in known),
+            flops_share=min(one.flops_share for one in known),
+            native_kernels=sum(kernels) if has_kernels else None,
+            native_layers=sum(layers) if has_kernels else None,
+            made_by=known[0].made_by,
+        )
+
+    @property
+    def kernels(self) -> str:
+        """How many layers native kernels compute, in words; "" where there are none by the compiler's nature."""
+        if self.native_kernels is None or self.native_layers is None:
+            return ""
+        return f"native kernels in {self.native_kernels} of {plural(self.native_layers, 'layer')}"
 
 
 class MeasurementRecord(Record):
@@ -175,6 +218,7 @@ class TuningRecord(MeasurementRecord):
         flops, parameters: of the module; multiply-adds count as one FLOP.
         tuning: how schedules were found, by a compiler that tunes.
         remark: what the compiler says of the result, such as how much of it native kernels compute.
+        code: what ran, of the compilers that tell; None in records that were written before it was recorded.
         versions: of the packages that took part.
         date: when it was measured, UTC.
     """
@@ -209,6 +253,7 @@ class TuningRecord(MeasurementRecord):
     parameters: Number | None = None
     tuning: TuningSummary | None = None
     remark: str = ""
+    code: CompiledCode | None = None
     versions: dict[str, str]
     date: AwareDatetime
 

@@ -29,6 +29,7 @@ from syno.base.errors import (
     DeviceError,
     GraphError,
     LoweringError,
+    MachineError,
     MisfitError,
     MissingDeviceError,
     SearchStoppedError,
@@ -52,7 +53,7 @@ OPERATOR_ERRORS = (
     *(SizeError, ValuationError, GraphError, LoweringError, MisfitError, UnreachableError, TrainingError, WrongOutputError),
     *(MemoryError, FloatingPointError),
 )
-MACHINE_ERRORS = (DataError, DeviceError)
+MACHINE_ERRORS = (DataError, DeviceError, MachineError)
 STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # they store reports: the disk is full, or the database is lost
 # Other numbers, such as those of a missing file or permission, mean a wrong path as often as a broken machine.
 DISK = ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ESTALE", "EREMOTEIO", "EUCLEAN")

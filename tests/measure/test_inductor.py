@@ -6,6 +6,7 @@ import importlib.util
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
@@ -14,9 +15,17 @@ import torch
 from torch import nn
 
 import syno
-from syno.base.errors import LoweringError, MissingPackageError, SpecError
+from syno.base.errors import LoweringError, MissingPackageError, NotCompiledError, SpecError
 from syno.measure import compilers
-from syno.measure.inductor import BEING_WRITTEN_SECONDS, HEADERS, InBfloat16, frozen, remove_broken_headers, share_headers
+from syno.measure.inductor import (
+    BEING_WRITTEN_SECONDS,
+    HEADERS,
+    InBfloat16,
+    frozen,
+    frozen_with_code,
+    remove_broken_headers,
+    share_headers,
+)
 from syno.measure.job import SHARED_TEMPORARY
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.quantization import quantized
@@ -35,6 +44,84 @@ needs_torchao = pytest.mark.skipif(
 
 def network(operator: str | None = OPERATOR_1) -> NetworkSubject:
     return NetworkSubject(model="resnet6", classes=5, width=0.25, image_shape=(3, 16, 16), operator=operator)
+
+
+class TwoLayers(nn.Module):
+    """A network of two convolutions with the same FLOPs; something between them, and in the second one, may be left out."""
+
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor] = torch.relu, is_eager: bool = False) -> None:
+        super().__init__()
+        self.first, self.second, self.between = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1), between
+        if is_eager:
+            self.second.forward = torch.compiler.disable(self.second.forward)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.between(self.first(x)))
+
+
+class NotTraced(TwoLayers):
+    """The same in code that PyTorch's compiler leaves as it is."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(1):
+            torch._dynamo.graph_break()
+            x = self.second(self.first(x))
+        return x
+
+
+def printed(x: torch.Tensor) -> torch.Tensor:
+    print(end="")
+    return x
+
+
+@pytest.fixture
+def graphs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Inductor return the graphs that it gets: generating code takes seconds."""
+    monkeypatch.setattr(torch._TorchCompileInductorWrapper, "__call__", lambda self, graph, inputs, **options: graph.forward)
+    torch._dynamo.reset()
+
+
+X = (torch.randn(2, 4, 6, 6),)
+
+
+@pytest.mark.usefixtures("graphs_as_they_are")
+@pytest.mark.parametrize(
+    ("network", "graphs"),
+    [(TwoLayers(), 1), (TwoLayers(printed), 2), (nn.Identity(), 0), (nn.Sequential(*[TwoLayers(printed)] * 2), 2)],
+)
+def test_what_was_compiled_is_told(network: nn.Module, graphs: int) -> None:
+    """Graphs that are run again count again."""
+    compiled, code = frozen_with_code(network.eval(), X)
+    assert (code.graphs, code.flops_share) == (graphs, 1.0)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*X), network(*X))
+
+
+@pytest.mark.usefixtures("graphs_as_they_are")
+@pytest.mark.parametrize(("network", "switch", "said"), [
+    (TwoLayers(), "TORCHDYNAMO_DISABLE=1", "compiled 0 graphs, .* the environment variable TORCHDYNAMO_DISABLE=1 turns it off"),
+    (TwoLayers(), "TORCH_COMPILE_DISABLE=1", "the environment variable TORCH_COMPILE_DISABLE=1 turns it off; unset it"),
+    (TwoLayers(), "stance", "compiled 0 graphs, so the time would be that of eager: it is turned off"),
+    (TwoLayers(is_eager=True), "", "compiled 1 graph with 50 % of the FLOPs, so .* Skip calling `torch.comp"),
+    (NotTraced(), "", "compiled 0 graphs, .*it skips the code of this network"),
+])  # fmt: skip
+def test_what_is_left_to_eager_is_refused(network: nn.Module, switch: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _, value = switch.partition("=")
+    if value:
+        monkeypatch.setenv(name, value)
+    off = torch._dynamo.config.patch(disable=name == "TORCH_COMPILE_DISABLE")
+    stance = torch.compiler.set_stance("force_eager" if switch == "stance" else "default")
+    with off, stance, pytest.raises(NotCompiledError, match=said):
+        frozen_with_code(network.eval(), X)
+
+
+def test_an_error_of_the_compiler_is_not_suppressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **options: object) -> None:
+        raise RuntimeError("no code for this")
+
+    monkeypatch.setattr(torch._TorchCompileInductorWrapper, "__call__", broken)
+    with torch._dynamo.config.patch(suppress_errors=True), pytest.raises(Exception, match="no code for this"):
+        frozen_with_code(TwoLayers().eval(), X)
 
 
 def test_a_precompiled_header_whose_compiler_was_killed_is_removed(tmp_path: Path) -> None:

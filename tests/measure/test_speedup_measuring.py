@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from itertools import count
 from pathlib import Path
@@ -101,9 +102,13 @@ def test_what_fails_has_a_status_and_no_speedup(
 
 
 def test_a_compiler_that_was_killed_is_not_the_outcome_of_an_operator(measuring: SpeedupMeasuring) -> None:
-    """The process ends with the error, and another one tries again."""
-    with pytest.raises(ValueError, match="the compiler failed"):
-        measuring.findings(request("conv1x1", name="killed"))
+    """It has crashed, so another process tries again; and what is said of it is said in one line."""
+    found = measuring.findings(request("conv1x1", name="killed"))
+    assert found.status == "crashed" and "\n" not in found.reason
+    assert re.match(
+        "compiling: the machine is at fault: RuntimeError: g... fatal error: Killed signal terminated program cc1plus",
+        found.reason,
+    )
 
 
 def test_an_original_that_fails_is_an_error_because_no_operator_is_the_cause(measuring: SpeedupMeasuring) -> None:

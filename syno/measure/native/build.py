@@ -5,20 +5,33 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import threading
 from pathlib import Path
 
-from syno.base.errors import MissingPackageError, SynoError
+from syno.base.errors import MachineError, MissingPackageError, SynoError
 from syno.base.files import checksum, replaced, write_whole
 from syno.lower.native.target import Target
 from syno.measure.native.store import is_sealed, make_store, seal
 
 # Sums may be taken with fused multiply-adds. Nothing else that changes results is allowed: no reordering, and NaN stays NaN.
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC")
+SIGNALS = 128
+MOST_CHARACTERS = 300
 NO_COMPILER = "there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX"
+# What compilers and the system say where the system has ended one of their processes, as it does where memory is short, or
+# where a disk is full. What a compiler does with bad code, such as a segmentation fault, is none of it.
+OF_MACHINE = re.compile(
+    r"(Killed|Terminated|Hangup|Bus error|CPU time limit exceeded|File size limit exceeded) signal|terminated with signal|"
+    r"unable to execute command: (Killed|Terminated|Bus error)|SIG(KILL|TERM|HUP|BUS|XCPU|XFSZ)\b|"
+    r"exit status (-9|-15|137|143)\b|BrokenProcessPool|terminated abruptly|No space left on device|"
+    r"Disk quota exceeded|Input/output error|File too large|"
+    r"Cannot allocate memory|out of memory allocating|virtual memory exhausted|LLVM ERROR: out of memory|"
+    r"Resource temporarily unavailable"
+)
 
 
 CACHES = frozenset({"ccache", "sccache", "distcc", "icecc"})
@@ -72,6 +85,7 @@ def library(source: str, target: Target, folder: Path, name: str, extra: tuple[s
     Raises:
         MissingPackageError: there is no compiler.
         BuildError: it refuses the code.
+        MachineError: it was ended by the system, or a disk is full.
         SpecError: the folder is another user's, or cannot be written.
     """
     path = compiler()
@@ -84,11 +98,30 @@ def library(source: str, target: Target, folder: Path, name: str, extra: tuple[s
         with replaced(made) as file:
             command = [path, *options, "-o", str(file), str(written)]
             with CORES:
-                said = subprocess.run(command, capture_output=True, text=True, check=False)
+                said = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
             if said.returncode:
+                require_sound_machine(path, said)
                 raise BuildError(f"{path} does not compile {written}: {said.stderr.strip()[:2000]}")
             seal(file, made.name)
     return made
+
+
+def require_sound_machine(compiler: str, said: subprocess.CompletedProcess[str]) -> None:
+    """Raise MachineError if a compiler failed because the system ended it, or because memory or a disk is full."""
+    why = sentence_of_machine(said.stderr)
+    if not why and (said.returncode < 0 or said.returncode > SIGNALS):  # a shell adds to the number of the signal
+        why = f"it was ended by signal {abs(said.returncode) % SIGNALS}"
+    if why:
+        raise MachineError(
+            f"the machine did not let {compiler} compile ({why}): see whether memory and the disk of temporary files are free, "
+            "and do it again"
+        )
+
+
+def sentence_of_machine(text: str) -> str:
+    """Return the first line of a text that says that the machine is at fault; "" if none does."""
+    lines = (line.strip() for line in text.splitlines())
+    return next((line[:MOST_CHARACTERS] for line in lines if OF_MACHINE.search(line)), "")
 
 
 @functools.cache

@@ -17,12 +17,13 @@ from torch import fx, nn
 from torch._inductor import config
 
 from syno.base.text_tables import plural
-from syno.measure.inductor import frozen
-from syno.measure.native.build import compiler
+from syno.measure.inductor import frozen_with_code
+from syno.measure.native.build import compiler, compiler_version
 from syno.measure.native.choice import USUAL, Call, LayerChoice, Workshop, first_line
 from syno.measure.native.layers import End, Inputs, PlacedLayer, aten, exported, layers_of, of_operator, with_ends
 from syno.measure.native.torch_operator import torch_operator
 from syno.measure.operator_calls import exchanged
+from syno.measure.tuning_record import CompiledCode
 from syno.model.module import OperatorModule
 from syno.model.outputs import copy_of
 
@@ -62,13 +63,19 @@ class NativeNetwork:
         return self.kernels >= max(convolutions, 1)
 
     def compiled(self, example: Inputs) -> Callable[..., Any]:
-        """Return the network, compiled by Inductor.
+        """Return the network, compiled by Inductor."""
+        return self.compiled_with_code(example)[0]
+
+    def compiled_with_code(self, example: Inputs) -> tuple[Callable[..., Any], CompiledCode]:
+        """Return the network, compiled by Inductor, and what was compiled.
 
         Inductor has convolutions in channels-last format, and kernels are not: so it would copy tensors between them. It does
         that only where most layers are convolutions of its own.
         """
         with config.patch(layout_optimization=config.layout_optimization and not self.is_mostly_native):
-            return frozen(self.module, example)
+            compiled, code = frozen_with_code(self.module, example)
+        made = {"native_kernels": self.kernels, "native_layers": len(self.layers), "made_by": compiler_version(compiler())}
+        return compiled, code.model_copy(update=made)
 
 
 def store_of_user() -> Path:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 import syno
-from syno.base.errors import LoweringError, MissingPackageError, SpecError, WrongOutputError
+from syno.base.errors import LoweringError, MachineError, MissingPackageError, SpecError, WrongOutputError
 from syno.lower.native.activations import ACTIVATIONS
 from syno.lower.native.program import Epilogue, Format
 from syno.lower.native.target import own_target
@@ -446,6 +446,41 @@ def test_a_wrong_kernel_is_caught_and_the_network_goes_without_it(tmp_path: Path
     assert "differs from the interpreter by" in found.summary
     with pytest.raises(WrongOutputError):
         kernel_for(Request(str(operator(0).graph), USUAL_SIZES, epilogue=Epilogue(activation="relu")), tmp_path)
+
+
+@pytest.mark.parametrize(("ending", "is_of_machine"), [
+    ("echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", True),
+    ("echo 'g++: fatal error: Terminated signal terminated program cc1plus' >&2; exit 1", True),
+    ("echo 'cc1plus: out of memory allocating 65536 bytes after a total of 9 bytes' >&2; exit 1", True),
+    ("echo 'collect2: fatal error: ld terminated with signal 9 [Killed]' >&2; exit 1", True),
+    ("echo '/usr/bin/as: Fatal error: cannot write /tmp/cc.o: No space left on device' >&2; exit 1", True),
+    ("echo 'fatal error: error writing to /tmp/cc.s: Disk quota exceeded' >&2; exit 1", True),
+    ("echo 'clang: error: unable to execute command: Killed' >&2; exit 254", True),
+    ("kill -9 $$", True),
+    ("kill -15 $$", True),
+    ("exit 137", True),
+    ("echo 'kernel.cpp:3:1: error: expected unqualified-id' >&2; exit 1", False),
+    ("echo 'internal compiler error: Segmentation fault signal terminated program cc1plus' >&2; exit 1", False),
+])  # fmt: skip
+def test_a_compiler_that_the_system_ended_says_nothing_of_its_code(
+    ending: str, is_of_machine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt makes the kernel; and what a compiler refuses is a layer without a kernel, as the record says."""
+    script = tmp_path / "compiler"
+    script.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo 1 && exit\n{ending}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setattr(choice, "torch_operator", lambda _: lambda *_: None)
+    network, x = nn.Sequential(operator(0)).eval(), torch.zeros(2, 4, 3, 3)
+    if is_of_machine:
+        with pytest.raises(
+            MachineError, match=r"the machine did not let .*compiler compile \(.*\): see whether memory and the"
+        ):
+            native_network(network, (x,), tmp_path)
+    else:
+        found = native_network(network, (x,), tmp_path)
+        assert re.match(r"native kernels in 0 of 1 layer; without that of 0: .*compiler does not compile", found.summary)
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
