@@ -8,9 +8,16 @@ import torch
 from small_artifact import imported_once
 
 from syno.model.backbones import BACKBONES
+from syno.model.baselines import MODULE_BASELINES
 from syno.model.counting import published_flops, published_parameters
+from syno.model.substitution import substitute
+from syno.paper.figures.headlines import beside_nas_pte
+from syno.paper.figures.mixture import ready
 from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_PROXY, OURS, savings
-from syno.paper.numbers import ALPHA_NAS, COSTS
+from syno.paper.numbers import ALPHA_NAS, COSTS, NAS_PTE_COSTS
+from syno.results.measurement import Measurement
+from syno.results.speedups import LAYERED
+from syno.results.table import measurement_table
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}
@@ -33,6 +40,29 @@ def test_costs_of_the_networks_as_they_are_are_those_that_we_count(data: str, mo
         network = BACKBONES[AS_PUBLISHED.get(model, model)](classes=CLASSES[data])
         picture = torch.zeros(1, 3, 224, 224)
     assert COSTS[data][model] == (published_flops(network, picture), published_parameters(network))
+
+
+@pytest.mark.slow
+def test_costs_with_the_sequences_of_nas_pte_are_those_that_we_count() -> None:
+    picture, network = torch.zeros(1, 3, 224, 224), BACKBONES[LAYERED](classes=CLASSES["imagenet"])
+    for name, costs in NAS_PTE_COSTS.items():
+        changed = substitute(network, MODULE_BASELINES[name], picture, where="paper").to("meta")
+        assert costs == (published_flops(changed, picture.to("meta")), published_parameters(changed))
+
+
+def test_costs_beside_nas_pte_are_of_whole_networks() -> None:
+    """Published costs of Operator 2 beside counted ones, and own ones beside own; those of layers count nowhere."""
+    named = {"model": LAYERED, "data": "imagenet", "operator": "operator_2", "origin": "artifact", "source": "x"}
+    published = [Measurement.of("flops", 1e9, **named), Measurement.of("parameters", 1e7, **named)]
+    layer = Measurement.of("flops", 1.0, **named, layer="conv_i64_o64")
+    own = [
+        Measurement.of("flops", value, **{**named, "operator": operator, "origin": "measured"})
+        for operator, value in (("operator_2", 2e9), *((name, 3e9) for name in NAS_PTE_COSTS))
+    ]
+    for rows, flops in (([*published, layer], (1.521, 3.833)), ([*published, *own], (1.5, 1.5))):
+        found = [one.computed for one in beside_nas_pte(ready(measurement_table(rows)))]
+        assert found == pytest.approx([*flops, 0.903, 4.581], abs=1e-3)
+    assert [one.verdict for one in beside_nas_pte(ready(measurement_table([layer])))] == ["unknown"] * 4
 
 
 def test_the_fewest_flops_of_those_that_are_accurate_enough(rows: pandas.DataFrame) -> None:

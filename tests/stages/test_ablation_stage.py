@@ -11,6 +11,7 @@ import small_specs
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.paper.ablations.canonical import Rate, canonical_rates
+from syno.paper.ablations.drawing import draw
 from syno.paper.ablations.guided import is_lost, losses
 from syno.paper.ablations.parts import Parts
 from syno.paper.ablations.tables import canonical_rows, distance_rows
@@ -124,13 +125,22 @@ def test_own_rules_beside_the_built_in_ones() -> None:
     assert sum(rate.canonical for rate in own) < sum(rate.built_in for rate in own)
 
 
-def test_the_sum_over_all_sizes_stands_beside_the_paper() -> None:
-    rows = canonical_rows(small_specs.convolution(), [Rate(1, 10, 10), Rate(2, 10, 5)], [], 0, 1.5)
-    total, paper = [row for row in rows if row["variant"] == "all rules" and row["primitives"] is None]
-    assert (total["sampled"], total["canonical"], total["rate"], total["seconds"]) == (20, 15, 0.75, 1.5)
-    assert paper["rate"] == total["paper_rate"] == pytest.approx(0.01333, abs=1e-5)
-    by_size = {row["variant"]: row["rate"] for row in rows if row["origin"] == "paper" and row is not paper}
-    assert len(by_size) == 7 and by_size["all rules, size 2 of 7"] == 0.1818
+def test_sizes_and_their_sums_stand_beside_the_papers() -> None:
+    """Table 3 has graphs of 2 to 7 primitives, and those of 8 or more in one."""
+    rates = [Rate(1, 10, 10), Rate(2, 10, 5), Rate(7, 100, 1), Rate(8, 30, 1), Rate(9, 10, 0)]
+    rows = [row for row in canonical_rows(small_specs.convolution(), rates, [], 0, 1.5) if "all rules" in str(row["variant"])]
+    own, paper = ([row for row in rows if row["origin"] == origin] for origin in ("measured", "paper"))
+    assert [(row["primitives"], row["rate"], row["paper_rate"]) for row in own] == [
+        (1, 1.0, None), (2, 0.5, 1.0), (7, 0.01, 0.0008), (8, 1 / 30, None), (9, 0.0, None), (None, 1 / 40, 0.0),
+        (None, 17 / 160, 86 / 6452),
+    ]  # fmt: skip
+    assert [row["variant"] for row in own[-2:]] == ["all rules, 8 or more", "all rules"] and own[-1]["seconds"] == 1.5
+    assert [(row["primitives"], row["rate"]) for row in paper] == [
+        (None, 86 / 6452), (2, 1.0), (3, 0.1818), (4, 0.1397), (5, 0.044), (6, 0.0122), (7, 0.0008), (None, 0.0),
+    ]  # fmt: skip
+    (axes,) = draw("canonical", rows, []).axes
+    (points,) = [line for line in axes.lines if "Table 3" in str(line.get_label())]
+    assert list(points.get_xdata()) == [2, 3, 4, 5, 6, 7] and list(points.get_ydata())[1] == 0.1818
 
 
 def test_walks_stand_beside_the_papers_with_the_cpu_time_of_all_its_cores() -> None:

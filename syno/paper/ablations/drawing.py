@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
 from syno.paper.ablations.canonical import Rate
 from syno.paper.ablations.guided import Run
 from syno.paper.ablations.requiring import requirement_figure
-from syno.paper.ablations.tables import ALL_RULES, BUILT_IN, EXACT_RULES, IN_ORDER, MEASURED, AblationRow
+from syno.paper.ablations.tables import ALL_RULES, BUILT_IN, EXACT_RULES, IN_ORDER, MEASURED, PAPER, AblationRow
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 
 COLOURS = (BLUE, GREEN, ORANGE, GREY)
@@ -33,21 +33,30 @@ def _canonical(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     axes = figure.add_subplot()
     for variant, (colour, style) in STYLES.items():
-        found = [row for row in rows if row["variant"] == variant and _number(row["primitives"]) and _number(row["rate"])]
+        found = [row for row in sizes_of(rows, MEASURED) if row["variant"] == variant]
         sizes = [_number(row["primitives"]) for row in found]
         if found:
             axes.plot(sizes, [_number(row["rate"]) for row in found], style, color=colour, label=variant)
         if variant == ALL_RULES and found:
             low, high = ([_number(row[end]) for row in found] for end in ("low", "high"))
             axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-    paper = next((_number(row["rate"]) for row in rows if row["origin"] != MEASURED), 0.0)
+    if printed := sizes_of(rows, PAPER):
+        shown = [[_number(row[column]) for row in printed] for column in ("primitives", "rate")]
+        axes.plot(*shown, "D", color=INK, markerfacecolor="white", markersize=5, label="the paper, Table 3")
+    paper = next((_number(row["rate"]) for row in rows if row["origin"] == PAPER and not _number(row["primitives"])), 0.0)
     if paper:
         axes.axhline(paper, color=INK, linewidth=1, linestyle=":", label=f"the paper, all sizes ({paper:.2%})")
     axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("primitives")
     axes.set_ylabel("share of canonical graphs")
     finish(figure, [axes], f"Random graphs that are canonical, {rows[0]['space']}", notes)
     return figure
+
+
+def sizes_of(rows: Sequence[AblationRow], origin: str) -> list[AblationRow]:
+    """Return the rows of one origin that are of one size and have a share that a logarithmic axis can show."""
+    return [row for row in rows if row["origin"] == origin and _number(row["primitives"]) and _number(row["rate"])]
 
 
 def _distance(rows: Sequence[AblationRow], notes: Sequence[str]) -> Figure:

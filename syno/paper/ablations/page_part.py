@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from syno.base.text_tables import shown
 from syno.paper.ablations.drawing import draw
 from syno.paper.ablations.tables import AblationRow
-from syno.paper.numbers import CANONICAL_RATES, WALKING_CORES, WALKS_WITH_DISTANCE, WALKS_WITHOUT_DISTANCE
+from syno.paper.numbers import CANONICAL_RATES, LARGEST, WALKING_CORES, WALKS_WITH_DISTANCE, WALKS_WITHOUT_DISTANCE
 from syno.report.figures import drawn
 from syno.report.page_tables import NOTHING, Cell, Table
 
@@ -21,8 +21,9 @@ TITLES = {
 _WITH, _WITHOUT = WALKS_WITH_DISTANCE, WALKS_WITHOUT_DISTANCE
 CAPTIONS = {
     "canonical": "The share of random graphs that the canonicalization rules accept, by the number of primitives. A graph is "
-    "canonical if the rules accept its steps in some order. The dotted line is the paper's share, over all its sizes. Paper, "
-    f"Table 3: {', '.join(f'{100 * rate:.4g}' for rate in CANONICAL_RATES)} %, from its smallest graphs to its largest.",
+    "canonical if the rules accept its steps in some order. Diamonds are the paper's shares (Table 3), and the dotted line is "
+    f"that of all its sizes. Paper: {', '.join(f'{100 * rate:.4g}' for rate in CANONICAL_RATES.values())} % of its graphs "
+    f"of {min(CANONICAL_RATES)} to {LARGEST - 1} primitives, and of {LARGEST} or more; the last has no mark.",
     "distance": "Random walks that are guided by each shape distance, with the same seed and CPU time; and the share of all "
     "operators up to a number of primitives that a distance loses if this number is the depth limit. Paper: with its distance, "
     f"{_WITH.operators} operators of {_WITH.walks:,} walks in {_WITH.seconds} s on {WALKING_CORES} cores; without, "

@@ -5,13 +5,13 @@ process) and `origin` ("measured" or "paper").
 
 ablation-canonical
     variant             "all rules", "exact rules", "order drawn" (all rules, without looking for another order of the steps),
-                        "built-in rules" (where the spec has rules of the user's own); for complete operators "complete"; of
-                        the paper's Table 3 "all rules, size 1 of 7" and so on, from its smallest graphs to its largest
-    primitives          the size of the graphs; missing in the sum over all sizes; for "complete", the largest size
+                        "built-in rules" (where the spec has rules of the user's own); for complete operators "complete"; for
+                        all graphs of 8 or more primitives, which the paper's Table 3 has in one, "all rules, 8 or more"
+    primitives          the size of the graphs; missing in sums over sizes; for "complete", the largest size
     sampled             random graphs; for "complete", all complete operators without the rules
     canonical           those that the rules accept
     rate, low, high     the share of canonical graphs, with its 95 % interval (Wilson)
-    paper_rate          the paper's share, in the sum over all sizes by all rules
+    paper_rate          the paper's share by all rules: of a size from 2 to 7, of 8 or more, and in the sum over all sizes
 
 ablation-distance
     distance            "exact", "paper", "published" or "none" (`syno.paper.distances.published`); what the paper prints is of
@@ -42,6 +42,7 @@ from syno.paper.ablations.parts import wilson
 from syno.paper.numbers import (
     CANONICAL_GRAPHS,
     CANONICAL_RATES,
+    LARGEST,
     RANDOM_GRAPHS,
     REDUNDANCY,
     WALKING_CORES,
@@ -52,6 +53,7 @@ from syno.space.spec import OperatorSpec
 
 AblationRow = dict[str, object]
 ALL_RULES, EXACT_RULES, IN_ORDER, BUILT_IN, COMPLETE = "all rules", "exact rules", "order drawn", "built-in rules", "complete"
+LARGE = f"{ALL_RULES}, {LARGEST} or more"  # primitives
 CANONICAL_COLUMNS = (
     "space", "space_id", "depth", "variant", "primitives", "sampled", "canonical", "rate", "low", "high", "paper_rate", "seed",
     "seconds", "origin",
@@ -88,16 +90,28 @@ def canonical_rows(
     rows = []
     for variant, field in counts.items():
         found = [(rate.size, rate.graphs, int(getattr(rate, field))) for rate in rates]
-        rows += [base | {"variant": variant} | _share(sampled, hits, size) for size, sampled, hits in found if sampled]
+        printed = CANONICAL_RATES if variant == ALL_RULES else {}
+        rows += [
+            base
+            | {"variant": variant}
+            | _share(sampled, hits, size)
+            | {"paper_rate": printed.get(size) if size < LARGEST else None}
+            for size, sampled, hits in found
+            if sampled
+        ]
+        large = [
+            sum(counts) for counts in zip(*((sampled, hits) for size, sampled, hits in found if size >= LARGEST), strict=True)
+        ]
+        if printed and large and large[0]:
+            rows.append(base | {"variant": LARGE} | _share(large[0], large[1], None) | {"paper_rate": printed[LARGEST]})
         total = _share(sum(sampled for _, sampled, _ in found), sum(hits for *_, hits in found), None)
         rows.append(base | {"variant": variant} | total | {"paper_rate": paper if variant == ALL_RULES else None})
     rows += [base | {"variant": COMPLETE} | _share(one.graphs, one.canonical_graphs, one.size) for one in whole if one.graphs]
-    printed: AblationRow = {"space": spec.name, "variant": ALL_RULES, "paper_rate": paper, "origin": PAPER}
-    rows.append(printed | _share(RANDOM_GRAPHS, CANONICAL_GRAPHS, None))
-    sizes = len(CANONICAL_RATES)
+    of_paper: AblationRow = {"space": spec.name, "variant": ALL_RULES, "origin": PAPER}
+    rows.append(of_paper | {"paper_rate": paper} | _share(RANDOM_GRAPHS, CANONICAL_GRAPHS, None))
     rows += [
-        {"space": spec.name, "variant": f"{ALL_RULES}, size {place} of {sizes}", "rate": rate, "origin": PAPER}
-        for place, rate in enumerate(CANONICAL_RATES, 1)
+        of_paper | ({"primitives": size} if size < LARGEST else {"variant": LARGE}) | {"rate": rate, "paper_rate": rate}
+        for size, rate in CANONICAL_RATES.items()
     ]
     return _complete(rows, CANONICAL_COLUMNS)
 
@@ -132,12 +146,19 @@ def beside_the_paper(rates: Sequence[Rate]) -> list[Row]:
             "origin": "paper",
         },
         {
-            "graphs per canonical graph": "; ".join(f"{1 / rate:,.1f}" if rate else "none" for rate in CANONICAL_RATES),
+            "graphs per canonical graph": "; ".join(
+                f"{1 / rate:,.1f}" if rate else "none" for rate in CANONICAL_RATES.values()
+            ),
             "95 %": "",
-            "of": "its sizes, from the smallest to the largest",
+            "of": f"its random graphs of {_sizes()} primitives",
             "origin": "paper",
         },
     ]
+
+
+def _sizes() -> str:
+    """Return the sizes of the paper's Table 3 in words."""
+    return f"{min(CANONICAL_RATES)} to {LARGEST - 1}, and of {LARGEST} or more,"
 
 
 def distance_rows(
