@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, update_wrapper
 from typing import Any, TypeAlias
 
 import torch
@@ -39,28 +39,45 @@ class _Met:
         """Do nothing: a registry of the network's base must not note this class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _arrived(self, "__call__", args, kwargs)
+        with _as_before(self) as around:
+            return around(self, args, kwargs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return _arrived(self, "forward", args, kwargs)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return what a copy or a pickle of the network is made of: it is of the network's own class."""
+        with _as_before(self):
+            function, *parts = self.__reduce_ex__(protocol)
+        return (_made if function.__name__ == "__newobj__" else function), *parts  # which pickle has for an object of its class
+
+
+def _made(own: Any, *args: Any) -> Any:
+    return own.__new__(own, *args)
 
 
 @lru_cache(maxsize=64)
 def _met(own: Any) -> Any:
-    return type(own)(own.__name__, (_Met, own), {"__module__": own.__module__, "__qualname__": own.__qualname__})
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _as_before(self) as around:
+            return around(self.forward, args, kwargs)
+
+    named = {"__module__": own.__module__, "__qualname__": own.__qualname__}
+    return type(own)(own.__name__, (_Met, own), {**named, "forward": update_wrapper(forward, own.forward)})
 
 
-def _arrived(network: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call that has arrived at a network, which is of its own class meanwhile."""
+@contextmanager
+def _as_before(network: Any) -> Iterator[Around]:
+    """Let a network be of its own class in the block; yield what its calls go through."""
     kind = type(network)
-    own, around = _AROUND.get(id(network), (kind.__bases__[1], None))  # the class only, of a copy that was made meanwhile
+    own, around = _AROUND.get(id(network), (kind.__bases__[1], _plainly))  # of a copy that was made meanwhile
     object.__setattr__(network, "__class__", own)
     try:
-        made = network if name == "__call__" else network.forward
-        return made(*args, **kwargs) if around is None else around(made, args, kwargs)
+        yield around
     finally:
         if type(network) is own:
             object.__setattr__(network, "__class__", kind)
+
+
+def _plainly(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return call(*args, **kwargs)
 
 
 @contextmanager
@@ -117,7 +134,7 @@ def calls_of(network: nn.Module, function: Callable[[nn.Module], object]) -> lis
     """Return the calls of a network that a function makes, such as a loss, to make them again with any network.
 
     Args:
-        network: in the mode in which the function calls it; its buffers, and torch's random numbers, are left as they were.
+        network: its buffers and modes, and torch's random numbers, are left as they were.
         function: calls the network.
     """
     found: list[Call] = []
@@ -266,7 +283,7 @@ def as_in_training(network: nn.Module) -> Any:
     def answer(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal mode
         if mode is None:
-            mode = mode_of_loss(network, call_with(args, kwargs))
+            mode = mode_of_loss(getattr(network, "_orig_mod", network), call_with(args, kwargs))  # not to compile it again
         with mode(network):
             return call(*args, **kwargs)
 

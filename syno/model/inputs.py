@@ -10,6 +10,7 @@ tensor([0., 0.])
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, TypeAlias
 
 import torch
@@ -28,8 +29,25 @@ def call(network: Callable[..., Any], inputs: Any) -> Any:
 
 
 def copied(inputs: Any) -> Any:
-    """Return inputs of the same structure with copies of their tensors, which nobody else holds."""
-    return mapped(torch.clone, inputs)
+    """Return inputs of the same structure with copies of their tensors, which nobody else holds.
+
+    Objects of a user's own that have tensors as attributes are copied, too.
+    """
+    return pytree.tree_map(_copied, _plain(inputs))
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.clone()
+    own = getattr(leaf, "__dict__", None)
+    if not own or isinstance(leaf, torch.nn.Module | type) or callable(leaf):
+        return leaf
+    changed = {name: copied(value) for name, value in own.items() if first_inputs(value)}
+    if not changed:
+        return leaf
+    made = copy(leaf)
+    made.__dict__.update(changed)
+    return made
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

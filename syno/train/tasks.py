@@ -36,6 +36,7 @@ from syno.data.settings import is_picture, samples_in_words
 from syno.model.calls import (
     Call,
     Mode,
+    as_in_training,
     call_with,
     calls_of,
     calls_through,
@@ -278,13 +279,12 @@ class DeviceTask(ABC):
     def calls(self, network: nn.Module, batch: Any) -> list[Call]:
         """Return the calls of a network that the loss of a batch makes, to make them again without the loss.
 
-        The loss is called once with the network in training mode, for which it was written. If it calls parts of the network
-        only, the call is that of the loss.
+        The loss is called once, with what the network returns in training mode, for which it was written. If it calls parts of
+        the network only, the call is that of the loss.
         """
 
         def lose(network: nn.Module) -> None:
-            network.train()
-            with torch.enable_grad(), self._running():
+            with steady_training_mode(network), torch.enable_grad(), self._running():
                 self._loss(network, batch, 0.0)
 
         return calls_of(network, lose) or [lambda network: self._loss(network, batch, 0.0)]
@@ -559,9 +559,10 @@ class TextTask(DeviceTask):
 
     def _score(self, network: nn.Module, tests: Iterable[torch.Tensor]) -> float:
         total, count = torch.zeros((), dtype=torch.float64, device=self.device), 0
-        for batch in tests:
-            total += self._loss(network, batch, 0.0) * len(batch)
-            count += len(batch)
+        with as_in_training(network):
+            for batch in tests:
+                total += self._loss(network, batch, 0.0) * len(batch)
+                count += len(batch)
         mean = float(total) / count
         return mean if abs(mean) < float("inf") else float("nan")
 

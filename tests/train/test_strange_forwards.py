@@ -6,9 +6,12 @@ evaluation mode, have numbers among their outputs, or are called through hooks a
 
 from __future__ import annotations
 
+import inspect
+import pickle
 import types
 from collections import namedtuple
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -302,14 +305,34 @@ def with_new_noise(model: nn.Module, batch: Any) -> torch.Tensor:
     return functional.cross_entropy(model(batch[0] + 0.1 * torch.randn_like(batch[0])), batch[1])
 
 
-LOSSES = {loss.__name__: loss for loss in (twice, by_forward, with_a_target_of_its_input, that_changes_labels, with_new_noise)}
+def that_reads_the_signature(model: nn.Module, batch: Any) -> torch.Tensor:
+    known = inspect.signature(model.forward).parameters
+    given = {name: value for name, value in {"x": batch[0], "y": batch[1]}.items() if name in known}
+    return functional.cross_entropy(model(**given), batch[1])
+
+
+def beside_a_copy(model: nn.Module, batch: Any) -> torch.Tensor:
+    pickle.loads(pickle.dumps(model))
+    frozen = deepcopy(model).requires_grad_(False)
+    return functional.cross_entropy(model(batch[0]), batch[1]) + functional.mse_loss(model(batch[0]), frozen(batch[0].clone()))
+
+
+OF_INPUTS = (twice, by_forward, with_a_target_of_its_input, that_changes_labels, with_new_noise)
+LOSSES = {loss.__name__: loss for loss in (*OF_INPUTS, that_reads_the_signature, beside_a_copy)}
+
+
+class InPlace(Plain):
+    """A network that changes its input, and can be pickled."""
+
+    def prepare(self, x: Any) -> torch.Tensor:
+        return normalized(x)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_ones_own(name: str) -> None:
     task = own_task(LOSSES[name])
     before = [[one.clone() for one in batch] for batch in task.train]
-    plain, found = (outcome(make, task, 1) for make in (Plain, IN_PLACE["sub_"]))
+    plain, found = (outcome(make, task, 1) for make in (Plain, InPlace))
     assert found == pytest.approx(plain, rel=1e-4)
     assert all(
         torch.equal(one, other) for of, to in zip(before, task.train, strict=True) for one, other in zip(of, to, strict=True)
@@ -328,8 +351,9 @@ def with_results(self: Plain, batch: dict[str, Any]) -> None:
         (lambda self, given: Plain.forward(self, given["x"]), lambda model, x, y: model({"x": x, "y": y})),
         (lambda self, given: Plain.forward(self, given[0]), lambda model, x, y: model([x, y])),
         (lambda self, given: Plain.forward(self, given.main), lambda model, x, y: model(Both(x, y))),
+        (lambda self, given: Plain.forward(self, given.logits), lambda model, x, y: model(Output(x))),
     ],
-    ids=["two", "by name", "a dict", "a list", "a named tuple"],
+    ids=["two", "by name", "a dict", "a list", "a named tuple", "an object"],
 )
 def test_inputs_of_every_kind(forward: Any, call: Any) -> None:
     task = own_task(lambda model, batch: functional.cross_entropy(call(model, *batch), batch[1]))
@@ -404,9 +428,11 @@ def test_the_mean_loss_of_tests_is_that_of_what_the_loss_was_written_for() -> No
     assert scores == pytest.approx([scores[0]] * 3)
 
 
-def test_pictures_with_a_softmax_in_evaluation_mode_are_taught_by_logits() -> None:
-    make = in_training(lambda y: y, lambda y: y.softmax(1))
-    assert outcome_of(make, "pictures") == pytest.approx(outcome_of_plain("pictures"), rel=1e-4)
+def test_pictures_and_text_with_a_softmax_in_evaluation_mode_are_taught_and_scored_by_logits() -> None:
+    answer = in_training(lambda y: y, lambda y: y.softmax(1))
+    assert outcome_of(answer, "pictures") == pytest.approx(outcome_of_plain("pictures"), rel=1e-4)
+    of_tokens = changed(OfTokens, answer=lambda self, y: y if self.training else y.softmax(2))
+    assert outcome_of(of_tokens, "text") == pytest.approx(outcome_of_plain("text"), rel=1e-4)
 
 
 class DropPath(nn.Module):
