@@ -83,8 +83,9 @@ def prepare_for_inference(model: Model) -> Model:
 
     The operators keep it after the first call under `torch.no_grad()` or `torch.inference_mode()`. They compute it again after
     a weight has changed: by an optimizer, `load_state_dict`, `to`, or any operation on the weight itself. PyTorch does not
-    count changes through `weight.data`, such as `weight.data.mul_(2)`; call this function again after those. `model.train()`
-    ends it. Calls that need gradients, and code of `torch.compile` and `torch.export`, compute it each time, as before.
+    count changes through `weight.data`, such as `weight.data.mul_(2)`, or a NumPy array of the same memory; call this function
+    again after those. `model.train()` ends it. Calls that need gradients, and code of `torch.compile` and `torch.export`,
+    compute it each time, as before.
 
     >>> import syno, torch
     >>> module = syno.build(syno.OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0)

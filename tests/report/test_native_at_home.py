@@ -10,9 +10,12 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from made_once import made_once
@@ -149,13 +152,84 @@ def test_pytorchs_code_computes_what_kernels_cannot(taken: Path, monkeypatch: py
     assert torch.equal(outputs(model, X, "this processor lacks the instructions teleport"), wanted)
 
 
-def test_after_training_the_new_weights_compute(taken: Path) -> None:
+def trained_fused(network: nn.Module) -> None:
+    network.eval()(X).sum().backward()
+    torch.optim.Adam(network.parameters(), 0.1, fused=True).step()
+
+
+def with_a_hook(network: nn.Module) -> None:
+    layer_of(network).register_forward_hook(lambda *_: torch.zeros(4, 4, 6, 6))
+
+
+def layer_of(network: nn.Module, kind: type[nn.Module] = nn.Conv2d) -> Any:
+    return next(one for one in network.modules() if isinstance(one, kind))
+
+
+WEIGHTS = "they have the weights that were loaded, which have changed"
+EXCHANGED = "they have the layers and the weights that were loaded, of which some were exchanged"
+SETTINGS = "they have the settings of layers that were loaded, such as an eps or a mode, which have changed"
+CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
+    "in place": (lambda network: nn.init.constant_(next(iter(network.parameters())), 0.5), WEIGHTS),
+    "fused optimizer": (trained_fused, WEIGHTS),
+    "data": (lambda network: [one.data.mul_(1.01) for one in network.parameters()], WEIGHTS),
+    "data of one": (lambda network: layer_of(network, nn.Linear).bias.data.add_(1), WEIGHTS),
+    "NumPy": (lambda network: np.multiply(view := layer_of(network).weight.detach().numpy(), 2, out=view), WEIGHTS),
+    "NumPy, statistics": (lambda network: layer_of(network, nn.BatchNorm2d).running_var.numpy().fill(9), WEIGHTS),
+    "another tensor": (lambda network: setattr(layer_of(network), "bias", None), EXCHANGED),
+    "another layer": (
+        lambda network: setattr(network, next(iter(network._modules)), nn.Conv2d(3, 4, 3, padding=1)),
+        "exchanged",
+    ),
+    "hook": (with_a_hook, "they call no hooks, and layers have got some"),
+    "eps": (
+        lambda network: setattr(layer_of(network, nn.BatchNorm2d), "eps", 1.0),
+        "such as an eps or a mode, which have changed",
+    ),
+    "mode": (lambda network: layer_of(network, nn.BatchNorm2d).train(), SETTINGS),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
+def test_after_a_change_of_the_network_pytorchs_code_computes(
+    change: Callable[[nn.Module], object], said: str, taken: Path
+) -> None:
     code = at_home(taken)
     model, plain = code.load(), code.network()
-    for one in (model.network, plain):
-        nn.init.constant_(next(iter(one.parameters())), 0.5)
+    outputs(model, X)
+    torch.manual_seed(0)
+    change(model.network)
+    torch.manual_seed(0)
+    change(plain)
     with torch.no_grad():
-        assert torch.equal(outputs(model, X, "they have the weights that were loaded, which have changed"), plain(X))
+        assert torch.equal(outputs(model, X, said), plain(X))
+
+
+def test_a_change_of_one_number_is_noticed_when_its_piece_is_compared(taken: Path) -> None:
+    code = at_home(taken)
+    code.PIECE_BYTES = 64
+    model = code.load()
+    outputs(model, X)
+    layer_of(model.network, nn.Linear).weight.detach().numpy()[2, 100] += 1
+    with torch.no_grad(), pytest.warns(UserWarning, match=WEIGHTS):
+        for _ in model.loaded.pieces:
+            model(X)
+    assert model.loaded.difference(False)
+
+
+def test_a_copy_is_computed_by_pytorchs_code(taken: Path) -> None:
+    code = at_home(taken)
+    model = code.load()
+    copy = deepcopy(model)
+    with torch.no_grad():
+        assert torch.equal(outputs(copy, X, "this is a copy: call load"), code.network()(X))
+    torch.testing.assert_close(outputs(model, X), outputs(copy, X, ""))
+
+
+def test_steps_of_an_optimizer_of_another_network_change_nothing(taken: Path) -> None:
+    model = at_home(taken).load()
+    wanted = outputs(model, X)
+    trained_fused(nn.Sequential(nn.Flatten(), nn.Linear(108, 1)))
+    assert torch.equal(outputs(model, X), wanted) and model.program
 
 
 @pytest.mark.parametrize(
@@ -204,6 +278,28 @@ def test_without_a_faster_kernel_the_folder_has_the_source_alone(
     assert not [file for file in (tmp_path / "small").iterdir() if file.name.startswith("native")]
     with pytest.raises(LoweringError, match="none is faster on this machine"):
         write_network(trained(), tmp_path / "other", ("native",))
+
+
+class Counting(nn.Module):
+    """A network that counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = small()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.body(x)
+
+
+def test_a_network_whose_buffers_change_has_no_kernels_of_its_own(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels and PyTorch's code would count each for itself."""
+    quick(monkeypatch, store)
+    with pytest.raises(LoweringError, match="its forward changes the buffer calls"):
+        write_network(replace(trained(), network=Counting().eval()), tmp_path / "counting", ("native",))
 
 
 @pytest.mark.slow

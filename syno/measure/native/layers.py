@@ -489,6 +489,18 @@ KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
 # ---- what follows a layer ----------------------------------------------------------------------------------------------
 
 
+def written_tensors(network: fx.GraphModule) -> set[str]:
+    """Return the names of the network's tensors that its calls change, such as a counter: they are no constants."""
+    return {node.target for node in network.graph.find_nodes(op="get_attr") if any(_writes(user, node) for user in node.users)}
+
+
+def _writes(user: fx.Node, node: fx.Node) -> bool:
+    if user.target is aten.batch_norm.default:
+        return bool(user.args[5])  # the training mode, in which it changes its statistics
+    is_mutable = isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
+    return is_mutable and user.args[0] is node
+
+
 def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
     """Return the value of a node that depends on weights alone; None if it depends on more."""
     if isinstance(node, int | float):
@@ -496,6 +508,8 @@ def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
     if not isinstance(node, fx.Node):
         return None
     if node.op == "get_attr":
+        if node.target in written_tensors(network):
+            return None
         value: Any = network
         for part in node.target.split("."):
             value = getattr(value, part)

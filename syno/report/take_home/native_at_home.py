@@ -9,7 +9,8 @@
 The first call compiles native.cpp into the folder native_cache, with g++ or clang++, or the compiler in the environment
 variable CXX. What is damaged there, or other users can write, is not loaded, but compiled again. Kernels compute what they were
 made for: the evaluation mode without gradients, on the CPU, for the weights that were loaded and inputs of one shape, `SHAPE`.
-PyTorch's code computes everything else, and also where the processor lacks the instructions, or where there is no compiler.
+PyTorch's code computes everything else, and also where the processor lacks the instructions, or where there is no compiler. It
+computes, too, after weights, layers, their settings or their hooks have changed, and a warning says so (see `_Loaded`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable
+from ctypes import c_char
 from hashlib import blake2b
 from importlib.util import module_from_spec, spec_from_file_location
+from operator import is_, itemgetter
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 HERE = Path(__file__).parent
 # What follows is of this network.
@@ -89,12 +94,15 @@ class Network(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network, self.compiled = network, compiled
         self.training = network.training
-        self.made_for = self._weights()
+        self.loaded = _Loaded(network)
+        self.may_differ = False  # whether the network was trained, or computed with gradients, since all weights were compared
         self.program: list[Any] = []  # no submodule: its weights are no others
         self.said: set[str] = set()
 
     def forward(self, x: torch.Tensor) -> Any:
         """Return the network's output."""
+        if self.training or torch.is_grad_enabled():
+            self.may_differ = True
         if self.training or tuple(x.shape) != SHAPE or x.device.type != "cpu" or x.dtype != getattr(torch, DTYPE):
             return self.network(x)
         if reason := self.reason(x):
@@ -108,17 +116,103 @@ class Network(nn.Module):  # type: ignore[misc]
 
     def reason(self, x: torch.Tensor) -> str:
         """Return why kernels cannot compute the output for an input of their shape; "" if they can."""
-        tensors = (x, *self.network.parameters())
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *self.network.parameters())):
             return "they have no gradients: call it within torch.no_grad()"
-        if self._weights() != self.made_for:
-            return "they have the weights that were loaded, which have changed"
+        if reason := self.loaded.difference(self.may_differ):
+            return reason
+        self.may_differ = False
         return obstacle()
 
-    def _weights(self) -> list[tuple[int, int]]:
+
+class _Loaded:
+    """A network as it was loaded, with which it is compared at each call: what kernels compute stays what it was then.
+
+    PyTorch counts most changes of weights at the weight. It counts none by fused optimizers, through `weight.data` or in memory
+    that NumPy shares. So a few numbers of each weight are compared at each call, and a piece of all weights, another one each
+    time; all of them, once an optimizer of this process has taken a step, or the network was trained or computed gradients.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        modules = list(network.modules())
+        self.tables = [table for one in modules for table in (one._parameters, one._buffers, one._modules)]
+        self.entries = [list(table.values()) for table in self.tables]
+        self.hooks = [hooks for one in modules for hooks in (one._forward_hooks, one._forward_pre_hooks)] + [*GLOBAL_HOOKS]
+        self.hook_counts = [*map(len, self.hooks)]
+        self.settings = []  # such as the eps of a normalization, and the mode
+        for one in modules:
+            names = sorted(name for name, value in vars(one).items() if isinstance(value, SETTINGS) and name[0] != "_")
+            read = itemgetter("training", *names)
+            self.settings.append((vars(one), read, read(vars(one))))
+        self.tensors = [one for entries in self.entries for one in entries if isinstance(one, torch.Tensor)]
+        self.places = self._places()
+        on_host = [one for one in self.tensors if one.device.type == "cpu" and one.layout is torch.strided]
+        storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in on_host}
+        memories = [memoryview((c_char * one.nbytes()).from_address(at)) for at, one in storages.items() if one.nbytes()]
+        self.storages = list(storages.values())  # their memory stays in use by that
+        self.pieces = [one[at : at + PIECE_BYTES] for one in memories for at in range(0, len(one), PIECE_BYTES)]
+        self.checksums = [*map(crc32, self.pieces)]
+        self.samples = [one[at : at + 8] for one in memories for at in (0, len(one) // 16 * 8)]
+        self.numbers = [*map(bytes, self.samples)]
+        self.steps, self.next, self.have_changed = _Steps.taken, 0, False
+
+    def difference(self, may_differ: bool) -> str:
+        """Return what has changed since the network was loaded; "" if nothing has.
+
+        Args:
+            may_differ: whether all weights are compared in any case.
+        """
+        for table, entries in zip(self.tables, self.entries, strict=True):
+            if len(table) != len(entries) or not all(map(is_, table.values(), entries)):
+                return "they have the layers and the weights that were loaded, of which some were exchanged"
+        if [*map(len, self.hooks)] != self.hook_counts:
+            return "they call no hooks, and layers have got some"
+        if any(read(values) != before for values, read, before in self.settings):
+            return "they have the settings of layers that were loaded, such as an eps or a mode, which have changed"
+        self.have_changed = self.have_changed or self._places() != self.places or self._differs(may_differ)
+        if self.have_changed:
+            return "they have the weights that were loaded, which have changed"
+        return ""
+
+    def _places(self) -> list[tuple[int, int]]:
         """Return where each weight is, and how often it was written to, as PyTorch counts it."""
-        tensors = (*self.network.parameters(), *self.network.buffers())
-        return [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
+        return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.tensors]
+
+    def _differs(self, may_differ: bool) -> bool:
+        """Return whether what is compared of the memory of weights differs."""
+        if may_differ or self.steps != _Steps.taken:
+            self.steps = _Steps.taken
+            return [*map(crc32, self.pieces)] != self.checksums
+        at = self.next = (self.next + 1) % max(len(self.pieces), 1)
+        return [*map(bytes, self.samples)] != self.numbers or [*map(crc32, self.pieces[at : at + 1])] != self.checksums[
+            at : at + 1
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Copied, ()
+
+
+class _Copied:
+    """What a copy of a network, which has weights of its own, has in place of `_Loaded`."""
+
+    def difference(self, may_differ: bool) -> str:
+        """Return why kernels do not compute the copy."""
+        return "they have the weights that were loaded, and this is a copy: call load() again"
+
+
+class _Steps:
+    """The number of steps that optimizers of this process have taken."""
+
+    taken = 0
+
+    @classmethod
+    def count(cls, *_: Any) -> None:
+        cls.taken += 1
+
+
+register_optimizer_step_post_hook(_Steps.count)
+PIECE_BYTES = 1 << 14
+SETTINGS = (bool, int, float, str, tuple)
+GLOBAL_HOOKS = (nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks)
 
 
 def _program() -> nn.Module:

@@ -35,6 +35,7 @@ from syno.measure.inductor import FLAGS as OF_INDUCTOR
 from syno.measure.machine import processor
 from syno.measure.native.build import FLAGS, compiler, compiler_version
 from syno.measure.native.kernels import Kernel
+from syno.measure.native.layers import written_tensors
 from syno.measure.native.network import NativeNetwork, native_network, store_of_user
 from syno.measure.native.torch_operator import CALLABLE, SOURCE, input_elements, torch_operator
 from syno.model.saved import NETWORK_CODE, WEIGHTS, code_of
@@ -151,6 +152,10 @@ def native_code(found: Comparison, title: str) -> NativeCode:
     made = native_network(with_identifiers(found), (example,), store_of_user(), threads)
     if made.reason:
         raise LoweringError(f"it has no native kernels: {made.reason}")
+    if written := sorted(written_tensors(made.module)):
+        raise LoweringError(
+            f"it has no native kernels: its forward changes the buffer {written[0]}, and kernels would have one of their own"
+        )
     count = made.kernels
     if not count:
         raise LoweringError("it has no native kernels: none is faster on this machine than PyTorch's code")

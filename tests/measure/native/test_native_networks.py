@@ -207,6 +207,32 @@ def test_so_are_layers_in_one_dimension(store: Path) -> None:
     assert operations(found) == ["syno.native.default"] * 3 + ["conv1d.default"]
 
 
+class Counts(nn.Module):
+    """A network that multiplies with the number of its calls, and adds what it saw last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = operator(0)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(1, 4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        y = (self.layer(x) + self.last) * self.calls
+        self.last = y.mean((0, 2, 3), keepdim=True)
+        return y.relu()
+
+
+def test_a_buffer_that_forward_changes_is_no_constant(store: Path) -> None:
+    """Else the second call, and those after it, would compute with what the buffer held when the kernel was made."""
+    network, x = Counts().eval(), torch.randn(2, 4, 3, 3)
+    found = native_network(network, (x,), store)
+    assert found.kernels == 1
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(found.module(x), network(x))
+
+
 class OneSample(nn.Module):
     """A convolution of one sample, without an axis of samples."""
 
