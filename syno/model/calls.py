@@ -29,7 +29,7 @@ Mode: TypeAlias = Callable[[nn.Module], Any]  # returns a context in which a net
 _AROUND: dict[int, tuple[type, Around]] = {}  # by the id of a network: its own class, and what its calls go through
 
 
-class _Met:
+class _Intercepted:
     """The first base of the class that a network has while its calls go through a function.
 
     A hook would see what the network's own `__call__` and earlier hooks have made of the arguments.
@@ -46,21 +46,23 @@ class _Met:
         """Return what a copy or a pickle of the network is made of: it is of the network's own class."""
         with _as_before(self):
             function, *parts = self.__reduce_ex__(protocol)
-        return (_made if function.__name__ == "__newobj__" else function), *parts  # which pickle has for an object of its class
+        return (
+            _remake if function.__name__ == "__newobj__" else function
+        ), *parts  # which pickle has for an object of its class
 
 
-def _made(own: Any, *args: Any) -> Any:
+def _remake(own: Any, *args: Any) -> Any:
     return own.__new__(own, *args)
 
 
 @lru_cache(maxsize=64)
-def _met(own: Any) -> Any:
+def _intercepted_class(own: Any) -> Any:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _as_before(self) as around:
             return around(self.forward, args, kwargs)
 
     named = {"__module__": own.__module__, "__qualname__": own.__qualname__}
-    return type(own)(own.__name__, (_Met, own), {**named, "forward": update_wrapper(forward, own.forward)})
+    return type(own)(own.__name__, (_Intercepted, own), {**named, "forward": update_wrapper(forward, own.forward)})
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def calls_through(network: nn.Module, around: Around) -> Iterator[None]:
     if before is not None:
         through = first
     _AROUND[id(network)] = own, through
-    object.__setattr__(network, "__class__", _met(own))
+    object.__setattr__(network, "__class__", _intercepted_class(own))
     try:
         yield
     finally:
@@ -110,7 +112,7 @@ def calls_through(network: nn.Module, around: Around) -> Iterator[None]:
             _AROUND[id(network)] = before
         else:
             del _AROUND[id(network)]
-            if type(network) is _met(own):
+            if type(network) is _intercepted_class(own):
                 object.__setattr__(network, "__class__", own)
 
 
@@ -137,15 +139,15 @@ def calls_of(network: nn.Module, function: Callable[[nn.Module], object]) -> lis
         network: its buffers and modes, and torch's random numbers, are left as they were.
         function: calls the network.
     """
-    found: list[Call] = []
+    calls: list[Call] = []
 
     def note(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found.append(call_with(copied(args), copied(kwargs)))
+        calls.append(call_with(copied(args), copied(kwargs)))
         return call(*args, **kwargs)
 
     with left_as_it_was(network), own_inputs(network), calls_through(network, note):
         function(network)
-    return found
+    return calls
 
 
 def call_with(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -162,9 +164,9 @@ def changes_inputs(network: nn.Module, function: Callable[[nn.Module], object]) 
 
     def look(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal changed
-        given = copied((args, kwargs))
-        before = [(tensor, tensor._version) for tensor in first_inputs(given)]
-        output = call(*given[0], **given[1])
+        inputs = copied((args, kwargs))
+        before = [(tensor, tensor._version) for tensor in first_inputs(inputs)]
+        output = call(*inputs[0], **inputs[1])
         pairs = zip(before, first_inputs((args, kwargs)), strict=True)
         changed |= any(tensor._version != version or not _are_same(tensor, wanted) for (tensor, version), wanted in pairs)
         return output

@@ -618,10 +618,10 @@ class OwnTask(DeviceTask):
         means = MeansOverSamples(self.name)
         with left_as_it_was(network), steady_training_mode(network), own_inputs(network), self._running(), means:
             whole, again, *each = (float(self._loss(network, one, 0.0).detach()) for one in (batch, batch, *halves))
-        found = sum(loss * self.samples(half) for loss, half in zip(each, halves, strict=True)) / count
-        if whole == again and not abs(found - whole) <= SAME_LOSS * max(abs(found), abs(whole)):
+        mean = sum(loss * self.samples(half) for loss, half in zip(each, halves, strict=True)) / count
+        if whole == again and not abs(mean - whole) <= SAME_LOSS * max(abs(mean), abs(whole)):
             raise SpecError(
-                f"the loss of {self.name} is {whole:.4g} for {count} samples, and the mean over their halves is {found:.4g}: "
+                f"the loss of {self.name} is {whole:.4g} for {count} samples, and the mean over their halves is {mean:.4g}: "
                 f"it is no mean over samples: labels may not count, or samples be compared with each other; {GIVE_COUNTED}"
             )
 
