@@ -463,6 +463,16 @@ def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int
     return in_place_of(module, layer, has_stride=_has_stride(operator))
 
 
+def why_it_does_not_fit(operator: Replacement, layer: Layer, model: nn.Module) -> str | None:
+    """Return why an operator cannot have the sizes of a layer of the model; None if it can."""
+    example, is_causal = torch.zeros(layer.own_input), getattr(model, "causal", False)
+    try:
+        substitute(layer.module, operator, example, where=lambda _: None, causal=is_causal, keep_stem=False)
+    except MisfitError as error:
+        return str(error)
+    return None
+
+
 def _misfit(operator: Replacement, layer: Layer, reason: str) -> MisfitError:
     sizes = ", ".join(f"{name}={value}" for name, value in layer.values.items())
     kind = type(layer.module).__name__

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from syno.base.addresses import visible
-from syno.base.errors import SpecError, SynoError
+from syno.base.errors import MisfitError, SpecError, SynoError
 from syno.base.gpu_leases import leased
 from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.record import Amount, Count, Number, Record, versions
@@ -178,6 +178,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
     record = look(experiment.use_code())
     _check_known_operators(experiment)
+    _check_that_operators_fit(experiment)
     if experiment.mixtures != "none":
         operators_by_hand(experiment, experiment.network, is_selected=False)  # an error now spares a search
     shares = layer_shares(experiment.network.model(), experiment.network.example)
@@ -205,6 +206,35 @@ def _check_known_operators(experiment: Experiment) -> None:
                 choice.replacement()
             except SynoError as error:
                 raise SpecError(f"{option}: {error}") from None
+
+
+def _check_that_operators_fit(experiment: Experiment) -> None:
+    """Raise SpecError if an operator that the settings name does not fit the layers that it is to replace.
+
+    A network is trained and measured with an operator in all of them. Where only layers are measured, it must fit one of them.
+    """
+    from syno.model.baselines import NetworkBaseline
+    from syno.model.substitution import why_it_does_not_fit
+
+    workload, advice = (
+        experiment.network,
+        "leave it out, or give another one, another width, or other layers (workload: layers)",
+    )
+    choices = [("select: operators", choice.operator, choice.find) for choice in experiment.select.operators]
+    choices += [("train: baselines", name, choice.replacement) for name, choice in experiment.baselines.items()]
+    for option, name, find in choices:
+        try:
+            operator = find()
+            if experiment.train.seeds or experiment.tune.layers != "only":
+                workload.network(operator, workload.settings.seed)
+            elif not isinstance(operator, NetworkBaseline):
+                reasons = [why_it_does_not_fit(operator, layer, workload.model()) for layer in workload.layers]
+                if reasons and None not in reasons:
+                    raise MisfitError(f"it fits none of the {plural(len(reasons), 'layer')}: {reasons[0]}")
+        except MisfitError as error:
+            raise SpecError(f"{option}: {name}: {error}; {advice}") from None
+        except SynoError as error:
+            raise SpecError(f"{option}: {error}") from None
 
 
 def look(experiment: Experiment) -> DataRecord:

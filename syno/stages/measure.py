@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from syno.base.devices import require_device
-from syno.base.errors import MisfitError, SpecError
+from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from syno.measure.protocol import Findings
     from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
     from syno.model.baselines import Replacement
-    from syno.model.geometry import Layer
     from syno.train.settings import WorkloadSettings
     from syno.train.speed_record import SpeedRecord
 
@@ -168,6 +167,7 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
     """
     from syno.measure.layers_record import LayersRecord, MeasuredLayer, misfit_record
     from syno.model.extraction import distinct_layers
+    from syno.model.substitution import why_it_does_not_fit
 
     network = network_to_measure(experiment, given, compiler, device)
     done = file.with_suffix(f".{_digest(experiment, network, compiler, device)}")
@@ -179,7 +179,8 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
         if record is None:
             title = f"{given}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
             subject = network.model_copy(update={"layer": layer.layer.name})
-            reason = _misfit(network, layer.layer, getattr(original, "causal", False))
+            operator = network.replacement
+            reason = None if operator is None else why_it_does_not_fit(operator, layer.layer, original)
             if reason is None:
                 record = measured(experiment, subject, compiler, device, title)
             else:
@@ -219,23 +220,6 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
     if remote is not None:
         return Device(kind=remote.kind, name=device, threads=threads)
     return Device(kind=device.partition(":")[0], name=device_name(device), threads=threads)
-
-
-def _misfit(network: AnyNetwork, layer: Layer, is_causal: bool) -> str | None:
-    """Return why the operator cannot have the sizes of the layer; None if it can, or there is no operator."""
-    import torch
-
-    from syno.model.substitution import substitute
-
-    operator = network.replacement
-    if operator is None:
-        return None
-    example = torch.zeros(layer.own_input)
-    try:
-        substitute(layer.module, operator, example, where=lambda _: None, causal=is_causal, keep_stem=False)
-    except MisfitError as error:
-        return str(error)
-    return None
 
 
 # ---- the speed of training ---------------------------------------------------------------------------------------------

@@ -469,9 +469,10 @@ def _memory(running: Sequence[Experiment], left: Mapping[str, Jobs]) -> list[Nee
     """Return the need of memory on this machine: that of the largest job, in its first attempt."""
     import psutil
 
-    if not running:
+    asked = [STAGES[stage].memory(one) for one in running for stage in left[one.name]]
+    if not asked:
         return []
-    wanted = MIB * max(STAGES[stage].memory_mib for jobs in left.values() for stage in jobs)
+    wanted = MIB * max(asked)
     total, names = psutil.virtual_memory().total, tuple(one.name for one in running)
     text = f"the machine has {in_bytes(total)}, and the largest job asks for {in_bytes(wanted)} at first"
     # What a job asks for is what a cluster reserves for any network; a small one needs far less.

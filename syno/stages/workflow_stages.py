@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,6 +30,10 @@ A_DAY = 24 * 60  # minutes
 # 128 of CIFAR-100, 6,900 for the 1,024 of ImageNet. On an H100, 1,800 for ResNet-18 at 32x32 and 25,000 for GPT-2. The rest
 # is a guess for torch.compile and FFCV, which `make gpu` measures; a job that takes more starts again with twice as much.
 SEARCHING_MIB, TRAINING_MIB = 8_000, 16_000
+# What a job that trains asks for at least, where its workload was measured to take more than other jobs of its stage: by the
+# network, and by the data set. `data` and `speed` train some steps, too.
+MODEL_MIB, DATA_MIB = {"gpt2": 32_000}, {"imagenet": 8_000}
+MOST_MIB = 8 * TRAINING_MIB  # of later attempts; partitions of clusters are made for it
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class WorkflowStage:
         is_of_shortlist: whether there are jobs for each network of the shortlist instead, if operators are selected by latency.
         is_shared: whether files are outside the folder of results.
         is_page: whether files are drawings and pages, which are larger than records.
-        memory_mib, minutes: what the first attempt of a job may take.
+        is_training: whether jobs train, if only for some steps: they need the memory of the experiment's workload.
+        memory_mib, minutes: what the first attempt of a job may take, if its workload is not known to need more memory.
     """
 
     name: str
@@ -70,6 +76,7 @@ class WorkflowStage:
     is_of_shortlist: bool = False
     is_shared: bool = False
     is_page: bool = False
+    is_training: bool = False
     memory_mib: int = 2000
     minutes: int = 10
 
@@ -97,6 +104,13 @@ class WorkflowStage:
         """
         is_listed = self.is_of_shortlist and experiment.compares_latencies
         return shortlist_keys(experiment, shortlisted) if is_listed else keys(experiment, selected)
+
+    def memory(self, experiment: Experiment) -> int:
+        """Return the MiB of host memory that the first attempt of a job asks for; of a training, for each of its processes."""
+        workload = experiment.workload
+        if workload is None or not self.is_training:
+            return self.memory_mib
+        return max(self.memory_mib, MODEL_MIB.get(workload.model, 0), DATA_MIB.get(workload.data, 0))
 
     def check(self, file: Path, pattern: str) -> None:
         """Read a file that one of the patterns matches. Raises a SynoError if it is damaged."""
@@ -163,6 +177,7 @@ def _measuring(kind: MeasurementKind) -> WorkflowStage:
         is_of_shortlist=kind.is_of_shortlist,
         readers={kind.pattern: f"{kind.record}.read"},
         log=kind.pattern.removesuffix(".json"),
+        is_training=not kind.has_compiler,
         memory_mib=4000,
         minutes=kind.minutes,
     )
@@ -177,11 +192,11 @@ _LIST = (
         memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
         "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
-        readers={places.DATA: "syno.stages.data:DataRecord.read"}, memory_mib=4000, minutes=120),
+        readers={places.DATA: "syno.stages.data:DataRecord.read"}, is_training=True, memory_mib=4000, minutes=120),
     WorkflowStage(  # its jobs read the records of rivals, too, if the search begins with those
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
-        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", memory_mib=SEARCHING_MIB,
-        minutes=A_DAY),
+        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", is_training=True,
+        memory_mib=SEARCHING_MIB, minutes=A_DAY),
     WorkflowStage(
         "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
         readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
@@ -198,15 +213,16 @@ _LIST = (
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
-        log="train/{key}/seed{seed}", memory_mib=TRAINING_MIB, minutes=A_DAY),
+        log="train/{key}/seed{seed}", is_training=True, memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(
         "choose", ("choose",), _IF_MIXES, files=(places.CHOICE,), after=("data", "select"), settings="choice", is_timed=True,
-        readers={places.CHOICE: "syno.stages.mixtures:ChoiceRecord.read"}, memory_mib=TRAINING_MIB, minutes=A_DAY),
+        readers={places.CHOICE: "syno.stages.mixtures:ChoiceRecord.read"}, is_training=True, memory_mib=TRAINING_MIB,
+        minutes=A_DAY),
     WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
         "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
         is_per_network=True,
-        readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, log="rivals/{rival}", memory_mib=TRAINING_MIB,
-        minutes=A_DAY),
+        readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, log="rivals/{rival}", is_training=True,
+        memory_mib=TRAINING_MIB, minutes=A_DAY),
     *map(_measuring, KINDS.values()),
     WorkflowStage(
         "tables", ("tables",), _IF_NETWORK, files=places.table_files(places.TABLES),
@@ -240,6 +256,11 @@ def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = ())
     stages.insert(list(STAGES).index(before), stage)
     STAGES.clear()
     STAGES.update({one.name: replace(one, after=(*one.after, stage.name)) if one.name in read_by else one for one in stages})
+
+
+def grown(first: int, attempt: int, most: float = inf) -> int:
+    """Return a resource that doubles in each new attempt of a job, to eight times the first, or to `most` if that is less."""
+    return int(max(first, min(first * 2 ** min(attempt - 1, 3), most)))
 
 
 # ---- the files of an experiment ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,28 @@ class TestWrongInput:
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
         assert "has no layer to replace (0: it is the first convolution; 1: its kernel is 1x1)" in line
+        assert not (tmp_path / "small").exists()
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"select": {"operators": ["operator_1"]}}, "select: operators: operator_1: operator_1 does not fit layer blocks"),
+            ({"select": {"operators": ["operatr_1"]}}, 'select: operators: .*Did you mean "operator_1"'),
+            ({"train": {"seeds": [1], "baselines": ["operator_1"]}}, "train: baselines: operator_1: operator_1 does not fit"),
+            (
+                {"select": {"operators": ["operator_1"]}, "train": {"seeds": []}, "tune": {"layers": "only"}},
+                "select: operators: operator_1: it fits none of the . layers?: operator_1 does not fit",
+            ),
+        ],
+    )
+    def test_an_operator_that_fits_no_layer_is_refused_before_anything_is_trained(
+        self, changes: dict[str, Any], message: str, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "small.yaml"
+        fields = {**FIELDS, "workload": {**FIELDS["workload"], "width": 0.125}, "output": str(tmp_path / "small")}
+        file.write_text(json.dumps({**fields, **changes}), encoding="utf-8")
+        result = self.run("data", str(file))
+        assert (result.exit_code, re.search(f"error: {message}", result.stderr) is not None) == (2, True), result.stderr
         assert not (tmp_path / "small").exists()
 
     def test_a_damaged_study_is_named_and_stays(self, tmp_path: Path) -> None:

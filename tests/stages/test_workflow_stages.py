@@ -12,7 +12,7 @@ from syno.config import Experiment
 from syno.stages.measurements import KINDS
 from syno.stages.networks import keys
 from syno.stages.stage_files import derived_files, reader_of
-from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way, jobs
+from syno.stages.workflow_stages import MOST_MIB, STAGES, WorkflowStage, files_on_the_way, grown, jobs
 
 RULES = Path(__file__).parents[2] / "workflow" / "rules"
 STUDY = Experiment(name="study", workload={"model": "resnet8"}, tune={"compilers": ["eager"], "devices": ["cpu", "cuda:1"]})
@@ -23,6 +23,22 @@ def test_every_stage_is_a_rule_and_every_rule_a_stage() -> None:
     found = set(re.findall(r"^(?:rule|checkpoint) (\w+):", text, re.MULTILINE))
     assert found | set(KINDS) == set(STAGES) and not found & set(KINDS)  # one rule is of all kinds of measurements
     assert set(re.findall(r'(?:written_by|log_of|needs_of)\("(\w+)"', text)) | set(KINDS) == set(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "asked"),
+    [
+        ("resnet18", "cifar100", {"data": 4000, "worker": 8000, "train": 16_000, "speed": 4000}),
+        ("resnet18", "imagenet", {"data": 8000, "worker": 8000, "train": 16_000, "speed": 8000}),
+        ("gpt2", "lm1b", dict.fromkeys(("data", "worker", "train", "rival", "choose", "speed"), 32_000)),
+    ],
+)
+def test_jobs_that_train_ask_for_the_memory_of_their_workload(model: str, data: str, asked: dict[str, int]) -> None:
+    settings = {"tokenizer": "x"} if data == "lm1b" else {}
+    one = Experiment(name="study", workload={"model": model, "data": data, "data_settings": settings})
+    assert {name: STAGES[name].memory(one) for name in asked} == asked
+    assert {STAGES[name].memory(one) for name in ("freeze", "tables", "figure", "report")} == {2000}
+    assert [grown(asked["train"], attempt, MOST_MIB) for attempt in (1, 2, 9)] == [asked["train"], 2 * asked["train"], MOST_MIB]
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.name)

@@ -28,7 +28,7 @@ from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, compiler_in_files, 
 from syno.stages.selection import read_selected
 from syno.stages.train import trained_original
 from syno.stages.workflow import MEASURED, asks_for_other_machines, check_place, joined_folders, understand_slurm, use_this_environment
-from syno.stages.workflow_stages import A_DAY, STAGES, files_on_the_way
+from syno.stages.workflow_stages import A_DAY, MOST_MIB, STAGES, files_on_the_way, grown
 
 
 @contextmanager

@@ -16,13 +16,19 @@ RETRIES = int(workflow.is_main_process)
 
 def growing(first):
     """Return a resource that is `first` in the first attempt and doubles in each new attempt, up to eight times `first`."""
-    return lambda wildcards, attempt: first * 2 ** min(attempt - 1, 3)
+    return lambda wildcards, attempt: grown(first, attempt)
 
 
 def needs_of(stage, **others):
-    """Return the memory and the runtime of a stage, together with other resources."""
-    memory, minutes = STAGES[stage].memory_mib, STAGES[stage].minutes
-    return {"mem_mb": growing(memory), "runtime": minutes if minutes >= A_DAY else growing(minutes), **others}
+    """Return the memory and the runtime of a stage, together with other resources; trainings need what their workload needs."""
+    minutes = STAGES[stage].minutes
+
+    def memory(wildcards, attempt):
+        shared = STAGES[stage].is_shared
+        first = STAGES[stage].memory_mib if shared else STAGES[stage].memory(EXPERIMENTS[wildcards.folder])
+        return grown(first, attempt, MOST_MIB)
+
+    return {"mem_mb": memory, "runtime": minutes if minutes >= A_DAY else growing(minutes), **others}
 
 
 def local_devices(experiment):
