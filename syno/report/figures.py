@@ -9,7 +9,9 @@ from textwrap import wrap
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation
 
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
@@ -23,6 +25,7 @@ BLUE, ORANGE, GREEN, PURPLE = (
 )  # of the palette of Okabe and Ito, which the colour-blind can tell apart
 GREY, INK = "#555555", "#1A1A1A"
 DOTS_PER_INCH = 150
+SHORT = 100  # times the lowest number of a logarithmic axis: below, more than powers of ten are numbered
 NOTE_WIDTH = 22  # letters of a note in an inch
 AT_THE_BOTTOM = {  # of a figure of trials, those without a reward: marker, colour, height as share of the axis
     "pruned": ("v", ORANGE, 0.085),
@@ -84,6 +87,24 @@ def style(axes: Axes) -> None:
     """Give a panel the grid and the frame of all figures."""
     axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.spines.top.set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        _number_logarithmic(axis)
+
+
+def _number_logarithmic(axis: Axis) -> None:
+    """Give a logarithmic axis plain numbers: at 1, 2 and 5 where it has less than two decades, else at powers of ten.
+
+    By default, matplotlib writes powers such as 6 x 10^-1 at every minor tick of a short axis. Ticks that a figure has chosen
+    for itself stay.
+    """
+    if axis.get_scale() != "log":
+        return
+    low, high = sorted(axis.get_view_interval())
+    is_short = high / low < SHORT
+    if isinstance(axis.get_major_formatter(), LogFormatterSciNotation):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if isinstance(axis.get_minor_formatter(), LogFormatterSciNotation):
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if is_short and f"{value:e}"[0] in "25" else ""))
 
 
 def nothing(title: str, why: str, notes: Sequence[str]) -> Figure:

@@ -261,6 +261,76 @@ def test_own_numbers_meet_the_papers_with_the_difference(published: pandas.DataF
     assert titles == ["mobile CPU", "mobile GPU", "A100"]  # a panel for each device, for both
 
 
+def beside_own(published: pandas.DataFrame, compilers: tuple[str, ...], *, model: str, slower: str = "") -> Numbers:
+    """Published numbers beside own ones of one network: as fast as those, but one operator is slower here."""
+    own = under_machine_names(published)
+    there = (own["metric"] == "latency") & own["layer"].isna() & own["device_setting"].notna() & (own["model"] == model)
+    own = own[there & own["compiler"].isin(compilers)]
+    roles = own["operator"].map(lambda name: "original" if name == "original" else "found")
+    own = own.assign(origin="measured", key=own["operator"], role=roles, batch=1, threads=1, source="x.json")
+    own["value"] = own["value"].where(own["operator"] != slower, 100 * own["value"])
+    parts = [Part("published", published, none := own_losses().iloc[:0]), Part("here", own, none, stands_for=STANDS_FOR)]
+    return Numbers(put_together(parts, lambda name: FINAL if name == "here" else None, with_paper=False).rows, none)
+
+
+def bars(numbers: Numbers, name: str = "figure-5") -> tuple[list[str], list[tuple[float, float]]]:
+    """The texts above the bars of a figure, and the limits of its axes."""
+    axes = PAPER_FIGURES[name].draw(numbers, PAPER_FIGURES[name].tables(numbers), ()).axes
+    return [text.get_text().strip() for one in axes for text in one.texts], [one.get_ylim() for one in axes]
+
+
+@pytest.mark.parametrize("compilers", [("inductor",), ("tvm",), ("inductor", "tvm")])
+@pytest.mark.parametrize("layers", [False, True])
+def test_published_speedups_are_the_same_beside_own_ones(
+    published: pandas.DataFrame, compilers: tuple[str, ...], layers: bool
+) -> None:
+    alone, both = (
+        timed(one.rows, layers=layers) for one in (numbers_of(published), beside_own(published, compilers, model="resnet18"))
+    )
+    columns = ["model", "layer", "device", "compiler", "operator", "latency_ms", "speedup", "reference", "relative"]
+    theirs = both[both["latency_origin"] != "measured"]
+    pandas.testing.assert_frame_equal(theirs[columns].reset_index(drop=True), alone[columns].reset_index(drop=True))
+    if not layers:
+        own = both[both["latency_origin"] == "measured"]
+        over_own = own["reference"] == own["compiler"]
+        assert over_own.all() if compilers == ("inductor",) else set(own["reference"]) == {"tvm"}
+        assert own.loc[over_own, "relative"].equals(own.loc[over_own, "speedup"])
+
+
+def test_own_bars_without_tvm_are_marked_and_so_is_the_mean_of_one_network(published: pandas.DataFrame) -> None:
+    (alone, limits), (beside, wider) = bars(numbers_of(published)), bars(beside_own(published, ("inductor",), model="resnet18"))
+    new = [text for text in beside if "‡" in text]
+    assert [text for text in beside if "‡" not in text] == alone and len(new) == 6
+    assert [text.partition("‡")[2] for text in new] == ["", " (1 network)"] * 3
+    assert [high for _, high in wider] == pytest.approx([high for _, high in limits], rel=0.2)
+    assert "‡" in PAPER_FIGURES["figure-5"].caption and not any("%" in text for text in beside)
+    assert not any(
+        "‡" in text for text in bars(beside_own(published, ("inductor",), model="resnet18"), "figure-5-by-compiler")[0]
+    )
+
+
+def test_a_difference_in_percent_stands_beside_the_same_operator_only(published: pandas.DataFrame) -> None:
+    best = fastest(numbers_of(published).rows).set_index(["model", "compiler", "device"])
+    shown = str(best.loc[("resnet18", "tvm", A100), "operator"])
+    for slower, differs in (("", False), (shown, True)):
+        found = fastest(beside_own(published, ("tvm",), model="resnet18", slower=slower).rows)
+        (own,) = found[(found["latency_origin"] == "measured") & (found["device"] == A100)].to_dict("records")
+        assert (own["operator"] != shown) == differs
+        assert (own["difference"] != own["difference"], own["relative_difference"] != own["relative_difference"]) == (
+            differs,
+        ) * 2
+
+
+def test_figure_6_has_a_line_of_panels_for_each_compiler(published: pandas.DataFrame) -> None:
+    numbers = beside_own(published, ("inductor",), model="resnet18")
+    figure = PAPER_FIGURES["figure-6"].draw(numbers, PAPER_FIGURES["figure-6"].tables(numbers), ())
+    lines: dict[int, set[str]] = {}
+    for axes in figure.axes:
+        if axes.get_title():
+            lines.setdefault(axes.get_subplotspec().rowspan.start, set()).add(axes.get_title().partition(",")[0])
+    assert lines == {0: {"TVM"}, 1: {"TorchInductor"}}
+
+
 # ---- what figures and the page say ----------------------------------------------------------------------------------
 
 

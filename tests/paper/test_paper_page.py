@@ -25,6 +25,17 @@ from syno.stages.store import OperatorStore
 pytestmark = pytest.mark.slow  # most of a minute
 
 
+def test_each_link_of_the_navigation_has_a_name_of_its_own(html: str) -> None:
+    navigation = html.partition("<nav>")[2].partition("</nav>")[0]
+    names = re.findall(r">([^<]+)</a>", navigation)
+    assert len(set(names)) == len(names) and {"Figure 5", "Figure 5, by compiler"} < set(names)
+
+
+def test_what_the_paper_does_not_print_is_said_in_a_sentence(html: str) -> None:
+    assert "the paper has no such number" in html
+    assert not re.search(r"the paper has (?:not in the paper|in words|as a bar)", html)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an import writes."""

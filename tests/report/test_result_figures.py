@@ -18,7 +18,7 @@ from matplotlib.text import Annotation
 from result_tables import NAMES, NOTES, SCORES, latency_table, results, score_table, trial_table
 
 from syno.base.errors import SpecError, UnknownNameError
-from syno.report.figures import drawn, save
+from syno.report.figures import drawn, finish, save
 from syno.report.result_figures import FIGURES, pictures, speedup_figure
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure, pareto_figure
@@ -254,3 +254,23 @@ class TestPictures:
     def test_an_unknown_figure_is_an_error(self) -> None:
         with pytest.raises(UnknownNameError, match="score-latency"):
             pictures(results(), ["score-latencies"])
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((0.3, 0.9), {"0.5"}),
+        ((0.6, 30), {"0.5", "1", "2", "5", "10", "20"}),
+        ((1e-3, 1e2), {"0.001", "0.01", "0.1", "1", "10", "100"}),
+    ],
+)
+def test_a_logarithmic_axis_has_plain_numbers(values: tuple[float, float], shown: set[str]) -> None:
+    figure = Figure()
+    axes = figure.add_subplot()
+    axes.plot([1, 2], values)
+    axes.set_yscale("log")
+    finish(figure, [axes], "title", [], columns=0)
+    drawn(figure, "svg")  # sets the texts
+    low, high = axes.get_ylim()
+    ticks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
+    assert {tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high} - {""} == shown

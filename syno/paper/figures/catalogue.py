@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from math import exp, isfinite, isnan
 from textwrap import fill
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from syno.base.files import ORIGINAL
 from syno.base.registry import Registry
 from syno.paper.figures import language, left_out, networks, origins
-from syno.paper.figures.bars import LOOKS, SHARE, WRONG, end_to_end_figure, first_of_lines, layerwise_figure, panels, size
+from syno.paper.figures.bars import LOOKS, SHARE, WRONG, end_to_end_figure, layerwise_figure, panels, size
 from syno.paper.figures.language import MINUTES, SERIES, Scores, mean_curve
 from syno.paper.figures.left_out import LeftOut
 from syno.paper.figures.mixture import ready
@@ -25,11 +26,13 @@ from syno.paper.figures.titles import (
     ORIGINS,
     SHORT_ORIGINS,
     compiler_title,
+    compilers_of,
     device_title,
     model_title,
     models_of,
     operator_title,
     panels_of,
+    places_of,
 )
 from syno.paper.numbers import GUARD, LANGUAGE_MODEL, PERPLEXITIES, PERPLEXITY_STEPS
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
@@ -145,6 +148,8 @@ def _change(row: Mapping[Any, Any]) -> str:
 # The drawings of Figures 6 and 10, which have points and lines.
 
 
+LEAST_PANEL = 3.0  # inches of a panel of Figure 6, however many places there are
+
 POINT_LOOKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "v"), ("#E69F00", "P"), ("#56B4E9", "D"))  # of networks
 STYLES = {"measured": "-", "artifact": "--", "paper": ":"}  # of lines, by origin
 AXES = (("loss", "step"), ("loss", "minutes"), ("perplexity", "step"), ("perplexity", "minutes"))
@@ -152,18 +157,23 @@ NAMES = {"loss": "loss/nats per token", "perplexity": "perplexity per token", "s
 
 
 def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) -> Figure:
-    """Draw accuracy against latency on a logarithmic axis, in a panel for each compiler and place of measurement.
+    """Draw accuracy against latency on a logarithmic axis: a line of panels for each compiler, a column for each place.
 
     Large hollow marks are the original networks; a line joins the Pareto front of each network; crosses are baselines.
     """
     if points.empty:
         return nothing(title, "No network has both an accuracy on ImageNet and a latency.", notes)
     models = models_of(points["model"])
-    chosen = list(dict.fromkeys(panel[1:] for panel in panels_of(points.assign(model=""))))
-    figure = Figure(figsize=size(len(chosen), 3.0), layout="constrained")
-    every, mixed = panels(figure, len(chosen)), origins.is_mixed(points)
-    for axes, (compiler, place) in zip(every, chosen, strict=True):
+    compilers, places, mixed = compilers_of(points["compiler"]), list(places_of(points)), origins.is_mixed(points)
+    wide, _ = size(len(places), 0)
+    figure = Figure(figsize=(max(wide, LEAST_PANEL * len(places)), 1.2 + 3.0 * len(compilers)), layout="constrained")
+    grid, every = figure.subplots(len(compilers), len(places), squeeze=False, sharey=True), list[Axes]()
+    for (compiler, place), axes in zip(product(compilers, places), grid.flat, strict=True):
         here = points[(points["compiler"] == compiler) & (points["place"] == place)]
+        if here.empty:
+            axes.set_axis_off()
+            continue
+        every.append(axes)
         for number, model in enumerate(models):
             _network(axes, here[here["model"] == model], *POINT_LOOKS[number % len(POINT_LOOKS)], mixed)
         axes.set_xscale("log")
@@ -172,7 +182,10 @@ def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) 
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_title(fill(f"{compiler_title(compiler)}, {place}", 55), fontsize=9)
         axes.set_xlabel("latency/ms", fontsize=8)
-    first_of_lines(every, "accuracy on ImageNet" if set(points["data"]) <= {"imagenet"} else "accuracy")
+    for line in grid:  # the panels of a line share their axis
+        first = next(axes for axes in line if axes in every)
+        first.set_ylabel("accuracy on ImageNet" if set(points["data"]) <= {"imagenet"} else "accuracy")
+        first.tick_params(labelleft=True)
     for number, model in enumerate(models):
         colour, mark = POINT_LOOKS[number % len(POINT_LOOKS)]
         every[0].plot([], [], mark, color=colour, label=model_title(model))

@@ -12,7 +12,17 @@ import pandas
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers, PaperFigure
-from syno.paper.figures.headlines import UNKNOWN, digits, has_own, headline_table, headlines, in_percent
+from syno.paper.figures.headlines import (
+    AS_A_BAR,
+    IN_WORDS,
+    NOT_IN_PAPER,
+    UNKNOWN,
+    digits,
+    has_own,
+    headline_table,
+    headlines,
+    in_percent,
+)
 from syno.paper.figures.left_out import lines
 from syno.paper.figures.mixture import ordered, percent, ready, scored, timed
 from syno.paper.figures.origins import note
@@ -56,6 +66,12 @@ class Shown:
     has_headlines: bool
     deviations: tuple[str, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def link(self) -> str:
+        """Its title in the navigation: what tells it from the other figures."""
+        number, _, rest = self.title.partition(":")
+        return f"{number}, by compiler" if rest.endswith(", by compiler") else number
 
 
 def paper_page(
@@ -105,11 +121,16 @@ def _section(name: str, figure: PaperFigure, numbers: Numbers, table: pandas.Dat
 
 
 DEVIATING = ("differs", "does not hold", "unknown")
+IN_THE_PAPER = {  # what is no number there, in a sentence
+    NOT_IN_PAPER: "; the paper has no such number",
+    IN_WORDS: "; the paper says it in words",
+    AS_A_BAR: "; the paper has it as a bar",
+}
 
 
 def _deviation(row: Mapping[Any, Any]) -> str:
     value = "cannot be computed" if isnan(row["computed"]) else f"{row['computed']:.4g}"
-    paper = f"; the paper has {row['printed']}" if row["printed"] else ""
+    paper = IN_THE_PAPER.get(row["printed"], f"; the paper has {row['printed']}" if row["printed"] else "")
     return f"{row['what']}: {value}{paper}" + (f" ({row['note']})" if row["note"] else "")
 
 
