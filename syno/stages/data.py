@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from syno.stages.places import DATA
 from syno.train.metric import METRICS, MetricKey
 
 if TYPE_CHECKING:
+    from syno.model.baselines import Replacement
     from syno.train.settings import WorkloadSettings
 
 
@@ -220,8 +221,10 @@ def _check_that_operators_fit(experiment: Experiment) -> None:
         experiment.network,
         "leave it out, or give another one, another width, or other layers (workload: layers)",
     )
-    choices = [("select: operators", choice.operator, choice.find) for choice in experiment.select.operators]
-    choices += [("train: baselines", name, choice.replacement) for name, choice in experiment.baselines.items()]
+    choices: list[tuple[str, str, Callable[[], Replacement]]] = [
+        *(("select: operators", choice.operator, choice.find) for choice in experiment.select.operators),
+        *(("train: baselines", name, choice.replacement) for name, choice in experiment.baselines.items()),
+    ]
     for option, name, find in choices:
         try:
             operator = find()
