@@ -154,6 +154,14 @@ def last_own_line(traceback: TracebackType | None) -> FrameSummary | None:
     return next((frame for frame in reversed(extract_tb(traceback)) if _is_the_users(frame.filename)), None)
 
 
+def kind_of(value: object) -> str:
+    """Return the type of a value in words, with an article."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str, Any]) -> None:
     """Raise UserCodeError if this is no function that takes these keyword arguments; `what` says which function it is."""
     if not callable(function):

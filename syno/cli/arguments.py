@@ -38,9 +38,14 @@ OF_TEXT: dict[str, Any] = {"vocabulary": 50257, "length": 2048}
 
 
 def experiment_of(config: str) -> Experiment:
-    """Return the experiment of a file, or one of several there."""
+    """Return the experiment of a file, or one of several there; the file may be the name of an experiment that Syno brings."""
     from syno.config import load_experiment
+    from syno.config.files import parted
 
+    if not parted(config)[0].exists():
+        from syno.stages.workflow import config_file, workflow_folder
+
+        config = str(config_file(config, workflow_folder()))
     return load_experiment(config)
 
 

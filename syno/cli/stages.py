@@ -50,10 +50,12 @@ def run(
     It first tries whether everything is there that the jobs will need, as `syno check` does, and stops if something is missing.
     Further options and targets go to Snakemake: `-n` shows what would run, and a file or the name of an experiment is a target.
     """
-    from syno.stages.workflow import command, experiments_to_run, runs_elsewhere
+    from syno.stages.workflow import chosen_experiments, command, experiments_to_run, runs_elsewhere
 
     place = Path.cwd()
     arguments = command(config, profile, cores, context.args, place)
+    for experiment in chosen_experiments(config):  # what is wrong is said in a line, before Snakemake says it in many
+        experiment.use_code()
     if not no_check and (experiments := experiments_to_run(config, context.args)):
         _stop_if_missing(experiments, elsewhere=runs_elsewhere(profile, context.args))
     sys.stdout.flush()

@@ -183,6 +183,8 @@ class Orders:
 
     def of(self, epoch: int) -> torch.Tensor:
         """Return the order of an epoch, counted from 1: int64 [count]."""
+        if epoch < 1:
+            raise ValueError(f"the epoch is {epoch}; epochs are counted from 1")
         if epoch <= self._drawn:
             self._rewind()
         for _ in range(self._drawn, epoch):

@@ -425,8 +425,8 @@ def _hint_on_shape(labels: torch.Tensor, classes: int, label_shape: tuple[int, .
         if label_shape and not labels.is_floating_point():  # two classes of as many positions as there are classes
             return ""
         return (
-            "; several labels for one sample are a task that networks are not trained for here: score operators in a function "
-            'of your own (evaluate: "package.module:function")'
+            "; several labels for one sample need a loss and a score of your own, as in the example of several labels in "
+            'docs/tasks.md (workload: {task: "package.module:function"}, in Python a syno.Task)'
         )
     return "" if label_shape else "; a data set with labels of positions has the attribute label_shape"
 

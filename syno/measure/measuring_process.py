@@ -9,6 +9,7 @@ It is `python -m syno.measure.answering`, with an import path like this one's, a
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,8 @@ except ImportError:  # then only the command's group of processes is known, and 
 
 COMMAND = (sys.executable, "-m", "syno.measure.answering", "here")
 START_SECONDS = 300.0  # of a process for speedups, which do not count as time of the first operator
-TAIL_CHARACTERS = 2000
+TAIL_CHARACTERS = 20_000
+NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 MOST_DEATHS = 3  # of a measurement's process: the machine may be at fault, as where memory was short for a moment
 OF_THE_MACHINE = ("crashed", "out_of_memory")  # statuses for which a subject need not be the cause
 PAUSE_SECONDS = 2.0  # before a new process is started for one that died
@@ -136,8 +138,11 @@ class LocalProcess(Connection):
     def death(self) -> str:
         """How the process has ended, with its last words."""
         code = self.process.wait()
-        words = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip().splitlines()[-1:]
-        return f"{crash_in_words(code)}{f'; its last words: {words[0][:300]}' if words else ''}"
+        said = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip().splitlines()
+        if full := next((line for line in said if NO_ROOM.search(line)), None):
+            place = Path(self._folder.name).parent
+            return f"there is no room in {place}, where temporary files lie ({full.strip()[:300]}); make room, or set TMPDIR"
+        return f"{crash_in_words(code)}{f'; its last words: {said[-1][:300]}' if said else ''}"
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:

@@ -5,6 +5,7 @@ All are found by running the network once on an example, so that they are known 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from syno.base.errors import SpecError, suggestion
-from syno.base.user_code import user_code
+from syno.base.errors import SpecError, UserCodeError, suggestion
+from syno.base.user_code import kind_of, user_code
 from syno.model.computation import padding_of
 from syno.model.geometry import (
     CONVOLUTIONS,
@@ -35,6 +36,8 @@ from syno.model.geometry import (
 from syno.model.inputs import Inputs, call, first_inputs, shapes_in_words
 from syno.model.proof import prove
 
+QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.qat", "torch.ao.nn.intrinsic", "torch.ao.quantization.fake_quantize")
+ADAPTER = re.compile(r"(^|\.)lora_(A|B|a|b|up|down|embedding_[AB])(\.|$)")
 MOST_REASONS, MOST_NAMES = 4, 20  # in a message
 
 
@@ -139,6 +142,7 @@ def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, 
     """
     found, refused = sorted_out(model, example, where, keep_stem=keep_stem)
     if not found:
+        check_network(model, "the network is")
         kinds = getattr(rule_for(model, where), "kind", KINDS)
         none_runs = f"it runs no {' and no '.join(words_for(kinds))}"
         raise SpecError(
@@ -146,6 +150,28 @@ def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, 
             f"{_rules_that_take_layers(model, example, keep_stem)}"
         )
     return found
+
+
+def check_network(network: object, what: str) -> None:
+    """Raise UserCodeError, which begins with `what`, if this is no network whose layers can be replaced and trained."""
+    advice = ""
+    if not isinstance(network, nn.Module):
+        exported = type(network).__name__ == "ExportedProgram"
+        advice = "give the module that was exported" if exported else "it must return the network, an nn.Module"
+    elif hasattr(network, "_orig_mod"):
+        advice = "it was compiled by torch.compile: give the module from before, which is its _orig_mod"
+    elif isinstance(network, torch.jit.ScriptModule):
+        advice = "it was compiled by TorchScript: give the module that was scripted or traced"
+    elif isinstance(network, torch.fx.GraphModule) and not any(isinstance(module, KINDS) for module in network.modules()):
+        advice = "it is a graph of functions without layers, as torch.export makes it: give the module that was exported"
+    else:
+        for name, module in network.named_modules():
+            if type(module).__module__.startswith(QUANTIZED):
+                place = f"its {name} is {kind_of(module)} of {type(module).__module__}"
+                advice = f"it was quantized, or prepared for that ({place}): give the network from before, in floating point"
+                break
+    if advice:
+        raise UserCodeError(f"{what} {kind_of(network)}; {advice}")
 
 
 def _by_reason(refused: Mapping[str, str]) -> str:
@@ -209,6 +235,8 @@ def sorted_out(
             isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
         ):  # own rules may know no such layer
             layer = f"its input is {list(used[0].input)}, not [N, seq_len, H_in]; the rule linear takes it"
+        if isinstance(layer, Layer) and ADAPTER.search(name) and not any(fnmatchcase(name, one) for one in names_of(refuse)):
+            layer = "it is half of an adapter (LoRA), whose two layers are one update of a weight; merge it into the layer"
         reason = layer if isinstance(layer, str) else refuse(layer)
         if reason is not None:
             refused[name] = reason

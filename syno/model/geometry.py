@@ -8,6 +8,7 @@ written as an operator reads what the layer reads at every position.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -495,6 +496,9 @@ def names_of(rule: LayerRule) -> tuple[str, ...]:
     return tuple(name for part in parts if isinstance(part, NamedLayers) for name in part.names)
 
 
+NEGATED = re.compile(r"[!~^-]|(not|all but|all except|except|without)\b", re.IGNORECASE)
+
+
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
     """Return the rule that `where` means for this model.
 
@@ -521,6 +525,12 @@ def rule_for(model: nn.Module, where: Where) -> LayerRule:
     if rules:
         return LAYER_RULES.find(rules[0])
     modules = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
+    if negated := next((name for name in names if name not in modules and NEGATED.match(name)), None):
+        raise UnknownNameError(
+            f'"{negated}" takes all layers but some, and layers are named one by one: name those to replace, or a pattern of '
+            'them such as blocks.*.conv1; or write a rule of your own, "package.module:rule", which returns for a layer why it '
+            "stays, or None"
+        )
     unknown = [name for name in names if not name or not (PATTERN.intersection(name) or name in modules)]
     if not unknown:
         return NamedLayers(names)

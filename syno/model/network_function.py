@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 from syno.base.errors import SpecError, UserCodeError
 from syno.base.registry import Registry, is_path
 from syno.base.user_code import check_arguments, unchanged_process, user_code
-from syno.model.extraction import evaluation_mode
+from syno.model.extraction import check_network, evaluation_mode
 from syno.model.inputs import Inputs, of_batch, shapes_in_words
 from syno.model.inputs import call as call_network
 
@@ -70,8 +70,7 @@ def make_network(
                 f"{what} failed: {error}. It has the parameter **{_rest(make)}, so it gets {', '.join(given)}, and hands on "
                 f"{handed_on}: write {handed_on} as a parameter of its own, and hand on what is left"
             ) from error
-        if not isinstance(made, nn.Module):
-            raise UserCodeError(f"{what} returned {kind_of(made)}; it must return the network, an nn.Module")
+        check_network(made, f"{what} returned")
         make_whole(made, example, what)
     return made
 
@@ -147,14 +146,6 @@ def call(make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """
     with unchanged_process(arguments.get(SEED)):
         return make(**arguments_taken(make, arguments))
-
-
-def kind_of(value: object) -> str:
-    """Return the type of a value in words, with an article."""
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _rest(make: Callable[..., Any]) -> str | None:

@@ -21,6 +21,7 @@ from syno.algebra import Valuation
 from syno.base.errors import GraphError, MisfitError, SizeError, ValuationError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
+from syno.ir.library import OPERATORS
 from syno.ir.rewriting import HEIGHT, WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.baselines import KnownLayer, Mixture, ModuleBaseline, NarrowerLayer, NetworkBaseline, Replacement
@@ -400,8 +401,8 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
         raise _misfit(
             operator,
             layer,
-            f"it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only; "
-            "give it a default or another name",
+            f"it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only"
+            f"{'' if operator.name in OPERATORS else '; give it a default or another name'}",
         )
     try:
         values = operator.valuation({name: known[name] for name in table})

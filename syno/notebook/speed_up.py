@@ -36,7 +36,7 @@ from syno.base.fork_server import end_with
 from syno.base.identity import changes, identity_of, in_words
 from syno.base.interval import Interval
 from syno.base.progress import Display, Progress, display
-from syno.base.user_code import INSTALLED
+from syno.base.user_code import INSTALLED, kind_of
 from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.model.outputs import copy_of, moved_to
@@ -146,7 +146,7 @@ class Classification(Task):
         is_pair = isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], torch.Tensor)
         if not is_pair or batch[1].is_floating_point():
             raise SpecError("without a loss, batches are pairs of inputs and integer labels; give loss=...")
-        return batch[0], batch[1]
+        return batch[0], batch[1].long()  # PyTorch's loss takes no other integers, nor truth values
 
 
 def speed_up(
@@ -229,6 +229,7 @@ def speed_up(
     ...
     syno.base.errors.SpecError: without a loss, batches are pairs of inputs and integer labels; give loss=...
     """
+    _check_numbers(speedup=speedup, lose_at_most=lose_at_most, minutes=minutes, trials=trials, seeds=seeds, cores=cores)
     place = Path(folder).resolve()
     task = _task(train, test, loss, score, metric, fit, example_inputs)
     begun = {"initialization": "keep"} if fit is not None else {"initialization": "fit", "distill": {}}
@@ -267,6 +268,20 @@ def speed_up(
         if before is not None and before == call.answered:
             found.score_again(task, before, settings)
     return found
+
+
+def _check_numbers(**given: Any) -> None:
+    """Raise SpecError if an argument of `speed_up` is no number, or not one that it may be."""
+    for name, value in given.items():
+        if value is None and name in ("minutes", "cores"):
+            continue
+        is_whole = name in ("trials", "seeds", "cores")
+        if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
+            kind = "a whole number" if is_whole else "a number"
+            raise SpecError(f"speed_up: {name} is {value!r}, {kind_of(value)}; give {kind}")
+        least = 1 if name in ("seeds", "cores") else 0
+        if not least <= value < float("inf") or (name in ("minutes", "speedup") and value == 0):
+            raise SpecError(f"speed_up: {name} is {value!r}; give {'1 or more' if least else 'a number above 0'}")
 
 
 def _task(

@@ -23,6 +23,7 @@ from syno.base.validation import explained
 from syno.data import PictureData, TokenSet
 from syno.data.contract import majority_of
 from syno.model.execution_paths import ExecutionPaths
+from syno.model.extraction import check_network
 from syno.model.inputs import of_batch
 from syno.model.network_function import make_whole
 from syno.model.outputs import copy_of
@@ -126,15 +127,15 @@ class OwnWorkload(Workload):
 
     def _without_placed(self, chosen: int) -> nn.Module:
         """Return a copy of the module, with its weights; or what the function makes while random numbers have this seed."""
-        if isinstance(self.own, nn.Module):
+        if isinstance(self.own, nn.Module) or type(self.own).__name__ == "ExportedProgram":
+            check_network(self.own, "the network is")
             with unchanged_process(self.settings.seed):
                 make_whole(self.own, self._inputs, type(self.own).__name__)  # itself: lazy layers cannot be copied
             return copy_of(self.own)
         what = "the function that makes the network"
         with unchanged_process(chosen), user_code(what):
             made = self.own()
-            if not isinstance(made, nn.Module):
-                raise SpecError(f"{what} returned {made!r}; it must return an nn.Module")
+            check_network(made, f"{what} returned")
             make_whole(made, self._inputs, type(made).__name__)
         return made
 

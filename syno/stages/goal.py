@@ -161,5 +161,5 @@ def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.
         return () if nothing is None else (nothing,)
     networks = [] if scores.empty else scores_in(with_verdicts(scores, found))
     lines = answer(goal, found, metric, networks)
-    missing = [f"{name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
+    missing = [f"The rival {name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
     return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(experiment), *missing)

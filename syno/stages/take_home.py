@@ -152,6 +152,8 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
     # Those of the config first: other ones may have been trained with other settings.
     seeds = [one for one in experiment.train.seeds if one in there] or there if seed is None else {seed} & set(there)
     files = [training_file(experiment, key, one) for one in seeds]
+    if not files and not given.endswith(".txt") and Path(f"{given}.txt").is_file():  # as it was named to train it
+        return _training(experiment, f"{given}.txt", seed)
     if not files:
         with_seed = "" if seed is None else f" with seed {seed}"
         others = f"; it was with the seeds {', '.join(map(str, there))}" if there else ""

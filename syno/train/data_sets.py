@@ -7,9 +7,8 @@ from typing import Any
 
 from syno.base.errors import DataError, SpecError, SynoError, UserCodeError
 from syno.base.registry import imported, is_path
-from syno.base.user_code import check_arguments, unchanged_process, user_code
+from syno.base.user_code import check_arguments, kind_of, unchanged_process, user_code
 from syno.data import DATASETS, PictureData, TokenSet
-from syno.model.network_function import kind_of
 from syno.train.own_task import Task, checked, task_from
 from syno.train.settings import WorkloadSettings
 

@@ -32,11 +32,10 @@ from torch.utils.data import DataLoader
 from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.files import checksum
 from syno.base.identity import rows_of
-from syno.base.user_code import user_code
+from syno.base.user_code import kind_of, user_code
 from syno.data.contract import WHOLE, Share, generator_of
 from syno.model.calls import as_in_training
 from syno.model.inputs import first_inputs, len_of_batch, mapped, of_batch
-from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
 from syno.train.metric import Metric
 
@@ -175,7 +174,13 @@ class Task:
         """Yield copies of the batches to test on, on the device of the model."""
         device = next((one.device for one in model.parameters()), torch.device("cpu"))
         batches = self.test if _length_of(self.test) is not None else _finite(iter(self.test), f"{self}: test")
-        return (mapped(lambda tensor: tensor.to(device, copy=True), batch) for batch in batches)
+        for number, batch in enumerate(batches, 1):
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in first_inputs(batch)):
+                raise UserCodeError(
+                    f"{self}: batch {number} to test on has values that are not finite (NaN or infinity); take out or repair "
+                    "these"
+                )
+            yield mapped(lambda tensor: tensor.to(device, copy=True), batch)
 
     @property
     def counts(self) -> bool:

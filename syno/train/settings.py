@@ -370,6 +370,17 @@ class WorkloadSettings(Settings):
     seed: int = 0
     """seed of the weights and of the order of the data"""
 
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _several_layers(cls, given: Any) -> Any:
+        if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):
+            return ", ".join(given)
+        if isinstance(given, str):
+            return given
+        raise ValueError(
+            f"it is {given!r}; give a rule such as spatial, or names and patterns of layers, with commas or as a list"
+        )
+
     @field_validator("milestones", mode="before")
     @classmethod
     def _named_curve(cls, given: Any) -> Any:

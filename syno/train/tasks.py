@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from syno.base.devices import require_device
 from syno.base.errors import DataError, ShapeError, SpecError, TrainingError
-from syno.base.user_code import user_code
+from syno.base.user_code import kind_of, user_code
 from syno.data.contract import (
     WHOLE,
     Batches,
@@ -47,7 +47,6 @@ from syno.model.calls import (
 )
 from syno.model.inputs import copied, first_inputs, len_of_batch, mapped
 from syno.model.module import OperatorModule
-from syno.model.network_function import kind_of
 from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
 from syno.train.own_task import (
@@ -104,8 +103,19 @@ def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bo
             nn.init.trunc_normal_(module.weight, std=deviation, generator=generator)
 
 
+def check_learns(network: nn.Module) -> None:
+    """Raise SpecError if no parameter of a network can learn."""
+    weights = list(network.parameters())
+    if weights and not any(weight.requires_grad for weight in weights):
+        raise SpecError(
+            f"all {len(weights)} parameters of {type(network).__name__} are frozen (requires_grad is False), as code for "
+            "inference and peft's merge_and_unload leave them, and cannot be trained; call model.requires_grad_(True) before"
+        )
+
+
 def make_optimizer(network: nn.Module, settings: TrainingSettings) -> Optimizer:
-    """Return the optimizer of all parameters of a network."""
+    """Return the optimizer of all parameters of a network. Raises SpecError if all are frozen."""
+    check_learns(network)
     groups = _parameter_groups(network, settings)
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, settings.learning_rate, settings.betas)

@@ -54,7 +54,7 @@ from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.tasks import DeviceTask, initialize, on_device, own_state, task_of
+from syno.train.tasks import DeviceTask, check_learns, initialize, on_device, own_state, task_of
 from syno.train.training import score_now, score_only, train
 from syno.train.weights import check_keeping, content_of_weights, give_weights
 
@@ -683,6 +683,7 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
     settings, seed = workload.settings.training, workload.settings.seed
     with on_device(settings.device) as device, own_state(seed, settings, device):
         network = moved_to(workload.network(None, seed), device)
+        check_learns(network)
         if isinstance(workload.data, Task) and workload.data.fits:
             return score_now(network, workload.data)
         with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps

@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 import syno
-from syno.base.errors import SpecError, UserCodeError
+from syno.base.errors import SpecError, UnknownNameError, UserCodeError
 from syno.base.registry import Registry
 from syno.base.user_code import unchanged_process
+from syno.model.extraction import sorted_out
 from syno.model.network_function import call, make_network
+from syno.train.settings import TrainingSettings, WorkloadSettings
+from syno.train.training import train
 
 GIVEN = {"classes": 5, "channels": 2, "width": 1.0, "seed": 3}
 EXAMPLE = torch.zeros(1, 2, 8, 8)
@@ -214,3 +218,74 @@ def test_a_network_is_made_in_such_a_block(tmp_path: Path) -> None:
     before = _state()
     own(careless)
     assert _state() == before
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3))
+
+
+def prepared_for_quantization() -> nn.Module:
+    network = convolutions().train()
+    network.qconfig = torch.ao.quantization.get_default_qat_qconfig("fbgemm")
+    return torch.ao.quantization.prepare_qat(network)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: torch.compile(convolutions()),
+            "by torch.compile: give the module from before, which is its _orig_mod",
+        ),
+        (lambda: torch.jit.script(convolutions()), "compiled by TorchScript: give the module that was scripted or traced"),
+        (lambda: torch.export.export(convolutions(), (PICTURE,)), "give the module that was exported"),
+        (lambda: torch.export.export(convolutions(), (PICTURE,)).module(), "a graph of functions without layers"),
+        (prepared_for_quantization, r"quantized, or prepared for that \(its 0 is a Conv2d of torch.ao.nn.qat"),
+    ],
+)
+def test_forms_of_networks_that_cannot_be_trained_say_what_to_give(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UserCodeError, match=said):
+        syno.Training(make(), "digits", epochs=1, where="2").spec()
+
+
+PICTURE = torch.zeros(1, 1, 8, 8)
+
+
+def test_a_network_whose_parameters_are_all_frozen_is_told_from_a_loss_without_gradients() -> None:
+    with pytest.raises(SpecError, match=r"all 4 parameters of Sequential are frozen .* call model.requires_grad_\(True\)"):
+        train(convolutions().requires_grad_(False), syno.Task([PICTURE], [PICTURE], loss=lambda m, x: m(x).mean()), ONE_EPOCH)
+
+
+ONE_EPOCH = TrainingSettings(epochs=1)
+
+
+class Adapted(nn.Linear):  # type: ignore[misc]
+    """A linear layer with an adapter, as peft writes it."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 64)
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(64, 4, bias=False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(4, 64, bias=False)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.lora_B["default"](self.lora_A["default"](x))
+
+
+def test_halves_of_an_adapter_stay() -> None:
+    found, stay = sorted_out(nn.Sequential(Adapted(), nn.ReLU(), nn.Linear(64, 64)), torch.randn(2, 5, 64), "linear")
+    assert [layer.name for layer in found] == ["2"]
+    assert all("half of an adapter" in stay[f"0.lora_{half}.default"] for half in "AB")
+
+
+@pytest.mark.parametrize("where", ["!0", "all but 0", "~0"])
+def test_all_layers_but_some_are_a_rule_of_ones_own(where: str) -> None:
+    with pytest.raises(UnknownNameError, match="takes all layers but some, and layers are named one by one"):
+        syno.spec_for(convolutions(), PICTURE, where=where)
+
+
+def test_layers_in_a_list_are_names() -> None:
+    assert WorkloadSettings(layers=["stem", "blocks.*"]).layers == "stem, blocks.*"
+    for wrong in ({"all_but": ["stem"]}, [], 3):
+        with pytest.raises(ValidationError, match="give a rule such as spatial, or names and patterns of layers"):
+            WorkloadSettings(layers=wrong)

@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import syno
-from syno.base.errors import SpecError
+from syno.base.errors import SpecError, UserCodeError
 from syno.base.fork_client import VARIABLE
 from syno.config import load_experiment
 from syno.measure.speedups import STORE
@@ -148,6 +148,36 @@ def test_loaders_whose_workers_run_go_to_other_processes() -> None:
         module._Pickler(file).dump(used)
         again = pickle.loads(file.getvalue())
         assert [batch.tolist() for (batch,) in again] == [batch.tolist() for (batch,) in loader]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"minutes": "5"}, "minutes is '5', a str; give a number"),
+        ({"minutes": 0}, "minutes is 0; give a number above 0"),
+        ({"minutes": float("nan")}, "minutes is nan; give"),
+        ({"seeds": 1.5}, "seeds is 1.5, a float; give a whole number"),
+        ({"cores": True}, "cores is True, a bool; give a whole number"),
+        ({"speedup": "2"}, "speedup is '2', a str"),
+    ],
+)
+def test_arguments_that_are_no_numbers(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=f"speed_up: {said}"):
+        syno.speed_up(nn.Linear(2, 2), train=[], **given)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8, torch.bool])
+def test_labels_of_any_whole_numbers_are_learnt(kind: torch.dtype) -> None:
+    batch, network = (torch.eye(2), torch.tensor([1, 0]).to(kind)), nn.Linear(2, 2)
+    task = module.Classification([batch], [batch])
+    assert task.loss(network, batch) == functional.cross_entropy(network(batch[0]), batch[1].long())
+    assert task.score(network) in (0.0, 0.5, 1.0)
+
+
+def test_values_that_are_not_finite_are_no_wrong_answers() -> None:
+    good, bad = [(torch.full((2, 2), value), torch.tensor([0, 1])) for value in (1.0, float("nan"))]
+    with pytest.raises(UserCodeError, match="batch 2 to test on has values that are not finite"):
+        module.Classification([good], [good, bad]).score(nn.Linear(2, 2))
 
 
 def test_the_budget_leaves_room_for_operators_beside_the_other_layers() -> None:
