@@ -125,13 +125,13 @@ def plan(
     """Print how many jobs, hours, files and bytes an experiment, or all experiments of a file, will take. Runs nothing.
 
     With FILE:NAME, these are the jobs of one experiment, and those of others that it needs. Jobs on optional devices that are
-    not there are left out, as `syno run` leaves them out.
+    not there are left out, as `syno run` leaves them out; only those of an experiment's own file are tried, not of results.
     """
     from pydantic import ValidationError
 
     from syno.base.errors import SpecError
     from syno.base.validation import explained
-    from syno.config.files import parted
+    from syno.config.files import is_result, parted
     from syno.stages.needs import with_devices
     from syno.stages.plan import Assumptions, plan_text, plans
     from syno.stages.workflow import chosen_experiments, runs_elsewhere, stages_asked_for
@@ -140,7 +140,9 @@ def plan(
         assumed = Assumptions.model_validate(pairs(assume, "--assume"))
     except ValidationError as error:
         raise SpecError(f"--assume: {explained(error, Assumptions)}") from None
-    chosen = with_devices(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
+    chosen = chosen_experiments(config)
+    if not is_result(config):  # reading results asks no machine that they name
+        chosen = with_devices(chosen, elsewhere=runs_elsewhere(profile))
     users: dict[str, list[str]] = {}
     for experiment in chosen:
         for device, reason in experiment.tune.left_out.items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from typer.testing import CliRunner
 
 from syno.base.text_tables import Row
 from syno.cli import app
-from syno.config import Experiment, load_experiments
+from syno.config import Experiment, load_experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
+from syno.stages.kept import keep_config
 from syno.stages.plan import (
     SEARCH_HOURS,
     TRIAL_HOURS,
@@ -237,6 +240,26 @@ class TestDays:
 
 
 class TestCommand:
+    @pytest.mark.parametrize(("given", "asked"), [("own.yaml", 1), ("results/own", 0)])
+    def test_only_machines_of_an_experiment_s_own_file_are_asked(
+        self, given: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        board = {"kind": "ssh", "host": "nowhere.invalid", "python": "python3", "compilers": ["eager"]}
+        tune = {"devices": ["cpu", {"device": "board", "optional": True}], "remote_devices": {"board": board}}
+        fields = {"workload": {"model": "resnet8"}, "tune": {"compilers": ["eager"], **tune}}
+        Path("own.yaml").write_text(json.dumps({"name": "own", **fields}), encoding="utf-8")
+        keep_config(load_experiment("own.yaml"))
+        hosts: list[str] = []
+
+        def refused(name: str, device: Any, seconds: float) -> Any:
+            hosts.append(device.host)
+            return SimpleNamespace(about=None, fault="there is no such host")
+
+        monkeypatch.setattr("syno.stages.needs.status_by_ssh", refused)
+        done = CliRunner().invoke(app, ["plan", given])
+        assert (done.exit_code, len(hosts), "left out: device board, for own: " in done.stderr) == (0, asked, bool(asked))
+
     def test_the_page_shows_what_it_prints(self) -> None:
         printed = CliRunner().invoke(app, ["plan", str(PAPER), "--gpus", "8"]).stdout
         page = PAGE.read_text(encoding="utf-8")
