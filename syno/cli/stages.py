@@ -143,12 +143,12 @@ def plan(
     chosen = chosen_experiments(config)
     if not is_result(config):  # reading results asks no machine that they name
         chosen = with_devices(chosen, elsewhere=runs_elsewhere(profile))
-    users: dict[str, list[str]] = {}
+    users: dict[tuple[str, str], list[str]] = {}
     for experiment in chosen:
-        for device, reason in experiment.tune.left_out.items():
-            users.setdefault(f"device {device}, for {{}}: {reason}", []).append(experiment.name)
-    for text, names in users.items():
-        typer.echo(f"left out: {text.format(', '.join(names))}", err=True)
+        for left_out in experiment.tune.left_out.items():
+            users.setdefault(left_out, []).append(experiment.name)
+    for (device, reason), names in users.items():
+        typer.echo(f"left out: device {device}, for {', '.join(names)}: {reason}", err=True)
     name = parted(config)[1]
     stages = stages_asked_for({str(one.folder): one for one in chosen}, [] if name is None else [name])
     typer.echo(plan_text(plans(chosen, assumed, stages), assumed, gpus), nl=False)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,8 @@ from small_run import ROOT, planned, write_config
 from typer.testing import CliRunner
 
 from syno.cli import app
+from syno.config import load_experiments
+from syno.config.left_out import DevicesRecord, devices_file
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
 LONG = ("worker", "train", "tune", "speed")
@@ -89,7 +92,12 @@ class TestPaper:
 def test_a_dry_run_has_the_jobs_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optional GPUs of a cluster's nodes count as there; boards that do not answer do not, nor does a GPU that is not here."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.chdir(tmp_path)
     config = ROOT / "config" / "paper-from-published.yaml"
+    for one in load_experiments(config).values():  # no network is asked for the boards, and nothing is decided of the GPU
+        boards = {name: "it does not answer" for name in one.tune.optional_devices if name.startswith("jetson")}
+        if boards:
+            DevicesRecord(there=(), left_out=boards, date=datetime.now(UTC)).write(devices_file(one))
     on_a_cluster = Counter(job.rule for job in dry_run(tmp_path, config, "slurm", "--nolock", "figures"))
     del on_a_cluster["figures"]  # the target
     for profile, jobs in (("slurm", dict(on_a_cluster)), ("local", planned(tmp_path, config, "figures"))):
