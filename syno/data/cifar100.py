@@ -6,6 +6,7 @@ It is decoded once into one file, which every training then loads in a fraction 
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from math import prod
@@ -222,6 +223,7 @@ def read_pickle(file: Path) -> Any:
 
 FORMAT = 1
 CLASSES, SIDE = 100, 32
+COUNTS = 50_000, 10_000  # pictures to train and to test on
 MOST_PICTURES = 200_000
 COLUMNS = ("img", "fine_label")
 
@@ -244,6 +246,7 @@ def cifar100(**settings: Any) -> DataSet:
     check_fits(recipe, (SIDE, SIDE))
     content = _load(chosen) or prepare(chosen)
     images, labels, test_images, test_labels = (torch.from_numpy(content[name]) for name in TENSORS)
+    _check_counts(chosen.folder, len(labels), len(test_labels))
     mean, deviation = (tuple(map(float, content[name])) for name in ("mean", "deviation"))
     augmentation = Augmentation(recipe, mean, deviation)
     return DataSet("cifar100", images, labels, test_images, test_labels, CLASSES, str(content["hash"]), augmentation)
@@ -263,6 +266,18 @@ def prepare(settings: Cifar100Settings) -> dict[str, Any]:
     content |= {"format": np.array(FORMAT), "made_from": np.array(made_from)}
     write_arrays(settings.prepared, content)
     return content
+
+
+def _check_counts(folder: Path, train: int, test: int) -> None:
+    """Warn of other numbers of pictures than CIFAR-100 has, as in a copy that was cut, or whose files were exchanged."""
+    if (train, test) == COUNTS:
+        return
+    exchanged = ": its files to train and to test on are exchanged" if (test, train) == COUNTS else ""
+    warnings.warn(
+        f"{folder} has {train:,} pictures to train on and {test:,} to test on, and CIFAR-100 has {COUNTS[0]:,} and "
+        f"{COUNTS[1]:,}{exchanged}; scores do not compare with others",
+        stacklevel=2,
+    )
 
 
 def _load(settings: Cifar100Settings) -> dict[str, Any] | None:

@@ -165,6 +165,16 @@ def majority_of(data: object) -> Majority | None:
     return Majority(label, int(counts[label]) / total) if total else None
 
 
+def repeated_tests(data: object) -> int:
+    """Return the number of samples to test on that are also samples to train on, of data in memory; 0 for others."""
+    parts: list[Any] = [getattr(data, f"{part}_images", None) for part in ("train", "test")]
+    if not all(isinstance(part, torch.Tensor) for part in parts):
+        return 0
+    train, test = ([checksum(memoryview(sample.contiguous().numpy()).cast("B")) for sample in part.cpu()] for part in parts)
+    known = set(train)
+    return sum(sample in known for sample in test)
+
+
 def check_batch(batch: int, name: str, count: int, things: str) -> None:
     """Raise ShapeError if a batch is larger than the `count` things that the data set `name` has to train on."""
     if batch > count:

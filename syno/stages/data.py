@@ -65,6 +65,7 @@ class DataRecord(Record):
             that it loads; vectors do not count; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
+        repeated_tests: the number of samples to test on that are also samples to train on, where that is known.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
         inputs_to_measure: those that latencies are measured on, of a network that does not compute the same for all; else None.
         paths: what such a network computes differently.
@@ -99,6 +100,7 @@ class DataRecord(Record):
     shared_memory: tuple[tuple[str, ...], ...] = ()
     fixed_weights: Amount | None = None
     majority: Amount | None = None
+    repeated_tests: Number = 0
     majority_label: Number | None = None
     rest_flops: Amount | None = None
     rest_parameters: Number | None = None
@@ -120,7 +122,7 @@ class DataRecord(Record):
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the record; of classification and text without what only tasks of one's own have, and no empty paths."""
-        absent = {name for name in ("inputs_to_measure", "paths", "own_code") if not getattr(self, name)}
+        absent = {name for name in ("inputs_to_measure", "paths", "own_code", "repeated_tests") if not getattr(self, name)}
         absent |= {"metric", "inputs"} if self.metric is None else set()
         found: dict[str, Any] = write(self)
         return {name: one for name, one in found.items() if name not in absent}
@@ -245,7 +247,7 @@ def look(experiment: Experiment) -> DataRecord:
     import torch
 
     from syno.data import TokenSet
-    from syno.data.contract import label_shape_of, majority_of
+    from syno.data.contract import label_shape_of, majority_of, repeated_tests
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
@@ -289,6 +291,7 @@ def look(experiment: Experiment) -> DataRecord:
         parameters=int(network.original.parameters),
         shared_memory=tuple(map(tuple, shared_tensors(model))),
         fixed_weights=network.fixed_weights,
+        repeated_tests=repeated_tests(data),
         majority=None if most_frequent is None else most_frequent.share,
         majority_label=None if most_frequent is None else most_frequent.label,
         rest_flops=rest.flops / pictures,
@@ -306,6 +309,7 @@ def look(experiment: Experiment) -> DataRecord:
 # The text that `syno data` prints: the data, the network, its layers, and what a search can reach.
 
 
+MANY_REPEATED = 0.01  # of the samples to test on, of which some data sets have a few
 LEAST_ATTENTION = 0.01  # of the FLOPs; less is not worth a line
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
@@ -366,6 +370,11 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         yield _requirement(experiment)
     if record.majority is not None and record.majority > WARNED_MAJORITY:
         yield f"warning: {majority_text(record.majority_label, record.majority)}: {SAYS_LITTLE}"
+    if record.test_images and record.repeated_tests > MANY_REPEATED * record.test_images:
+        yield (
+            f"warning: {record.repeated_tests:,} of the {record.test_images:,} {record.samples} to test on are also there to "
+            "train on, so that a score says little; take them out of either"
+        )
     if not experiment.trains:
         yield "nothing is trained, so no step of training was tried"
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import wave
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DATASETS
 from syno.data.files import look_for
-from syno.stages.data import prepare
+from syno.stages.data import data_text, look, prepare
 
 RATE = 800
 FOLDER = import_module("syno.data.folder")
@@ -237,3 +238,16 @@ def test_folders_that_hold_no_data(pictures: Path, sounds: Path, monkeypatch: py
     assert 'the class "n01" has one file that can be read' in says("few", size=8)
     monkeypatch.setattr(FOLDER, "MOST_BYTES", 100)
     assert "few has 3 samples, which are 576 bytes in memory; 100 bytes are allowed" in says("few", size=8)
+
+
+def test_samples_that_are_also_there_to_train_on_are_said() -> None:
+    write_folder(Path("both/train"), 5)
+    shutil.copytree("both/train", "both/val")
+    workload = {"width": 0.25, "data": "folder", "data_settings": {"folder": "both", "size": 16}}
+    own = Experiment(name="own", workload=workload, evaluate="cost", reward={"name": "savings"}, train={"seeds": []})
+    record = look(own)
+    assert record.repeated_tests == record.test_images > 0
+    assert (
+        f"warning: {record.test_images} of the {record.test_images} pictures to test on are also there to train on"
+        in data_text(own, record)
+    )

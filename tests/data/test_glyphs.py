@@ -143,3 +143,8 @@ def test_hash_sees_shapes_and_values() -> None:
 
 def test_the_examples_in_the_module_run() -> None:
     assert doctest.testmod(datasets).failed == 0
+
+
+def test_epochs_are_counted_from_1() -> None:
+    with pytest.raises(ValueError, match="the epoch is 0; epochs are counted from 1"):
+        next(DATASETS["glyphs"]().train_batches(4, seed=0).epoch(0))

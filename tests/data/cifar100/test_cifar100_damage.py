@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from small_cifar100 import Load, Part, encoded, table, write_parquet
+from small_cifar100 import SIZES, Load, Part, encoded, table, write_parquet
 
 from syno.base.errors import DataError
 
@@ -119,3 +120,20 @@ class TestDamage:
         with pytest.raises(DataError):
             load(pickles)
         assert not (tmp_path / "prepared").exists() or not list((tmp_path / "prepared").iterdir())
+
+
+def test_copies_that_were_cut_or_exchanged_are_warned_of(
+    load: Load, pickles: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    counts = SIZES["train"], SIZES["test"]
+    with pytest.warns(UserWarning, match=f"has {counts[0]} pictures to train on and {counts[1]} to test"):
+        load(pickles)
+    monkeypatch.setattr(import_module("syno.data.cifar100"), "COUNTS", counts)
+    recwarn.clear()
+    load(pickles)
+    assert not recwarn
+    folder = pickles / "cifar-100-python"
+    for name, other in (("train", "kept"), ("test", "train"), ("kept", "test")):
+        (folder / name).rename(folder / other)
+    with pytest.warns(UserWarning, match="its files to train and to test on are exchanged; scores do not compare"):
+        load(pickles)
