@@ -11,8 +11,11 @@ import shutil
 import sqlite3
 import time
 from contextlib import closing, suppress
+from datetime import datetime
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +28,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import syno
-from syno.base.errors import SpecError, UserCodeError
+from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.fork_client import VARIABLE
 from syno.config import load_experiment
 from syno.measure.speedups import STORE
@@ -36,6 +39,7 @@ from syno.stages.places import FROZEN, SELECTED
 from syno.stages.search import search
 from syno.stages.study import freeze
 from syno.stages.workflow import start_fork_server
+from syno.train.settings import TrainingSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trained-model.md"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -70,6 +74,67 @@ def batches(size: int = 8) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything but the workflow runs."""
     monkeypatch.setattr(module._Run, "finish", lambda run: None)
+
+
+def weighted(factor: float) -> Any:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return factor * functional.cross_entropy(model(batch[0]), batch[1])
+
+    return loss
+
+
+class Counted:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self, model: nn.Module) -> float:
+        return float(self.count)
+
+
+def negated(own: bool) -> nn.Module:
+    def forward(self: nn.Module, picture: torch.Tensor) -> torch.Tensor:
+        return (-1 if own else 1) * super(kind, self).forward(picture)  # type: ignore[misc]
+
+    kind = type("Small", (Small,), {"forward": forward, "__module__": __name__})
+    return kind()
+
+
+def relabelled(own: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    found = batches()
+    if own:
+        found[1][1][3] = 1 - found[1][1][3]
+    return found
+
+
+def shown(own: bool) -> Any:
+    """Return batches that a function changes."""
+    data = TensorDataset(torch.arange(512.0).reshape(8, 1, 8, 8) / 512, torch.arange(8) % 2)
+    return DataLoader(data, 4, collate_fn=partial(stacked, flip=own))
+
+
+def stacked(rows: Any, flip: bool) -> Any:
+    pictures, labels = (torch.stack(part) for part in zip(*rows, strict=True))
+    return pictures.flip(-1) if flip else pictures, labels
+
+
+def scored(model: nn.Module, count: int) -> float:
+    return float(count)
+
+
+# What makes the arguments of a call, as they are or changed, and what a message says of the change.
+CHANGES: dict[str, tuple[Any, str]] = {
+    "one label": (lambda own: {"test": relabelled(own)}, "the batches to test on"),
+    "the inputs": (lambda own: {"test": [(x + 0.1 * own, y) for x, y in batches()]}, "the batches to test on"),
+    "their order": (lambda own: {"train": batches()[:: -1 if own else 1]}, "the batches to train on"),
+    "what makes batches": (lambda own: {"test": shown(own)}, "the batches to test on"),
+    "the forward": (lambda own: {"model": negated(own)}, "the function negated.<locals>.forward in test_speed_up.py"),
+    "a constant of a closure": (
+        lambda own: {"loss": weighted(2.0 if own else 1.0)},
+        "the function weighted.<locals>.loss in test_speed_up.py",
+    ),
+    "a callable object": (lambda own: {"score": Counted(1 + own)}, "the score"),
+    "a partial function": (lambda own: {"score": partial(scored, count=own)}, "the score"),
+}
 
 
 @pytest.mark.usefixtures("no_run")
@@ -109,6 +174,85 @@ class TestCall:
         syno.speed_up(**{**given, "minutes": 5})  # how long it may take makes no other one
         with pytest.raises(SpecError, match=re.escape(told)):
             syno.speed_up(**{**given, **change})
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_what_changed_in_it_is_named(self, change: str, tmp_path: Path) -> None:
+        made, told = CHANGES[change]
+        for own in (False, False, True):
+            torch.manual_seed(0)
+            given = {"model": Small(), "train": batches(), "test": batches(), "loss": weighted(1.0), "score": Counted(1)}
+            call = {**given, "epochs": 1, "folder": tmp_path, **made(own)}
+            if own:
+                with pytest.raises(SpecError, match=re.escape(f"of another call of speed_up: {told} changed since then. Give")):
+                    syno.speed_up(**call)
+            else:  # the second one is the same
+                syno.speed_up(**call)
+
+    def test_a_call_beside_another_one_in_a_new_folder_is_refused_at_once(self, tmp_path: Path) -> None:
+        """Its file may be written only while this call waits."""
+        given = {"train": batches(), "test": batches(), "epochs": 1}
+        first = tmp_path / "first"
+        syno.speed_up(Small(), folder=first, **given)
+        shutil.copytree(first, tmp_path / "kept")
+        shutil.rmtree(first)
+
+        def begin() -> None:
+            time.sleep(0.2)
+            shutil.copytree(tmp_path / "kept", first, dirs_exist_ok=True)
+
+        with module._alone(first, lambda: None):
+            thread = Thread(target=begin)
+            thread.start()
+            with pytest.raises(SpecError, match="of another call of speed_up: the weights of the network changed since then"):
+                syno.speed_up(Small(), folder=first, **given)
+            thread.join()
+
+    def test_an_equal_call_waits_for_the_other_one(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ended: list[str] = []
+
+        def other() -> None:
+            with module._alone(tmp_path, lambda: None):
+                ended.append("this one")
+
+        with module._alone(tmp_path, lambda: None):
+            thread = Thread(target=other)
+            thread.start()
+            thread.join(0.5)
+            ended.append("the first one")
+        thread.join()
+        assert ended == ["the first one", "this one"] and "this one waits for its end" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("right", "told"), [(1.0, "scored again now: accuracy 1, then 1."), (0.5, "has 0.5 on")])
+    def test_an_old_answer_is_scored_again(
+        self, right: float, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class First(nn.Module):
+            """Answers the label that is in its input."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(()))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.weight * functional.one_hot(x[:, 0].long(), 2).float()
+
+        labels = torch.arange(8) % 2
+        wrong = torch.arange(8) >= 8 * right
+        test = [(labels[:, None].float(), torch.where(wrong, 1 - labels, labels))]
+        goal = SimpleNamespace(lose_at_most=0.01)
+        result = syno.SpeedUp(tmp_path)
+        monkeypatch.setattr(syno.SpeedUp, "best", None)
+        monkeypatch.setattr(syno.SpeedUp, "experiment", SimpleNamespace(goal=goal))
+        record = SimpleNamespace(metric="accuracy", score=1.0, seed=1, name="original")
+        monkeypatch.setattr(module, "record_taken", lambda *_: record)
+        monkeypatch.setattr(module, "trained_network", lambda *_: First().eval())
+        again = partial(result.score_again, module.Classification(test=test), datetime(2026, 1, 2), TrainingSettings())
+        if right == 1:
+            again()
+            assert result._age.endswith(told) and "2026-01-02" in result._age
+        else:
+            with pytest.raises(DataError, match=told):
+                again()
 
     def test_what_cannot_be_pickled_is_named(self, tmp_path: Path) -> None:
         class Locked(list):  # type: ignore[type-arg]
