@@ -322,6 +322,10 @@ class _Walk:
             self.value(hash_pandas_object(thing).to_numpy())
         elif name == "dataclasses.Field":
             self.attributes({one: getattr(thing, one) for one in ("name", "default", "default_factory", "init", "kw_only")})
+        elif kind.__module__.startswith(OWN_PACKAGE) and isinstance(
+            getattr(kind, "id", None), property | functools.cached_property
+        ):
+            self.token("id", thing.id)  # of a space or an operator, which remember what they computed
         elif wrapped := getattr(thing, "__wrapped__", None) if not hasattr(thing, "__dict__") or "cache" in name else None:
             self.value(wrapped)  # functools.lru_cache
         else:
@@ -661,7 +665,7 @@ def _is_reduced_in_c(kind: type) -> bool:
 def _slots(kind: type) -> Iterable[str]:
     found = vars(kind).get("__slots__", ())
     names = (found,) if isinstance(found, str) else tuple(found)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+    return [name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__pydantic_")]
 
 
 def _in_order(code: types.CodeType, names: Iterable[str]) -> list[str]:

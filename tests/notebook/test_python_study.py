@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from syno.base.errors import MisfitError, SearchStoppedError, SpecError, Unknown
 from syno.ir.graph import PGraph
 from syno.ir.text import parse
 from syno.notebook.study import storage_url
+from syno.search.reward import Reward
 
 SPACE = syno.Space(small_specs.convolution())
 METRICS = {"value", "flops"}
@@ -57,6 +60,46 @@ def test_a_study_that_was_interrupted_and_resumed_has_the_same_trials(file: str,
     second.run(8, progress=False)
     assert evaluated(second) == evaluated(whole)
     assert list(second.trials["outcome"]).count("interrupted") == 1
+
+
+def scaled(factor: float) -> Any:
+    def of(operator: PGraph) -> float:
+        return factor * objective(operator)["value"]
+
+    return of
+
+
+def part_of_value(factor: float) -> Reward:
+    class Part(Reward):
+        name, needs = "part", ("value",)
+
+        def of(self, metrics: Any) -> float:
+            return factor * float(metrics["value"])
+
+    return Part()
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "named"),
+    [
+        ({"objective": scaled(1.0)}, {"objective": scaled(0.5)}, "the function scaled.<locals>.of in test_python_study.py"),
+        ({"objective": partial(min, 1)}, {"objective": partial(min, 0)}, "the objective"),
+        (
+            {"reward": part_of_value(0.5)},
+            {"reward": part_of_value(0.25)},
+            "the function part_of_value.<locals>.Part.of in test_python_study.py",
+        ),
+    ],
+)
+def test_a_study_is_not_continued_with_another_objective_or_reward(
+    there: dict[str, Any], here: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    first = study(storage=tmp_path / "trials.db", **there)
+    first._stored.run(lambda operator, report: {"value": 0.5}, 1)
+    study(storage=tmp_path / "trials.db", **there)
+    told = f"has other settings: {re.escape(named)} changed since then. Trial 0 has succeeded"
+    with pytest.raises(SpecError, match=told):
+        study(storage=tmp_path / "trials.db", **here)
 
 
 def test_an_interrupted_study_goes_on_in_the_same_process() -> None:
