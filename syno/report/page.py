@@ -31,9 +31,9 @@ from syno.report.page_tables import latencies, score_rows, summary, targets, tri
 from syno.report.points import NO_POINTS, Point, label
 from syno.report.results import Picture, Results, outcomes
 from syno.report.search_rewards import saturation
-from syno.report.trial_points import trial_points
+from syno.report.trial_points import TrialPoints
 from syno.report.verdict import verdict_lines
-from syno.results.values import TRIAL_COLUMNS, Trial, complete, trials_in
+from syno.results.values import Trial, trials_in
 
 # A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 #
@@ -100,14 +100,14 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
     return Branch(kinds, depth, tuple(walks), tuple(sorted(children, key=lambda child: -len(child.walks))))
 
 
-def search_tree(trials: pandas.DataFrame, points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
+def search_tree(trials: pandas.DataFrame | list[Trial], points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
     """Return the picture, an SVG; None if the trials have no paths. `points` are what is said of trials, by their numbers.
 
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
     """
     rows = trials_in(trials)
-    if not {"path", "steps"} <= set(trials.columns) or not rows:
+    if not any(trial.steps for trial in rows):
         return None
     root, least = grown([_walk(trial) for trial in rows]), 1
     while root.leaves(least) > MOST_LEAVES:
@@ -271,13 +271,13 @@ def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[obje
         trials=trial_lines(results),
         counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
         outcomes=outcomes(results.trials),
-        saturation=saturation(complete(results.trials, TRIAL_COLUMNS, "trials")),
+        saturation=saturation(results.trial_list),
         pictures=pictures,
         network=network_table(results),
         layers=layer_table(results),
         mixtures=mixture_table(results),
         mixture_notes=mixture_notes(results),
-        tree=search_tree(results.trials, trial_points(results)),
+        tree=search_tree(results.trial_list, TrialPoints(results)),
         cards=cards(results),
         orders=orders(results),
         ablations=ablations,

@@ -5,43 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
-from typing import NamedTuple
 
 from syno.base.text_tables import plural, shown
 from syno.report.results import Results
 from syno.results.goal_tables import SELECTED_BY, goal_speedup
 from syno.results.speedups import IN_SEARCH
-from syno.results.values import METRIC, Latency, Score, Target
+from syno.results.values import METRIC, Latency, Score, Target, Trial, best_first
 from syno.train.metric import CHANCE, OF_ORIGINAL, Metric
-
-# The operators of trials: their names on the page, and their ids.
-
-
-class TrialOperator(NamedTuple):
-    """A trial's operator.
-
-    Attributes:
-        name: as in the other tables of the page, if it is in them; else that of the store, by the first trial that found it.
-        id: of the operator; "" if the table does not have it.
-    """
-
-    name: str
-    id: str
-
-
-def trial_operators(results: Results) -> dict[int, TrialOperator]:
-    """Return the operator of each trial, by the trial's number.
-
-    All trials of a study have one name, which is that of the network. So an operator is recognized by its id.
-    """
-    known = {operator.id: name for name, operator in results.operators.items()}
-    found: dict[int, TrialOperator] = {}
-    for trial in results.trial_list:
-        id_ = trial.operator_id
-        name = known.setdefault(id_, f"{results.name}_{trial.number}") if id_ else trial.name
-        found[trial.number] = TrialOperator(name, id_)
-    return found
-
 
 NOTHING = "–"
 OF_LIMIT = "share of the limit"  # a heading
@@ -51,6 +21,7 @@ LIMIT = (
 )
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 ROUNDED_UP = 0.9995  # of a unit and above, three digits show the whole unit
+MOST_TRIALS = 1000  # rows of the table of trials: nobody reads more
 SHOWN_METRICS = ("flops", "original_flops", "parameters", "original_parameters")  # not once more at the end
 
 
@@ -119,12 +90,12 @@ def summary(results: Results) -> Table:
 
 
 def trial_lines(results: Results) -> Table:
-    """Return a row for each trial."""
-    metric, operators, rows = results.metric, trial_operators(results), []
+    """Return a row for each trial; of very many, for those with the highest rewards, and the first without one."""
+    metric, operators, rows = results.metric, results.trial_operators, []
     measured = [str(name).removeprefix(METRIC) for name in results.trials.columns if str(name).startswith(METRIC)]
     of_original = (f"{OF_ORIGINAL}{metric.key}", f"{CHANCE}{metric.key}")  # the same in every row
     more = [name for name in measured if name not in (*SHOWN_METRICS, metric.key, *of_original)]
-    for trial in results.trial_list:
+    for trial in shown_trials(results.trial_list):
         (name, id_), known = operators[trial.number], trial.metrics
         flops, original = known.get("flops"), known.get(f"{OF_ORIGINAL}flops")
         rows.append((
@@ -137,6 +108,12 @@ def trial_lines(results: Results) -> Table:
         "trial", "outcome", "reward", metric.heading, "FLOPs of original", "parameters", "seconds", "operator", "message",
     )  # fmt: skip
     return Table((*headings, *(name.replace("_", " ") for name in more)), tuple(rows))
+
+
+def shown_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of the table, by number: all, or the best of them."""
+    first = [*best_first(trials), *(trial for trial in trials if not trial.is_rewarded)][:MOST_TRIALS]
+    return list(trials) if len(trials) <= MOST_TRIALS else sorted(first, key=lambda trial: trial.number)
 
 
 def score_rows(results: Results) -> list[Score]:

@@ -45,6 +45,23 @@ class Point(NamedTuple):
 
 
 NO_POINTS: Mapping[int, Point] = {}  # by the number of a trial
+MOST_POINTS = 2000  # of one kind in a figure: more hide each other, and make the file large
+
+
+def shown_points(count: int, first: Sequence[int] = ()) -> list[int]:
+    """Return the places of the points that are drawn, of so many in a row: all, or one of every few, as evenly as it goes.
+
+    `first` are places that are drawn before others: all of them if they are not too many, too, and the last one always.
+    """
+    if count <= MOST_POINTS:
+        return list(range(count))
+    evenly = {place * count // MOST_POINTS for place in range(MOST_POINTS)}
+    return sorted(evenly | {first[place] for place in shown_points(len(first))} | {*first[-1:]})
+
+
+def count_text(count: int, shown: int) -> str:
+    """Return a number of points for a legend, and how many of them are drawn if not all are."""
+    return str(count) if count == shown else f"{count:,}, of which {shown:,} are drawn"
 
 
 def identify(artist: Artist, points: Sequence[Point]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import inf, isfinite
 from statistics import fmean
 from textwrap import fill
@@ -28,7 +27,7 @@ from syno.report.search_rewards import reward_figure
 from syno.report.search_time import TITLE as OVER_TIME
 from syno.report.search_time import time_figure
 from syno.report.trade_off import cost_figure, pareto_figure, speed_figure
-from syno.report.trial_points import trial_points
+from syno.report.trial_points import TrialPoints
 from syno.results.breakdown import NETWORK, OPERATOR, REST, STAGE
 from syno.results.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
 from syno.train.metric import METRICS, Metric
@@ -290,12 +289,12 @@ class Drawing(NamedTuple):
     Attributes:
         title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric.
         caption: How to read it; `{better}` in it stands for the direction of better scores.
-        draw: Draws it from results.
+        draw: Draws it from results, with notes at the bottom.
     """
 
     title: str
     caption: str
-    draw: Callable[[Results], Figure]
+    draw: Callable[[Results, Sequence[str]], Figure]
 
     def words(self, metric: Metric) -> tuple[str, str]:
         """Return the title and the caption for scores of this metric."""
@@ -308,10 +307,10 @@ FIGURES: Registry[Drawing] = Registry("figure")
 
 def pictures(results: Results, names: Iterable[str]) -> list[Picture]:
     """Draw the figures of these names for a page, without notes, which it has as text. UnknownNameError for another name."""
-    results, found = replace(results, notes=()), []
+    found = []
     for drawing in [FIGURES[name] for name in names]:
         title, caption = drawing.words(results.metric)
-        found.append(Picture(title, drawn(drawing.draw(results), "svg").decode(), caption))
+        found.append(Picture(title, drawn(drawing.draw(results, ()), "svg").decode(), caption))
     return found
 
 
@@ -321,7 +320,7 @@ FIGURES.register("score-latency")(
         "Mean {metric} with its standard deviation over seeds; median latency of the whole network with its 95 % interval. The "
         "{better} and the further to the left, the better. The line is the Pareto front: no other operator is both faster and "
         "better than one on it.",
-        lambda found: pareto_figure(found.scores, found.latency, found.notes),
+        lambda found, notes: pareto_figure(found.scores, found.latency, notes),
     )
 )
 FIGURES.register("score-speedup")(
@@ -333,7 +332,7 @@ FIGURES.register("score-speedup")(
         "Upwards: mean {metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and "
         "for the original that of its own mean. The {better} and the further to the right, the better. An operator meets "
         "the goal of the search if both its bars lie in the shaded corner.",
-        lambda found: speed_figure(found.scores, found.speedups, found.aim, found.notes),
+        lambda found, notes: speed_figure(found.scores, found.speedups, found.aim, notes),
     )
 )
 FIGURES.register("score-flops")(
@@ -341,7 +340,7 @@ FIGURES.register("score-flops")(
         "{Metric} against FLOPs",
         "Mean {metric} with its standard deviation over seeds, against the FLOPs (multiply-adds) of the network with the "
         "operator, as a share of the original network's. The {better} and the further to the left, the better.",
-        lambda found: cost_figure(found.scores, found.notes),
+        lambda found, notes: cost_figure(found.scores, notes),
     )
 )
 FIGURES.register("speedup")(
@@ -349,7 +348,7 @@ FIGURES.register("speedup")(
         SPEEDUP,
         "Latency of the original network divided by the latency of the network with the operator, on the same device with the "
         "same compiler.",
-        lambda found: speedup_figure(found.latency, found.notes),
+        lambda found, notes: speedup_figure(found.latency, notes),
     )
 )
 FIGURES.register("layers")(
@@ -358,7 +357,7 @@ FIGURES.register("layers")(
         "Latency of each distinct layer that operators replace, divided by that of the layer with the operator, on the same "
         "device with the same compiler. A layer with a stride is measured as the network has it, an operator after the pooling "
         "that stands for the stride.",
-        lambda found: layer_figure(found.layers, found.notes),
+        lambda found, notes: layer_figure(found.layers, notes),
     )
 )
 FIGURES.register("learning")(
@@ -366,7 +365,7 @@ FIGURES.register("learning")(
         LEARNING,
         "Mean {metric} on the test data over the seeds, after each round of the training of the whole network; the band is "
         "from the lowest to the highest seed. A training that was stopped early ends the line of its network there.",
-        lambda found: learning_figure(found.learning, found.notes),
+        lambda found, notes: learning_figure(found.learning, notes),
     )
 )
 FIGURES.register("reward")(
@@ -374,7 +373,7 @@ FIGURES.register("reward")(
         REWARDS,
         "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: their operators cannot meet "
         "the goal (screened), they were stopped early, or failed.",
-        lambda found: reward_figure(found.trials, found.notes, trial_points(found)),
+        lambda found, notes: reward_figure(found.trial_list, notes, TrialPoints(found)),
     )
 )
 FIGURES.register("search-time")(
@@ -383,7 +382,7 @@ FIGURES.register("search-time")(
         "Each dot is the reward of a trial when it ended; the line is the best so far. Rings are trials that meet the goal "
         "of the search, and the dashed line is the reward of one that just does. The marks at the bottom are trials without "
         "a reward: their operators cannot meet the goal (screened), they were stopped early, or failed.",
-        lambda found: time_figure(found.trials, found.aim, found.reward_at_goal, found.notes, trial_points(found)),
+        lambda found, notes: time_figure(found.trial_list, found.aim, found.reward_at_goal, notes, TrialPoints(found)),
     )
 )
 FIGURES.register("breakdown")(
@@ -393,6 +392,6 @@ FIGURES.register("breakdown")(
         "lower one the operator's. Layers of one size are one line. With the compiler eager, the operator's bar is divided "
         "into the calls of its code; other compilers fuse them. On the right, the speedup of each size of the layers, and "
         "of the whole network, with 95 % intervals; original and operator were timed in turns.",
-        lambda found: breakdown_figure(found.breakdown, found.notes),
+        lambda found, notes: breakdown_figure(found.breakdown, notes),
     )
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.errors import SpecError
 from syno.base.interval import Interval
@@ -63,6 +63,18 @@ def no_learning() -> pandas.DataFrame:
     import pandas
 
     return pandas.DataFrame(columns=list(LEARNING_COLUMNS))
+
+
+class TrialOperator(NamedTuple):
+    """A trial's operator.
+
+    Attributes:
+        name: as in the other tables of the page, if it is in them; else that of the store, by the first trial that found it.
+        id: of the operator; "" if the table does not have it.
+    """
+
+    name: str
+    id: str
 
 
 @dataclass(frozen=True)
@@ -216,6 +228,20 @@ class Results:
     def trial_list(self) -> list[Trial]:
         """The rows of `trials`."""
         return trials_in(self.trials)
+
+    @cached_property
+    def trial_operators(self) -> dict[int, TrialOperator]:
+        """The operator of each trial, by the trial's number.
+
+        All trials of a study have one name, which is that of the network. So an operator is recognized by its id.
+        """
+        known = {operator.id: name for name, operator in self.operators.items()}
+        found: dict[int, TrialOperator] = {}
+        for trial in self.trial_list:
+            id_ = trial.operator_id
+            name = known.setdefault(id_, f"{self.name}_{trial.number}") if id_ else trial.name
+            found[trial.number] = TrialOperator(name, id_)
+        return found
 
     @property
     def metric(self) -> Metric:

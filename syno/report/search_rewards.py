@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
-from syno.report.points import NO_POINTS, Point, identify_trials
+from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
 from syno.results.values import Trial, trials_in
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MANY = 0.25  # share of the complete trials
 FEWEST = 8  # complete trials from which on a share says something
 
 
-def saturation(trials: pandas.DataFrame) -> str | None:
+def saturation(trials: pandas.DataFrame | list[Trial]) -> str | None:
     """Return in words that a quarter or more of the complete trials have the reward 0 or 1, and what to change; else None."""
     rewards = [trial.reward for trial in trials_in(trials) if trial.outcome == "complete" and trial.reward is not None]
     if len(rewards) < FEWEST:
@@ -46,10 +46,13 @@ def saturation(trials: pandas.DataFrame) -> str | None:
 TITLE = "Rewards of the search"
 
 
-def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS) -> Figure:
+def reward_figure(
+    trials: pandas.DataFrame | list[Trial], notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS
+) -> Figure:
     """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
 
-    `points` says what the point of each trial is, by the trial's number. SpecError if the table lacks a column.
+    Of very many trials, some are drawn (`shown_points`). `points` says what the point of each trial is, by the trial's number.
+    SpecError if the table lacks a column.
     """
     rows = trials_in(trials)
     if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in rows):
@@ -64,14 +67,18 @@ def reward_figure(trials: pandas.DataFrame, notes: Sequence[str] = (), points: M
 def draw_rewards(axes: Axes, trials: Sequence[Trial], points: Mapping[int, Point] = NO_POINTS) -> None:
     """Draw the reward of each trial, and the best so far, into a panel."""
     done = sorted((trial for trial in trials if trial.is_rewarded), key=lambda trial: trial.number)
-    numbers = [trial.number for trial in done]
-    rewards = [trial.reward or 0.0 for trial in done]
-    (line,) = axes.plot(numbers, rewards, "o", color=BLUE, markersize=4.5, alpha=0.75, label=f"complete ({len(done)})", mew=0)
+    best = list(accumulate((trial.reward or 0.0 for trial in done), max))
+    drawn = shown_points(len(done), [place for place, reward in enumerate(best) if not place or reward > best[place - 1]])
+    numbers = [done[place].number for place in drawn]
+    rewards = [done[place].reward or 0.0 for place in drawn]
+    label = f"complete ({count_text(len(done), len(drawn))})"
+    (line,) = axes.plot(numbers, rewards, "o", color=BLUE, markersize=4.5, alpha=0.75, label=label, mew=0)
     identify_trials(line, numbers, points)
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
-        ended = [trial.number for trial in trials if trial.outcome == outcome]
+        all_ended = [trial.number for trial in trials if trial.outcome == outcome]
+        ended = [all_ended[place] for place in shown_points(len(all_ended))]
         if ended:
-            label = f"{outcome} ({len(ended)})"
+            label = f"{outcome} ({count_text(len(all_ended), len(ended))})"
             look: dict[str, Any] = {"color": colour, "markersize": 4, "label": label, "transform": axes.get_xaxis_transform()}
             (line,) = axes.plot(ended, [height] * len(ended), marker, **look)
             identify_trials(line, ended, points)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
-from syno.report.points import NO_POINTS, Point, identify_trials
+from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
 from syno.results.goal import STATES, order_of_trial
 from syno.results.values import Trial, trials_in
 from syno.search.goal import Goal
@@ -26,7 +27,7 @@ HOURS = 4 * 3600
 
 
 def time_figure(
-    trials: pandas.DataFrame,
+    trials: pandas.DataFrame | list[Trial],
     goal: Goal | None = None,
     reward_at_goal: float | None = None,
     notes: Sequence[str] = (),
@@ -38,7 +39,7 @@ def time_figure(
     that meet the goal have a ring. Marks at the bottom are trials that were screened out, pruned or paused, or failed.
 
     Args:
-        trials: `syno.search.storage.records.table`.
+        trials: `syno.search.storage.records.table`; of very many, some are drawn (`shown_points`).
         goal: the goal of the search; None if there is none.
         reward_at_goal: the reward of an operator that just meets the goal, for a line; None for no line.
         notes: paragraphs at the bottom.
@@ -73,20 +74,22 @@ def draw_over_time(
     unit, name = (1, "seconds") if max(seconds) < MINUTES else (60, "minutes") if max(seconds) < HOURS else (3600, "hours")
     timed = [(one / unit, trial) for one, trial in zip(seconds, trials, strict=True)]
     done = sorted(((time, trial) for time, trial in timed if trial.is_rewarded), key=lambda pair: pair[1].number)
+    drawn = _drawn(done)
     (line,) = axes.plot(
-        [time for time, _ in done], [trial.reward or 0.0 for _, trial in done], "o", color=BLUE, markersize=4.5, alpha=0.75,
-        mew=0, label=f"complete ({len(done)})",
+        [time for time, _ in drawn], [trial.reward or 0.0 for _, trial in drawn], "o", color=BLUE, markersize=4.5, alpha=0.75,
+        mew=0, label=f"complete ({count_text(len(done), len(drawn))})",
     )  # fmt: skip
-    identify_trials(line, [trial.number for _, trial in done], points)
+    identify_trials(line, [trial.number for _, trial in drawn], points)
     for outcome, (marker, colour, height) in AT_THE_BOTTOM.items():
-        ended = [(time, trial.number) for time, trial in timed if trial.outcome == outcome]
+        all_ended = [(time, trial.number) for time, trial in timed if trial.outcome == outcome]
+        ended = [all_ended[place] for place in shown_points(len(all_ended))]
         if ended:
-            label = f"{outcome} ({len(ended)})"
+            label = f"{outcome} ({count_text(len(all_ended), len(ended))})"
             look: dict[str, Any] = {"color": colour, "markersize": 4, "label": label, "transform": axes.get_xaxis_transform()}
             (line,) = axes.plot([time for time, _ in ended], [height] * len(ended), marker, **look)
             identify_trials(line, [number for _, number in ended], points)
     if done:
-        _best(axes, done, max(seconds) / unit)
+        _best(axes, drawn, max(seconds) / unit)
     if goal is not None:
         _met(axes, done, goal, name)
         if reward_at_goal is not None:
@@ -116,6 +119,17 @@ def elapsed(trials: Iterable[Trial]) -> tuple[list[float], float]:
     return seconds, sum(gap.total_seconds() for _, gap in gaps)
 
 
+def _drawn(done: Sequence[tuple[float, Trial]]) -> list[tuple[float, Trial]]:
+    """Return the rewarded trials that are drawn, among them all that were the best when they ended."""
+    records: list[int] = []
+    best = -inf
+    for place in sorted(range(len(done)), key=lambda place: done[place][0]):
+        if (reward := done[place][1].reward or 0.0) > best:
+            best = reward
+            records.append(place)
+    return [done[place] for place in shown_points(len(done), records)]
+
+
 def _best(axes: Axes, done: Sequence[tuple[float, Trial]], last: float) -> None:
     ordered = sorted(done, key=lambda pair: pair[0])
     best = list(accumulate((trial.reward or 0.0 for _, trial in ordered), max))
@@ -126,13 +140,14 @@ def _best(axes: Axes, done: Sequence[tuple[float, Trial]], last: float) -> None:
     axes.set_ylim(low - 0.25 * span, high + 0.14 * span)  # room for the marks below
 
 
-def _met(axes: Axes, done: Iterable[tuple[float, Trial]], goal: Goal, unit: str) -> None:
+def _met(axes: Axes, done: Sequence[tuple[float, Trial]], goal: Goal, unit: str) -> None:
     """Draw a ring around the trials that meet the goal by their one seed, and write when the first one did."""
     found = [(time, trial.reward or 0.0) for time, trial in done if STATES[order_of_trial(goal, trial.metrics)[0]] == "meets"]
     if not found:
         return
-    label = f"meets the goal, by one seed ({len(found)})"
-    axes.plot(*zip(*found, strict=True), "o", color=GREEN, markersize=9, markerfacecolor="none", label=label)
+    drawn = [found[place] for place in shown_points(len(found), [found.index(min(found))])]
+    label = f"meets the goal, by one seed ({count_text(len(found), len(drawn))})"
+    axes.plot(*zip(*drawn, strict=True), "o", color=GREEN, markersize=9, markerfacecolor="none", label=label)
     first, reward = min(found)
     axes.annotate(
         f"first after {first:.3g} {unit}", (first, reward), (6, -10), textcoords="offset points", fontsize=8, color=GREY

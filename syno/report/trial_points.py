@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from syno.report.page_tables import trial_operators
+from collections.abc import Iterator, Mapping
+
 from syno.report.points import Point
 from syno.report.results import Results
 
 
-def trial_points(results: Results) -> dict[int, Point]:
-    """Return the text at the point of each trial in a figure, by the trial's number."""
-    metric, found = results.metric, {}
-    operators = trial_operators(results)
-    for trial in results.trial_list:
-        name, score = operators[trial.number].name, trial.metrics.get(metric.key)
-        is_known = name in results.operators
-        parts = [f"trial {trial.number}, {name}" if name else f"trial {trial.number}"]
+class TrialPoints(Mapping[int, Point]):
+    """The text at the point of each trial in a figure, by the trial's number; made when it is asked for, as few are drawn."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._trials = {trial.number: trial for trial in results.trial_list}
+
+    def __getitem__(self, number: int) -> Point:
+        trial, metric, name = self._trials[number], self._results.metric, self._results.trial_operators[number].name
+        score, is_known = trial.metrics.get(metric.key), name in self._results.operators
+        parts = [f"trial {number}, {name}" if name else f"trial {number}"]
         parts += [trial.outcome if trial.reward is None else f"reward {trial.reward:.4g}"]
         parts += [] if score is None else [f"{metric.name} {metric.text(score)}"]
-        found[trial.number] = Point(": ".join([parts[0], ", ".join(parts[1:])]), name if is_known else "")
-    return found
+        return Point(": ".join([parts[0], ", ".join(parts[1:])]), name if is_known else "")
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._trials
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._trials)
+
+    def __len__(self) -> int:
+        return len(self._trials)

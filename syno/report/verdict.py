@@ -12,7 +12,7 @@ from math import inf, isfinite, isnan, nan
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.base.text_tables import plural
-from syno.report.page_tables import setting, share, trial_operators
+from syno.report.page_tables import setting, share
 from syno.report.results import Results
 from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.results.goal_tables import beside_rivals
@@ -362,7 +362,7 @@ def _search_line(results: Results) -> Line:
     best = done[0]
     found = measured_in_search(best.metrics, results.metric)
     unknown = " after the search" if found else ", so nothing is known of speed and score"
-    shown = trial_operators(results)[best.number].name
+    shown = results.trial_operators[best.number].name
     after = "".join(f", {one}" for one in found) + "."
     name = shown if shown in results.operators else ""
     return Line(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -260,9 +261,13 @@ class Trial:
 
 def number(value: Any) -> float | None:
     """Return a cell of a table as a number; None where it has none."""
+    if value is None or isinstance(value, str):
+        return None
+    if isinstance(value, float | int):  # most cells of long tables, where pandas takes ten times as long
+        return None if value != value else float(value)
     import pandas
 
-    return None if value is None or isinstance(value, str) or pandas.isna(value) else float(value)
+    return None if pandas.isna(value) else float(value)
 
 
 class Row:
@@ -273,10 +278,12 @@ class Row:
 
     def text(self, name: str) -> str:
         """Return a text; "" where it is missing."""
+        value = self._cells.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
         import pandas
 
-        value = self._cells.get(name)
-        return str(value) if isinstance(value, str) or not pandas.isna(value) else ""
+        return "" if pandas.isna(value) else str(value)
 
     def number(self, name: str) -> float | None:
         """Return a number; None where it is missing."""
@@ -307,11 +314,6 @@ class Row:
         """Return a number with the ends of its interval, by default in the columns `NAME_low` and `NAME_high`."""
         found = map(self.number, (name, low or f"{name}_low", high or f"{name}_high"))
         return Interval(*(nan if one is None else one for one in found))
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of a trial by name, as far as they are known."""
-        named = ((str(name), number(value)) for name, value in self._cells.items() if str(name).startswith(METRIC))
-        return {name.removeprefix(METRIC): value for name, value in named if value is not None}
 
 
 def rows_in(table: pandas.DataFrame) -> list[Row]:
@@ -400,15 +402,22 @@ def rounds_in(table: pandas.DataFrame) -> list[Round]:
     ]
 
 
-def trials_in(table: pandas.DataFrame) -> list[Trial]:
-    """Return the rows of a table of trials. SpecError if it lacks a column."""
+def trials_in(table: pandas.DataFrame | list[Trial]) -> list[Trial]:
+    """Return the rows of a table of trials, or those that were read from it before. SpecError if it lacks a column."""
+    if isinstance(table, list):
+        return table
+    found = complete(table, TRIAL_COLUMNS, "trials")
+    of_metrics = [name for name in found.columns if str(name).startswith(METRIC)]
+    names = [str(name).removeprefix(METRIC) for name in of_metrics]
+    metrics = zip(*(map(number, found[name].tolist()) for name in of_metrics), strict=True) if names else repeat(())
     return [
         Trial(
-            row.count("number") or 0, row.text("outcome"), row.number("reward"), row.metrics(), row.text("name"),
+            row.count("number") or 0, row.text("outcome"), row.number("reward"),
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}, row.text("name"),
             row.text("operator"), row.text("message"), row.time("started"), row.time("ended"), row.number("seconds"),
             row.text("worker"), row.text("path"), row.text("steps"),
         )
-        for row in rows_in(complete(table, TRIAL_COLUMNS, "trials"))
+        for row, values in zip(rows_in(found.drop(columns=of_metrics)), metrics, strict=False)
     ]  # fmt: skip
 
 

@@ -56,7 +56,8 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
     for figures in (*FIGURE_SETS, *([] if kind is None else [kind])):
         if name in figures.names(experiment):
             return figures.draw(experiment, name)
-    figure = FIGURES[name].draw(results.read(experiment))
+    found = results.read(experiment)
+    figure = FIGURES[name].draw(found, found.notes)
     return save(figure, experiment.folder / "figures" / name, FORMATS)
 
 

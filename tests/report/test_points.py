@@ -15,7 +15,7 @@ from syno.report.points import SVG
 from syno.report.result_figures import learning_figure, pictures
 from syno.report.results import Results
 from syno.report.trade_off import cost_figure, pareto_figure
-from syno.report.trial_points import trial_points
+from syno.report.trial_points import TrialPoints
 from syno.results.values import LEARNING_COLUMNS
 
 
@@ -59,7 +59,7 @@ def test_points_of_learning_curves_and_of_the_search_tree_have_titles() -> None:
     found = titles(drawn(learning_figure(curves), "svg"))
     assert found["operator_1: accuracy 0.9100 (0.9000 to 0.9200) after round 1"] == "operator_1" and len(found) == 2
     trials = trial_table().assign(path="Reduce Share", steps=[f"a {number}" for number in range(30)])
-    picture = search_tree(trials, trial_points(results(trials=trials)))
+    picture = search_tree(trials, TrialPoints(results(trials=trials)))
     assert picture is not None
     points = titles(picture.svg.encode())
     assert points["trial 3, operator_1: reward 0.11, accuracy 0.5550; Share"] == "operator_1" and len(points) == 32

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from math import inf, nan
 
+import numpy as np
 import pandas
 import pytest
 from html_document import Document
@@ -288,3 +289,36 @@ class TestInlineSvg:
 )
 def test_a_quantity_has_three_digits_of_its_unit(value: float, text: str) -> None:
     assert quantity(value).text == text
+
+
+def many_trials(count: int) -> pandas.DataFrame:
+    """Of two trials one is complete, the best of them the last; each has an operator of its own and a path of ten steps."""
+    numbers = np.arange(count)
+    is_complete = numbers % 2 == 1
+    reward = np.where(is_complete, (numbers * 7919 % 100_003) / 200_003, np.nan)
+    reward[-1] = 0.75
+    began = pandas.Timestamp("2026-01-01 12:00") + pandas.to_timedelta(2 * numbers, unit="s")
+    return pandas.DataFrame({
+        "number": numbers, "outcome": np.where(is_complete, "complete", np.where(numbers % 4, "screened", "failed")),
+        "reward": reward, "metric_accuracy": 0.5 + reward / 2, "metric_speedup": 1 + reward, "metric_flops": 1e6 + numbers,
+        "metric_original_flops": 4e6, "seconds": 2.0, "message": np.where(is_complete, "", "too slow: 1.2 times as fast"),
+        "operator": [f"operator x\nid {number:032x}\n" for number in numbers],
+        "path": " ".join(["Unfold", "Share"] * 5),
+        "steps": [" ".join(f"{number >> 2 * depth:x}" for depth in reversed(range(10))) for number in numbers],
+        "started": began, "ended": began + pandas.Timedelta("2s"),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "most_bytes"), [(12_000, 4e6), pytest.param(100_000, 1e7, marks=pytest.mark.slow)])
+def test_the_page_of_very_many_trials_shows_what_people_can_look_at_and_says_so(count: int, most_bytes: float) -> None:
+    shown = results(("operator_1",), trials=many_trials(count))
+    found = drawings.pictures(shown, ["reward", "search-time"])
+    text = page(shown, found)
+    assert len(text.encode()) <= most_bytes  # a page with all of them has 900 bytes for each
+    assert f"The 1,000 trials with the highest rewards of {count:,}. All are in" in text
+    assert text.count('<td class="text">complete</td>') == 1000
+    for picture in found:
+        points = picture.svg.count('class="point"')
+        assert 6000 <= points <= 6100  # of each outcome 2,000, and those that were the best so far
+        assert f"complete ({count // 2:,}, of which 2," in picture.svg
+        assert f"trial {count - 1}, glyphs_{count - 1}: reward 0.75, accuracy 0.8750" in picture.svg

@@ -31,7 +31,6 @@ from syno.report.page_tables import (
     score_rows,
     setting,
     share,
-    trial_operators,
 )
 from syno.report.results import Results
 from syno.results.goal_tables import SCREENED
@@ -126,7 +125,7 @@ def _searched(results: Results) -> dict[str, Score]:
     if not results.scores.empty:
         return {}
     found: dict[str, Score] = {}
-    names = trial_operators(results)
+    names = results.trial_operators
     for trial in results.trial_list:
         if trial.reward is not None:
             name, metrics = names[trial.number].name, trial.metrics
@@ -148,7 +147,7 @@ def _origins(results: Results) -> dict[str, str]:
     Of an operator that was screened out, it is the reason.
     """
     found: dict[str, str] = {}
-    names = trial_operators(results)
+    names = results.trial_operators
     for trial in results.trial_list:
         name = names[trial.number].name
         if trial.outcome == SCREENED:
