@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "***"  # in place of a password
-LONGEST = 2_000  # characters of a text that is read, but of an operator's
+LONGEST, LONGEST_MESSAGE = 2_000, 4_000  # characters of a text that is read, but of an operator's
+MESSAGE = "message"  # the name of a field or a column of texts with several lines
 OPERATORS = {"operator", "mixture"}  # names of fields and columns that may have an operator's text, which has several lines
 BEGINNINGS = (
     "operator ",
@@ -53,7 +54,7 @@ def visible(text: str) -> str:
 
 
 def cleaned(content: Any, name: object = None) -> Any:
-    r"""Return plain values whose texts, and names in mappings, are `visible`, and in one line, but for operators.
+    r"""Return plain values whose texts, and names in mappings, are `visible`, and in one line, but for operators and messages.
 
     >>> cleaned({"reason": ["it\x1b[2J\nfailed", 3], "operator": "operator x\n..."})
     {'reason': ['it\\x1b[2J failed', 3], 'operator': 'operator x\n...'}
@@ -66,6 +67,8 @@ def cleaned(content: Any, name: object = None) -> Any:
         shown = visible(content)
         if name in OPERATORS and shown.startswith(BEGINNINGS):
             return shown
+        if name == MESSAGE:
+            return shown[:LONGEST_MESSAGE]
         shown = " ".join(shown.split()) if "\n" in shown or "\t" in shown else shown
         return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
     if isinstance(content, Mapping):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from syno.base.addresses import visible
 
 CONTINUES = ("\\", "??/")  # ends of lines of C, after which a comment goes on
@@ -11,11 +13,9 @@ def docstring(text: str) -> str:
     r"""Return a text as a docstring, in quotes.
 
     >>> print(docstring('a network' + 3 * '"' + ' + secret()')[3:-3])
-    a network\"\"\" + secret()
+    a network\"\"" + secret()
     """
-    quoted = visible(text).replace("\\", "\\\\").replace('"""', r"\"\"\"")
-    if quoted.endswith('"'):
-        quoted = f'{quoted[:-1]}\\"'
+    quoted = re.sub(r'"(?="|\Z)', r"\"", visible(text).replace("\\", "\\\\"))
     return f'"""{quoted}"""'
 
 

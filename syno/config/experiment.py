@@ -212,6 +212,7 @@ def check_without_workload(searches: bool, select: SelectSettings, spec: object,
 
 Settings = Mapping[str, Any]
 RESULTS = Path("results")
+WRITTEN = ("tables", "figures", "operators")  # folders of results into which commands write that only read the rest
 JOURNAL = "journal"  # in place of a storage: one in the folder of results
 OF_ANY = ("name", "output", "code")  # options of every experiment
 OF_OTHERS = {"published data": (*OF_ANY, "artifact", "ablations"), "joined results": (*OF_ANY, "join")}  # all that these have
@@ -453,8 +454,7 @@ class Experiment(Section):
 
         Raises SpecError if a folder in there leads out of it, into which commands would write.
         """
-        linked = [one for one in sorted(self.folder.glob("*")) if one.is_symlink() and one.is_dir()]
-        if outside := next((one for one in linked if not lies_in(one, self.folder)), None):
+        if outside := next((one for name in WRITTEN if not lies_in(one := self.folder / name, self.folder)), None):
             raise SpecError(
                 f"{outside} leads to {outside.resolve()}, out of the folder of results; others may have set the link, so "
                 "nothing is written there: give the experiment's own file in place of the folder, or put a folder in its place"

@@ -52,7 +52,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
     if not file.is_file():
         raise SpecError(f"{file} is not there; `{made_by}` makes it")
     try:
-        table: pandas.DataFrame = cleaned_table(_table(file.read_bytes()))
+        table: pandas.DataFrame = _cleaned(_table(file.read_bytes()))
     except Exception as error:  # a damaged file raises anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SpecError(f"{file} holds no table: {reason}; delete it and run `{made_by}` again") from error
@@ -62,7 +62,7 @@ def read_parquet(file: Path, made_by: str, columns: Iterable[str] = ()) -> panda
     return table
 
 
-def cleaned_table(table: pandas.DataFrame) -> pandas.DataFrame:
+def _cleaned(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table whose texts, names of columns too, are as `syno.base.addresses.cleaned` returns them."""
     changed = {}
     for name in table.select_dtypes(["object", "str"]).columns:

@@ -14,6 +14,10 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
+from syno.base.addresses import cleaned
+from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, write_whole
 from syno.base.interval import Interval
 from syno.results import FOLDER, LOSSES, MEASUREMENTS
@@ -48,6 +52,8 @@ LATENCY_COLUMNS = (
 SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip
+# Columns that have a few known values, by which rows are found.
+CHECKED = {name: TypeAdapter[Any](Measurement.model_fields[name].annotation) for name in ("metric", "status", "origin")}
 KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
 UNKNOWN = Interval(nan)
 ITSELF = Interval(0.0)
@@ -77,9 +83,20 @@ def write_table(table: pandas.DataFrame, folder: Path, name: str) -> list[Path]:
 def read_measurements(folder: Path, made_by: str) -> pandas.DataFrame:
     """Return the table of measurements in a folder of results.
 
-    Raises SpecError, which names the command that makes it, if it is not there.
+    Raises SpecError, which names the command that makes it, if it is not there, or has an unknown quantity, status or origin.
     """
-    return read_parquet(folder / FOLDER / f"{MEASUREMENTS}.parquet", made_by, COLUMNS)
+    file = folder / FOLDER / f"{MEASUREMENTS}.parquet"
+    table = read_parquet(file, made_by, COLUMNS)
+    for column, kind in CHECKED.items():
+        for value in table[column].dropna().unique():
+            try:
+                kind.validate_python(value)
+            except ValueError:
+                shown = cleaned(str(value))
+                raise SpecError(
+                    f'{file} holds no measurements: {column} is "{shown}"; delete it and run `{made_by}` again'
+                ) from None
+    return table
 
 
 def loss_table(rows: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:

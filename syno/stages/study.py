@@ -10,7 +10,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.results.goal_tables import nearest_screened
-from syno.results.parquet import cleaned_table, read_parquet, write_parquet
+from syno.results.parquet import read_parquet, write_parquet
 from syno.results.values import Trial, trials_in
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
@@ -36,7 +36,7 @@ def study_table(experiment: Experiment) -> pandas.DataFrame:
 
     trials, is_exhausted = read_study(experiment.storage, experiment.name)
     if trials:
-        return cleaned_table(table(trials))
+        return table(trials)
     if is_exhausted:
         return pandas.DataFrame(columns=[*COLUMNS, "message", "ended"])
     raise SpecError(f'study "{experiment.name}" in {experiment.storage} has no trial; run `syno search` first')

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from optuna.trial import FrozenTrial, TrialState
 
+from syno.base.addresses import cleaned
 from syno.base.files import checksum
 from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
@@ -219,7 +220,7 @@ def table(trials: Iterable[FrozenTrial]) -> pandas.DataFrame:
     """
     import pandas  # half a second, and most users of this module have no table
 
-    rows = [_row(trial) for trial in trials if FINGERPRINT in trial.user_attrs]
+    rows = [cleaned(_row(trial)) for trial in trials if FINGERPRINT in trial.user_attrs]
     last = {row["fingerprint"]: row["number"] for row in rows if row["outcome"] != "duplicate"}
     for row in rows:
         if row["outcome"] == "paused" and last[row["fingerprint"]] != row["number"]:

@@ -19,6 +19,7 @@ from optuna.pruners import BasePruner
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from syno.base.addresses import cleaned
 from syno.base.errors import SpecError, StorageError
 from syno.search.halving import Step, as_step
 from syno.search.storage.errors import reconnecting, repeated, storage_errors
@@ -246,7 +247,7 @@ def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
     them.
     """
     decisions = [value for key, value in attributes.items() if key.startswith(WITHDRAWN)]
-    return {int(number): str(decision["reason"]) for decision in decisions for number in decision["trials"]}
+    return {int(number): cleaned(str(decision["reason"])) for decision in decisions for number in decision["trials"]}
 
 
 def is_exhausted(attributes: Mapping[str, Any]) -> bool:
