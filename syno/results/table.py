@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import nan
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 
@@ -53,7 +53,9 @@ SPEEDUP_COLUMNS = (
     "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
 )  # fmt: skip
 # Columns that have a few known values, by which rows are found.
-CHECKED = {name: TypeAdapter[Any](Measurement.model_fields[name].annotation) for name in ("metric", "status", "origin")}
+CHECKED: dict[str, Any] = {
+    name: TypeAdapter(cast("Any", Measurement.model_fields[name].annotation)) for name in ("metric", "status", "origin")
+}
 KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
 UNKNOWN = Interval(nan)
 ITSELF = Interval(0.0)

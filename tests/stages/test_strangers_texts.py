@@ -161,10 +161,10 @@ def test_a_text_in_source_is_a_text(text: str, tmp_path: Path, monkeypatch: pyte
 
 def test_a_name_with_source_is_neither_run_nor_written(gift: Path) -> None:
     """It would be in the docstring of network.py, in the first comment of native.cpp, and the name of the folder."""
-    files = sorted(gift.glob("train/separable_conv2d/*.json"))
+    records = {file: read_json(file) for file in gift.glob("train/separable_conv2d/*.json")}
     for text in TEXTS.values():
-        for file in files:
-            file.write_text(json.dumps({**read_json(file), "name": text}))
+        for file, record in records.items():
+            file.write_text(json.dumps({**record, "name": text}))
         before = set(Path("..").rglob("*"))
         done = CliRunner().invoke(app, ["get", "results/gift", "separable_conv2d"])
         assert done.exit_code == 2 and re.fullmatch(
