@@ -30,14 +30,22 @@ from torch.utils.data import DataLoader, TensorDataset
 import syno
 from syno.base.errors import DataError, SpecError, UserCodeError
 from syno.base.fork_client import VARIABLE
+from syno.base.interval import Interval
 from syno.config import load_experiment
 from syno.measure.speedups import STORE
 from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
+from syno.results.goal_tables import verdicts
+from syno.results.measurement import Measurement
 from syno.results.metric import METRICS
+from syno.results.table import latency_view, score_view
+from syno.results.values import judged_in
+from syno.search.goal import Goal
+from syno.stages.goal import with_verdicts
 from syno.stages.places import FROZEN, SELECTED
 from syno.stages.search import search
 from syno.stages.study import freeze
+from syno.stages.tables import Tables
 from syno.stages.workflow import start_fork_server
 from syno.train.settings import TrainingSettings
 
@@ -330,6 +338,34 @@ def test_the_budget_leaves_room_for_operators_beside_the_other_layers() -> None:
         for speedup in (1.0, 1.5, 4.0):
             found = module._budget(workload, speedup)  # type: ignore[arg-type]
             assert rest < found["least_flops"] < found["most_flops"] <= 1
+
+
+def test_the_intervals_of_the_answer_count_that_it_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are wider than those of the same network in the table of verdicts."""
+    goal, speeds = Goal(speedup=1.5, lose_at_most=0.05), {"a": 2.0, "b": 1.8, "c": 3.0}
+    scores = {"original": (0.95, 0.953, 0.951), "a": (0.945, 0.947, 0.944), "b": (0.94, 0.945, 0.95), "c": (0.8, 0.81, 0.82)}
+    made = {"origin": "measured", "source": "x.json"}
+    rows = [
+        Measurement.of(
+            metric, value, operator=key, key=key, role=key if key == "original" else "rival", seed=seed, **made
+        )
+        for key, found in scores.items()
+        for seed, score in enumerate(found, 1)
+        for metric, value in (("accuracy", score), ("flops", 1.0), ("parameters", 1.0))
+    ]  # fmt: skip
+    table, latency = score_view(rows), latency_view(rows)
+    timed = {key: ("in turns", Interval(value, value - 0.1, value + 0.1)) for key, value in speeds.items()}
+    found = verdicts(goal, table, latency, {}, rivals=timed)
+    tables = Tables(with_verdicts(table, found), latency)
+    monkeypatch.setattr(module, "read_tables", lambda _: tables)
+    monkeypatch.setattr(module, "verdict_table", lambda *_: found)
+    monkeypatch.setattr(module.SpeedUp, "experiment", SimpleNamespace(goal=goal))
+    result = module.SpeedUp(tmp_path)
+    (alone,) = (one for one in judged_in(found) if one.key == "a")
+    assert result.best is not None and (result.best.key, result.best.verdict) == ("a", alone.verdict)
+    for counted, own in ((result.speedup, alone.speedup), (result.lost, alone.lost)):
+        assert counted.low < own.low < own.high < counted.high and counted.value == pytest.approx(own.value)
+    assert "chosen among 3 networks" in result.best.reason
 
 
 @pytest.mark.slow
