@@ -20,7 +20,7 @@ result depends on, and returns one checksum for keys, and a digest for each name
   have no order; dicts have one, since layers or columns may be made in it, but attributes and keyword arguments have none.
 - **What changes by itself does not count**: the state of generators of random numbers, caches, variables outside of a function
   that it writes or appends to, iterators, gradients, the mode and the device of a network, and how many processes load data.
-- **What cannot be described**, such as an open connection, counts by its type and is in `Identity.unknown`.
+- **What cannot be described**, such as an open connection, counts by its type, and a warning names it.
 
 What code reads from files while it runs is not seen here: whoever asks for an identity adds what is made of them, such as the
 network with its weights, or rows of the data. Bytecode differs between versions of Python, so one study needs one version.
@@ -42,6 +42,7 @@ import os
 import re
 import sys
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ DIGITS = 16  # of a digest
 WHOLE_BYTES = 64 << 20  # of a tensor or array that counts as a whole
 BLOCKS, BLOCK_BYTES = 1024, 16 << 10  # of the sample of a larger one
 MANY = 1000  # values of a list that are written at once, where they are plain
+DEEPEST = 50_000  # calls of Python functions in each other
 MOST_NAMED = 4  # changed parts in a message
 MEANING = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # flags of code
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
@@ -138,8 +140,22 @@ def identity_of(things: Mapping[str, Any], *, weights: bool = True) -> Identity:
     Args:
         things: by their names in messages, such as "the loss".
         weights: whether the numbers in the parameters of networks count, or only their shapes, as for a latency.
+
+    Warns of what cannot be described.
     """
-    return _Walk(weights).identity(things)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, DEEPEST))  # a function that calls one that calls one: many calls here for each
+    try:
+        found = _Walk(weights).identity(things)
+    finally:
+        sys.setrecursionlimit(before)
+    if found.unknown:
+        warnings.warn(
+            f"{', '.join(things)}: what is in {', '.join(found.unknown)} cannot be described, so that results are used again "
+            "where only that has changed; give another name then",
+            stacklevel=2,
+        )
+    return found
 
 
 class _Walk:

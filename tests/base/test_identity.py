@@ -570,10 +570,29 @@ def test_objects_that_hold_each_other_end():
     assert identity_of({"": one}).checksum == identity_of({"": one}).checksum
 
 
+def test_long_chains_are_followed_to_their_end():
+    found = []
+    for last in (1, 1, 2):
+        names = {f"f{number}": None for number in range(600)}
+        exec(
+            "\n".join(f"def f{number}(): return f{number + 1}()" for number in range(600)) + f"\ndef f600(): return {last}",
+            names,
+        )
+        nested = [last]
+        for _ in range(2000):
+            nested = [nested]
+        found.append((identity_of({"": names["f0"]}).checksum, identity_of({"": nested}).checksum))
+    assert found[0] == found[1] and not set(found[0]) & set(found[2])
+
+
 def test_what_cannot_be_described_is_said():
-    with Path(os.devnull).open() as file, closing(sqlite3.connect(":memory:")) as database:
-        found = identity_of({"": [file, database]})
-    assert len(found.unknown) == 2
+    told = "^the data: what is in _io.TextIOWrapper, sqlite3.Connection cannot be described"
+    with (
+        Path(os.devnull).open() as file,
+        closing(sqlite3.connect(":memory:")) as database,
+        pytest.warns(UserWarning, match=told),
+    ):
+        identity_of({"the data": [file, database]})
 
 
 def test_weights_count_unless_only_shapes_are_asked_for():
