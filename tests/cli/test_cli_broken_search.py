@@ -176,3 +176,9 @@ def test_settings_that_were_corrected_are_taken(run: Run, folder: Path) -> None:
     line = one_line(run("search", "mine.yaml", code=2))
     assert "other settings: workload.training.learning_rate is 0.1 there, 1e+30 here. Trial" in line and len(line) < 400
     assert (folder / "results/mine/experiment.yaml").read_text(encoding="utf-8") == kept
+
+
+def test_what_is_wrong_with_an_experiment_is_a_line_of_a_dry_run_too(run: Run, folder: Path) -> None:
+    (folder / "mine.yaml").write_text("name: mine\nstudy: {grace_seconds: 1}\n", encoding="utf-8")
+    assert "would lose its trial" in one_line(run("run", "mine.yaml", "-n", code=2))
+    assert "quickstar is no file; Syno brings the experiments " in one_line(run("data", "quickstar", code=2))

@@ -367,3 +367,13 @@ def test_a_network_of_several_inputs_is_compiled_and_checked(compiler: str, tmp_
     found = measured(subject, tmp_path, compiler, FAST.model_copy(update={"batch": 3}))
     assert (found.status, found.fields["checked"]) == ("ok", True), found.reason
     assert found.fields["flops"] == 3 * 8 * 8 * (3 * 8 * 9 + 8 * 8)
+
+
+def test_a_full_folder_of_temporary_files_is_named() -> None:
+    """Not the last line, which PyTorch adds to every error."""
+    with LocalProcess(1) as process:
+        process.process.kill()
+        process.process.wait()
+        process._log.write_text("OSError: [Errno 28] No space left on device: 'a.cpp'\nSet TORCHDYNAMO_VERBOSE=1 for more\n")
+        said = process.death
+    assert said.startswith("there is no room in ") and "No space left on device: 'a.cpp'); make room, or set TMPDIR" in said
