@@ -189,10 +189,9 @@ def fault_of_machine(error: BaseException | None) -> str:
     Messages of the exceptions that led to it count, too.
     """
     while error is not None:
-        said = f"{type(error).__name__}: {error}"
         if isinstance(error, MachineError):
-            return said
-        if sentence := sentence_of_machine(said):
+            return str(error)
+        if sentence := sentence_of_machine(f"{type(error).__name__}: {error}"):
             return sentence
         error = error.__cause__ or error.__context__
     return ""
