@@ -374,7 +374,7 @@ class Workload:
         data, batch = self.data, self.settings.training.batch
         if isinstance(data, Task):
             return data.example_inputs
-        if self._has_own_network:
+        if self._has_own_network and data.train_count:
             return of_batch(_samples(data, min(batch, data.train_count, MOST_SAMPLES)), batch)
         if isinstance(data, TokenSet):
             return torch.zeros(batch, data.length, dtype=torch.int64)
