@@ -167,6 +167,6 @@ def test_settings_of_ones_own_network_reach_every_process() -> None:
     plain = NetworkSubject(model="mine:make", classes=2, image_shape=(3, 8, 8))
     assert "model_settings" not in plain.model_dump() and "model_settings" not in WorkloadSettings().model_dump()
     settings = WorkloadSettings(model="own_functions:network_of_more_settings", model_settings={"blocks": 2}, data="shapes")
-    record = SimpleNamespace(inputs=None, image_shape=(3, 8, 8), classes=4)
+    record = SimpleNamespace(inputs=None, inputs_to_measure=None, image_shape=(3, 8, 8), classes=4)
     made = subject_of(settings, record, None, "eager")
     assert made.model_validate_json(made.model_dump_json()).backbone()[-1].out_features == 4
