@@ -29,6 +29,7 @@ from syno.base.registry import OWN_PACKAGE, imported, is_path, own_paths
 from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
+from syno.data.pictures import check_images
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.baselines import Mixture, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.calls import changes_inputs
@@ -619,7 +620,13 @@ def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
     """Return some samples to train on, the same in each process."""
     with unchanged_process(0), user_code(f'the data set "{data.name}"'):
         batch = next(iter(data.train_batches(count, seed=0).epoch(1)))
-    return batch[:, :-1] if isinstance(batch, torch.Tensor) else batch[0]
+    if isinstance(batch, torch.Tensor):
+        return batch[:, :-1]
+    try:
+        check_images(f"{data.name}: a batch of images", batch[0], tuple(data.image_shape))
+    except (DataError, TypeError, LookupError):  # which `try_step` says
+        return torch.zeros(count, *data.image_shape)
+    return batch[0]
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:

@@ -101,7 +101,7 @@ def test_a_measurement(
     device: str, expected: object, experiment: Experiment, computes: Any, seen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syno.measure.tuning.tune", computes)
-    record = SimpleNamespace(inputs=None, image_shape=(3, 8, 8), classes=2)
+    record = SimpleNamespace(inputs=None, inputs_to_measure=None, image_shape=(3, 8, 8), classes=2)
     monkeypatch.setattr("syno.stages.measure.look", lambda experiment: record)
     measure("tune", experiment, "original", "eager", device)
     assert seen == expected
