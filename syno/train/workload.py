@@ -620,7 +620,7 @@ def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
     """Return some samples to train on, the same in each process."""
     with unchanged_process(0), user_code(f'the data set "{data.name}"'):
         batch = next(iter(data.train_batches(count, seed=0).epoch(1)))
-    if isinstance(batch, torch.Tensor):
+    if isinstance(data, TokenSet):
         return batch[:, :-1]
     try:
         check_images(f"{data.name}: a batch of images", batch[0], tuple(data.image_shape))
