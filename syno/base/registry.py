@@ -163,9 +163,13 @@ def is_path(given: str) -> bool:
 
 
 def own_paths(value: object) -> Iterator[str]:
-    """Yield all paths `package.module:name` in a value, such as settings."""
+    """Yield all paths `package.module:name` in a value, such as settings.
+
+    A text of several lines is an operator, in which `d3:H` is an axis with its size.
+    """
     if isinstance(value, str):
-        yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
+        if "\n" not in value:
+            yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
     elif isinstance(value, Mapping):
         for one in value.values():
             yield from own_paths(one)

@@ -129,7 +129,7 @@ def test_what_fails_is_a_row_with_its_reason_and_what_is_slow_is_not_trained(mon
     make_tables(found)
     lines = answer_of(found, *read_tables(found))
     assert [line.split(":")[0] for line in lines[-3:]] == [
-        f"{name} is missing" for name in ("pruned_0.5", "grouped_conv2d", "gpt2_projection")
+        f"The rival {name} is missing" for name in ("pruned_0.5", "grouped_conv2d", "gpt2_projection")
     ]
     with pytest.raises(SpecError, match='has no rival "pruned_0.7"; there are: pruned_0.5, narrow_0.5'):
         evaluate_rival(found, "pruned_0.7")
