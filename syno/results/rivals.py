@@ -5,15 +5,22 @@ The best of many networks is in part the luckiest: of 16 equal ones, the 95 % in
 that it was chosen from (Bonferroni): they hold in 95 % of all cases or more, however was chosen, and whether networks are
 alike or not.
 
-Source: Y. Benjamini and D. Yekutieli, "False Discovery Rate-Adjusted Multiple Confidence Intervals for Selected Parameters",
+Three seeds say little about the spread of a network's scores, and at such levels Student's quantile with so few degrees of
+freedom makes intervals so wide that nothing would meet a goal. So the variance of each network is drawn towards that of all,
+the more the more alike they are (moderated variances).
+
+Sources: Y. Benjamini and D. Yekutieli, "False Discovery Rate-Adjusted Multiple Confidence Intervals for Selected Parameters",
 Journal of the American Statistical Association 100 (2005): where one of m is selected, its interval has the level 1 - 0.05 / m.
+G. Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential Expression in Microarray Experiments",
+Statistical Applications in Genetics and Molecular Biology 3 (2004): the variances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf, isfinite, isnan, nan, sqrt
+from math import exp, inf, isfinite, isnan, log, nan, sqrt
+from statistics import mean, variance
 from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
@@ -73,27 +80,28 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
     candidates = [one for one in known if one.is_finite and one.verdict]
     if not candidates:
         return None
-    original = next((one for one in known if one.role == ORIGINAL), None)
-    return counting_choice(max(candidates, key=place), len(candidates), original, goal, metric)
+    return counting_choice(max(candidates, key=place), len(candidates), known, goal, metric)
 
 
-def counting_choice(one: Score, among: int, original: Score | None, goal: Goal, metric: Metric) -> Score:
+def counting_choice(one: Score, among: int, networks: Sequence[Score], goal: Goal, metric: Metric) -> Score:
     """Return a network with simultaneous 95 % intervals over all that it was chosen from, and the verdict by these.
 
-    The verdict is never a better one than that of the network by itself.
+    They hold its own intervals, and the verdict is never a better one than that of the network by itself.
 
     Args:
         one: the network, with its own intervals.
         among: the number of networks that it was chosen from.
-        original: the original network; None if its score is not known.
+        networks: of the experiment, with the original, if its score is known.
         goal, metric: of the experiment.
     """
     if among == 1:
         return one
+    original = next((each for each in networks if each.role == ORIGINAL), None)
     difference = Interval(one.difference.value)
     if one.difference.is_certain and original is not None:
-        gain = gain_over(one, [(1.0, original)], metric, among)
-        difference = gain if metric.more_is_better else Interval(-gain.value, -gain.high, -gain.low)
+        gain = gain_over(one, [(1.0, original)], metric, among, moderated_variances(networks))
+        value, low, high = gain if metric.more_is_better else Interval(-gain.value, -gain.high, -gain.low)
+        difference = Interval(value, min(low, one.difference.low), max(high, one.difference.high))
     counted = replace(one, speedup=wider(one.speedup, among), difference=difference, among=among)
     found = judged(counted, goal, metric)
     state = max(one.verdict, found.state, key=STATES.index)
@@ -151,34 +159,90 @@ def compared(networks: Sequence[Score], goal: Goal, metric: Metric) -> Compariso
     else:
         share = (at - slower.speedup.value) / (faster.speedup.value - slower.speedup.value)
     parts = [(share, faster), (1 - share, slower)]
-    gain = gain_over(found, parts, metric, found.among * len(points))
+    gain = gain_over(found, parts, metric, found.among * len(points), moderated_variances(networks))
     return Comparison(found, len(points), slower, faster, sum(weight * (one.score or 0.0) for weight, one in parts), gain)
 
 
-def gain_over(one: Score, others: Sequence[tuple[float, Score]], metric: Metric, among: int = 1) -> Interval:
-    """Return the gain in score of a network over a weighted mean of others, with Welch's interval over the seeds.
+class Variance(NamedTuple):
+    """The variance of a network's scores over seeds, and the degrees of freedom with which it is known."""
 
-    `among` is the number of gains of which it was chosen: the interval is the simultaneous one over all of them.
+    value: float
+    freedom: float
+
+
+def gain_over(
+    one: Score,
+    others: Sequence[tuple[float, Score]],
+    metric: Metric,
+    among: int = 1,
+    moderated: Mapping[tuple[str, str], Variance] | None = None,
+) -> Interval:
+    """Return the gain in score of a network over a weighted mean of others, with its 95 % interval over the seeds (Welch).
+
+    Args:
+        one: the network.
+        others: other networks with their weights.
+        metric: of the scores.
+        among: the number of gains of which it was chosen: the interval is the simultaneous one over all of them.
+        moderated: variances by `moderated_variances`, in place of those of each network by itself.
     """
     terms = [(1.0, one), *((-weight, other) for weight, other in others if weight)]
     sign = 1 if metric.more_is_better else -1
     value = sign * sum(weight * (each.score or 0.0) for weight, each in terms)
-    errors = [(weight**2 * error, each.seeds) for weight, each in terms if (error := _squared_error(each)) is not None]
+    variances = [(moderated or {}).get(_name(each)) or _variance(each) for _, each in terms]
+    errors = [
+        (weight**2 * known.value / (each.seeds or 1), known.freedom)
+        for (weight, each), known in zip(terms, variances, strict=True)
+        if known is not None
+    ]
     total = sum(error for error, _ in errors)
     if len(errors) < len(terms) or not total:
         return Interval(value)
     from scipy.stats import t
 
-    shares = sum(error**2 / ((seeds or 2) - 1) for error, seeds in errors)
-    half = float(t.ppf(1 - (1 - CONFIDENCE) / (2 * among), total**2 / shares)) * sqrt(total)
+    # Welch's sum of degrees of freedom counts variances as known apart, which moderated ones are not.
+    freedom = min(free for _, free in errors) if moderated else total**2 / sum(error**2 / free for error, free in errors)
+    half = float(t.ppf(1 - (1 - CONFIDENCE) / (2 * among), freedom)) * sqrt(total)
     return Interval(value, value - half, value + half)
 
 
-def _squared_error(one: Score) -> float | None:
-    """Return the variance of a mean over seeds; None where it is not known."""
+def moderated_variances(networks: Iterable[Score]) -> dict[tuple[str, str], Variance]:
+    """Return the variances of networks' scores over seeds, each drawn towards those of all, by role and key.
+
+    They are what is expected of the true ones if these are distributed as a scaled inverse chi-squared distribution, which is
+    fitted to the logarithms of the variances. Networks without a variance, or with none at all, are left out; {} for fewer than
+    two others.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
+    known = {_name(one): found for one in networks if (found := _variance(one)) is not None and found.value > 0}
+    if len(known) < 2:
+        return {}
+    centred = [log(one.value) - float(digamma(one.freedom / 2)) + log(one.freedom / 2) for one in known.values()]
+    by_chance = mean(float(polygamma(1, one.freedom / 2)) for one in known.values())
+    apart, most = variance(centred) - by_chance, sum(one.freedom for one in known.values())
+    # The degrees of freedom of the distribution: infinite if variances differ no more than by chance. Together, all networks
+    # have no more than `most`.
+    prior = most
+    if apart > float(polygamma(1, most / 2)):
+        prior = brentq(lambda free: float(polygamma(1, free / 2)) - apart, 1e-3, most)
+    centre = exp(mean(centred) + float(digamma(prior / 2)) - log(prior / 2))
+    return {
+        name: Variance((prior * centre + one.freedom * one.value) / (prior + one.freedom), prior + one.freedom)
+        for name, one in known.items()
+    }
+
+
+def _name(one: Score) -> tuple[str, str]:
+    return one.role, one.key
+
+
+def _variance(one: Score) -> Variance | None:
+    """Return the variance of a network's scores over seeds by itself; None where it is not known."""
     if one.seeds is None or one.seeds < 2 or one.spread is None or not isfinite(one.spread):
         return None
-    return one.spread**2 / one.seeds
+    return Variance(one.spread**2, one.seeds - 1)
 
 
 def _quality(one: Score, metric: Metric) -> float:
@@ -254,5 +318,5 @@ def choice_in_words(best: Score) -> str:
         return ""
     return (
         f"It was chosen among {best.among} networks: its intervals here, and whether it meets the goal, count that (95 % for "
-        "all of these together), so they are wider than in the table."
+        "all of these together)."
     )
