@@ -402,7 +402,7 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
             operator,
             layer,
             f"it has the variable {unknown[0]}, but a layer has values for {', '.join(layer.values)} only"
-            f"{'' if operator.name in OPERATORS else '; give it a default or another name'}",
+            f"; {'take an operator of these' if operator.name in OPERATORS else 'give it a default or another name'}",
         )
     try:
         values = operator.valuation({name: known[name] for name in table})

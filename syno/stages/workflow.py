@@ -175,7 +175,8 @@ def config_file(given: str, folder: Path) -> Path:
     known = {file.stem: file for file in sorted((folder / "config").glob("*.yaml"))}
     if given in known:
         return known[given]
-    raise SpecError(f"{given} is no file; Syno brings the experiments {', '.join(known)}.{suggestion(given, known)}")
+    file = given.rpartition(":")[0] or given  # FILE:NAME is an experiment in a file
+    raise SpecError(f"{file} is no file; Syno brings the experiments {', '.join(known)}.{suggestion(file, known)}")
 
 
 def profile_folder(given: str, folder: Path) -> Path:

@@ -101,7 +101,7 @@ class TestWhichIsMeant:
             ),
             ("several.yaml:secnd", 'no experiment "secnd"; there are: first, second, third. Did you mean "second"'),
             ("several.yaml:", 'no experiment ""'),
-            ("other.yaml:first", "other.yaml:first: cannot be read"),
+            ("other.yaml:first", "^other.yaml is no file; Syno brings the experiments .*, quickstart, "),
         ],
     )
     def test_what_names_none_is_an_error_with_the_names(self, given: str, message: str, file: Path) -> None:

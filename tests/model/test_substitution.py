@@ -176,7 +176,7 @@ class TestSubstitute:
         [
             (
                 "depthwise_conv2d",
-                r"it has the variable C, but a layer has values for N, C_in, C_out, H only; give it a default",
+                r"it has the variable C, but a layer has values for N, C_in, C_out, H only; take an operator of these",
             ),
             ("operator_1", r"size g\^-1\*C_in is 1/4 for .*: it must be a whole number"),
             ("matmul", r"it has the variable (M|K), but a layer has values for"),

@@ -283,7 +283,7 @@ def test_wrong_settings_of_a_training_are_named() -> None:
         training(epoch=3)
     with pytest.raises(UnknownNameError, match="digits"):
         training(data="digit")
-    with pytest.raises(SpecError, match="returned 1; it must return an nn.Module"):
+    with pytest.raises(SpecError, match="returned an int; it must return the network, an nn.Module"):
         _ = training(network=lambda: 1).settings
 
 
