@@ -105,6 +105,7 @@ def check(operator: PublishedOperator, setting: Setting, parameters: int, flops:
     assert published_flops(substituted, example) == flops - POOLED_PICTURE.get(setting.model, 0), (operator, setting)
 
 
+@pytest.mark.slow
 def test_the_layers_are_those_that_were_replaced(published: list[PublishedOperator]) -> None:
     for setting, operators in groupby(sorted(published, key=lambda one: str(setting_of(one))), setting_of):
         for operator in operators:

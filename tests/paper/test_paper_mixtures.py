@@ -212,6 +212,7 @@ def numbers_of(rows: pandas.DataFrame, **named: dict[str, str]) -> Numbers:
     return Numbers(put_together([Part("published", rows, losses, **named)], with_paper=False).rows, losses)
 
 
+@pytest.mark.slow
 def test_rows_under_machine_names_give_the_same_page(published: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = numbers_of(published)
     renamed = under_machine_names(published)
