@@ -27,7 +27,14 @@ from syno.stages.networks import keys
 from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
 from syno.stages.train import trained_original
-from syno.stages.workflow import MEASURED, asks_for_other_machines, check_place, joined_folders, understand_slurm, use_this_environment
+from syno.stages.workflow import (
+    MEASURED,
+    asks_for_other_machines,
+    check_place,
+    joined_folders,
+    understand_slurm,
+    use_this_environment,
+)
 from syno.stages.workflow_stages import A_DAY, MOST_MIB, STAGES, files_on_the_way, grown
 
 
