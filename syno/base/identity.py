@@ -135,7 +135,7 @@ def in_words(names: Iterable[str]) -> str:
 
 
 def identity_of(things: Mapping[str, Any], *, weights: bool = True) -> Identity:
-    """Return what these things are.
+    """Return the identity of values: a checksum over all of them, and a digest of each part.
 
     Args:
         things: by their names in messages, such as "the loss".
@@ -667,7 +667,7 @@ def _is_a(kind: type, package: str, name: str) -> bool:
 
 
 def _is_passing(kind: type | None, name: str) -> bool:
-    """Return whether an attribute holds what was computed before, to spare computing it again."""
+    """Return whether an attribute is a cache."""
     return CACHE.fullmatch(name) is not None or isinstance(getattr(kind, name, None), functools.cached_property)
 
 
