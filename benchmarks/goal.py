@@ -36,7 +36,7 @@ from scipy.stats import fisher_exact
 from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.config.files import load_experiment
-from syno.results.metric import difference
+from syno.run.metric import difference
 from syno.stages.select import select
 from syno.stages.speedups import speedups_of
 from syno.stages.study import freeze

@@ -27,8 +27,8 @@ from syno.base.files import write_whole
 from syno.base.interval import Interval
 from syno.config.files import load_experiment
 from syno.config.specs import merged
-from syno.results.rivals import best_of, compared, described
-from syno.results.values import Score, scores_in
+from syno.run.rivals import best_of, compared, described
+from syno.run.values import Score, scores_in
 from syno.search.goal import Goal
 from syno.stages.tables import read_tables
 from syno.train.metric import ACCURACY

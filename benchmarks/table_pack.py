@@ -23,7 +23,7 @@ from syno.measure.timing import interval_of_median
 from syno.paper.replay.entries import PARTS
 from syno.paper.replay.stopping import ROOT
 from syno.paper.replay.table import ABOUT, COMPILERS, OPERATORS, SPEC, STEPS
-from syno.results.parquet import write_parquet
+from syno.run.parquet import write_parquet
 from syno.space.complete import Cost, cost
 from syno.space.sample import all_orders
 from syno.space.space import Space

@@ -44,8 +44,8 @@ from syno.report.trade_off import (
     name_looks,
     time_points,
 )
-from syno.results.measurement import OK
-from syno.results.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
+from syno.run.measurement import OK
+from syno.run.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
 from syno.stages.tables import Tables

@@ -59,8 +59,8 @@ def get(
         for line in take_network(find_experiment(given), network, output, (to,), seed, run_code=may_run):
             typer.echo(line)
         return
+    from syno.export import FORMATS, check_own
     from syno.ir.rewriting import for_sizes
-    from syno.report.take_home import FORMATS, check_own
 
     if seed is not None:
         raise typer.BadParameter("it is of a trained network: give EXPERIMENT and NETWORK", param_hint="--seed")
@@ -104,7 +104,7 @@ def report(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=RESULTS)
 def measurements(config: Config) -> None:
     """Collect all measurements of an experiment in one tidy table."""
-    from syno.results import FOLDER, MEASUREMENTS
+    from syno.run import FOLDER, MEASUREMENTS
     from syno.stages.tables import collect
 
     experiment = experiment_of(config)

@@ -323,7 +323,7 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
-    from syno.results.goal import NONE_FASTER
+    from syno.run.goal import NONE_FASTER
     from syno.stages.goal import help_of_search, verdict_in_search
     from syno.stages.places import SELECTED
     from syno.stages.select import select as selected

@@ -15,9 +15,9 @@ from syno.config.groups import Section
 from syno.config.kept_file import KEPT
 from syno.ir.text import read_operator_file
 from syno.model.placed import PlacedOperator, without_placed
-from syno.results import FOLDER, OPERATORS, SCORES
-from syno.results.goal import STATES
-from syno.results.parquet import read_parquet
+from syno.run import FOLDER, OPERATORS, SCORES
+from syno.run.goal import STATES
+from syno.run.parquet import read_parquet
 from syno.train.settings import WorkloadSettings
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from syno.config.kept_file import KEPT, completed, is_kept
 from syno.config.left_out import decided
 from syno.config.specs import find_spec, merged
 from syno.data.settings import setting_names
-from syno.results import IMPORT_RECORD
+from syno.run import IMPORT_RECORD
 from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings

@@ -18,7 +18,7 @@ from syno.measure.compilers import as_reached, compiler_facts, name_in_files, re
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
-from syno.results.measurement import NUMBER_FORMATS
+from syno.run.measurement import NUMBER_FORMATS
 from syno.search.goal import Goal
 from syno.search.halving import OF_FIT, HalvingSettings
 from syno.search.reward import GainReward, GoalReward, RelativeReward

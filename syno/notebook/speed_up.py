@@ -41,10 +41,10 @@ from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.model.outputs import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
-from syno.results.goal import STATES
-from syno.results.metric import front
-from syno.results.rivals import best_of
-from syno.results.values import Judged, judged_in, scores_in
+from syno.run.goal import STATES
+from syno.run.metric import front
+from syno.run.rivals import best_of
+from syno.run.values import Judged, judged_in, scores_in
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.places import FROZEN, REPORT, TRAINING
 from syno.stages.tables import read_tables

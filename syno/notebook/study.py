@@ -25,8 +25,8 @@ from syno.config.experiment import policy_settings
 from syno.config.stages import OF_TRAINING
 from syno.ir.graph import PGraph
 from syno.report.results import outcomes, rewarded, shown_metrics
-from syno.results.metric import front, metric_of_trials
-from syno.results.values import METRIC
+from syno.run.metric import front, metric_of_trials
+from syno.run.values import METRIC
 from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
 from syno.search.settings import OWN_CODE, OWN_NETWORK

@@ -28,9 +28,9 @@ from syno.model.inputs import of_batch
 from syno.model.network_function import make_whole
 from syno.model.outputs import copy_of
 from syno.notebook.study import NetworkObjective, Study
-from syno.results import FOLDER, MEASUREMENTS
-from syno.results.majority import warning_of
-from syno.results.values import TRIAL_COLUMNS, complete
+from syno.run import FOLDER, MEASUREMENTS
+from syno.run.majority import warning_of
+from syno.run.values import TRIAL_COLUMNS, complete
 from syno.search.reward import compared_scores
 from syno.space.spec import OperatorSpec
 from syno.stages.places import FROZEN

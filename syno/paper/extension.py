@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from syno.base.extensions import COMMANDS
 from syno.ir.graph import PGraph
 from syno.ir.library import FOLDERS
-from syno.results import IMPORT_RECORD
+from syno.run import IMPORT_RECORD
 from syno.space.distance import DISTANCES
 from syno.stages import places
 from syno.stages.kinds import FIGURE_SETS, KINDS, SOURCES, ExperimentKind, FigureSet, OperatorSource
@@ -160,7 +160,7 @@ add_stage(
         also=(places.NUMBERS, *places.table_files(places.IMPORTED_TABLES, "csv")),
         readers={
             places.RECORD: "syno.paper.stages.artifact:ImportRecord.read",
-            places.NUMBERS: "syno.results.measurement:Measurements.read",
+            places.NUMBERS: "syno.run.measurement:Measurements.read",
         },
     ),
     before="worker",

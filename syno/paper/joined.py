@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
 from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_WITH, TEST_DATA, told
-from syno.results.measurement import number_format
-from syno.results.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
+from syno.run.measurement import number_format
+from syno.run.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
 
 if TYPE_CHECKING:
     import pandas

@@ -13,7 +13,7 @@ from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
 from syno.report.results import Results
 from syno.report.verdict import Line
-from syno.results.measurement import as_trained
+from syno.run.measurement import as_trained
 
 SIZE = 64  # of a layer, in the example
 

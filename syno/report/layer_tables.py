@@ -14,10 +14,10 @@ from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
 from syno.report.results import LayerOption, MixtureLayers, Results
-from syno.results.goal import speed_text
-from syno.results.speedups import LAYERS
-from syno.results.table import LATENCY_COLUMNS
-from syno.results.values import Latency, last_of_each, latencies_in
+from syno.run.goal import speed_text
+from syno.run.speedups import LAYERS
+from syno.run.table import LATENCY_COLUMNS
+from syno.run.values import Latency, last_of_each, latencies_in
 
 TITLE = "Speedup of single layers"
 COLUMNS = (*LATENCY_COLUMNS, "layer")

@@ -33,7 +33,7 @@ from syno.report.results import Picture, Results, outcomes
 from syno.report.search_rewards import saturation
 from syno.report.trial_points import TrialPoints
 from syno.report.verdict import verdict_lines
-from syno.results.values import Trial, trials_in
+from syno.run.values import Trial, trials_in
 
 # A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 #

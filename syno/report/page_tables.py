@@ -8,9 +8,9 @@ from math import isfinite, isnan, nan
 
 from syno.base.text_tables import plural, shown
 from syno.report.results import Results
-from syno.results.goal_tables import SELECTED_BY, goal_speedup
-from syno.results.speedups import IN_SEARCH
-from syno.results.values import METRIC, Latency, Score, Target, Trial, best_first
+from syno.run.goal_tables import SELECTED_BY, goal_speedup
+from syno.run.speedups import IN_SEARCH
+from syno.run.values import METRIC, Latency, Score, Target, Trial, best_first
 from syno.train.metric import CHANCE, OF_ORIGINAL, Metric
 
 NOTHING = "–"

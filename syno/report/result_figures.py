@@ -28,8 +28,8 @@ from syno.report.search_time import TITLE as OVER_TIME
 from syno.report.search_time import time_figure
 from syno.report.trade_off import cost_figure, pareto_figure, speed_figure
 from syno.report.trial_points import TrialPoints
-from syno.results.breakdown import NETWORK, OPERATOR, REST, STAGE
-from syno.results.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
+from syno.run.breakdown import NETWORK, OPERATOR, REST, STAGE
+from syno.run.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
 from syno.train.metric import METRICS, Metric
 
 # The figure of learning curves: the score on the test data after each round of training, for each network.

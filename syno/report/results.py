@@ -11,10 +11,10 @@ from syno.base.errors import SpecError
 from syno.base.interval import Interval
 from syno.base.text_tables import Row, plural
 from syno.ir.graph import PGraph
-from syno.results.breakdown import BREAKDOWN_COLUMNS
-from syno.results.metric import metric_of_trials
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
-from syno.results.values import (
+from syno.run.breakdown import BREAKDOWN_COLUMNS
+from syno.run.metric import metric_of_trials
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
+from syno.run.values import (
     LEARNING_COLUMNS,
     METRIC,
     TRIAL_COLUMNS,
@@ -155,18 +155,18 @@ class Results:
     Attributes:
         name: The name of the experiment.
         trials: A row for each trial (`syno.search.storage.records.table`).
-        scores: A row for each operator, all of one metric (`syno.results.table.score_view`).
-        latency: A row for each operator, device and compiler (`syno.results.table.latency_view`).
+        scores: A row for each operator, all of one metric (`syno.run.table.score_view`).
+        latency: A row for each operator, device and compiler (`syno.run.table.latency_view`).
         layers: A row for each layer, operator, device and compiler, if layers were measured by themselves
-            (`syno.results.table.layer_view`).
+            (`syno.run.table.layer_view`).
         operators: The operators by the name that the tables use, without the original.
         notes: Lines that say where the results come from.
         goal: Sentences that say whether the goal of the search is met; none without a goal.
-        speedups: A row for each operator, device and compiler with a known speedup (`syno.results.speedups.speedup_view`).
+        speedups: A row for each operator, device and compiler with a known speedup (`syno.run.speedups.speedup_view`).
         aim: The goal of the search; None without one.
         reward_at_goal: The reward of an operator that just meets the goal; None where that is not defined.
         breakdown: A row for each part of a network's time, if that was measured
-            (`syno.results.breakdown.BREAKDOWN_COLUMNS`).
+            (`syno.run.breakdown.BREAKDOWN_COLUMNS`).
         network: A row for each kind of layer of the network (`syno.model.layer_row.as_table`).
         kept: What can be taken home, and the experiment's file.
         choice: What is in each layer of the mixtures, and why; None without any.

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
 from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
-from syno.results.values import Trial, trials_in
+from syno.run.values import Trial, trials_in
 
 if TYPE_CHECKING:
     import pandas

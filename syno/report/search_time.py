@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
 from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
-from syno.results.goal import STATES, order_of_trial
-from syno.results.values import Trial, trials_in
+from syno.run.goal import STATES, order_of_trial
+from syno.run.values import Trial, trials_in
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
 from syno.report.points import Point, identify
 from syno.report.results import metric_of
-from syno.results.metric import front, near_front
-from syno.results.speedups import APART, IN_SEARCH
-from syno.results.values import Latency, Score, Speedup, by_target, latencies_in, scores_in, speedups_in
+from syno.run.metric import front, near_front
+from syno.run.speedups import APART, IN_SEARCH
+from syno.run.values import Latency, Score, Speedup, by_target, latencies_in, scores_in, speedups_in
 from syno.search.goal import Goal
 from syno.train.metric import Metric
 
@@ -296,8 +296,8 @@ def speed_figure(
     score the 95 % interval of its difference from the original's score.
 
     Args:
-        scores: `syno.results.table.score_view`.
-        speedups: `syno.results.speedups.speedup_view`.
+        scores: `syno.run.table.score_view`.
+        speedups: `syno.run.speedups.speedup_view`.
         goal: the goal; None for no corner.
         notes: paragraphs at the bottom.
 

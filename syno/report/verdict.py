@@ -14,12 +14,12 @@ from syno.base.interval import Interval
 from syno.base.text_tables import plural
 from syno.report.page_tables import setting, share
 from syno.report.results import Results
-from syno.results.goal import NONE_FASTER, STATES, speed_text, speedup_in
-from syno.results.goal_tables import beside_rivals
-from syno.results.majority import warning_of
-from syno.results.measurement import has_lower_precision, number_format
-from syno.results.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
-from syno.results.values import Score, Target, best_first
+from syno.run.goal import NONE_FASTER, STATES, speed_text, speedup_in
+from syno.run.goal_tables import beside_rivals
+from syno.run.majority import warning_of
+from syno.run.measurement import has_lower_precision, number_format
+from syno.run.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
+from syno.run.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
 
 # The numbers of the verdict at the top of the page, and how it tells them.

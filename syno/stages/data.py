@@ -19,7 +19,7 @@ from syno.config import Experiment
 from syno.data.settings import ImagenetSettings, samples_in_words
 from syno.measure.subjects import GivenInputs, GivenTensor
 from syno.model.layer_row import LayerRow, as_table
-from syno.results.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
+from syno.run.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
 from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.places import DATA

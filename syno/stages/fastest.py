@@ -10,7 +10,7 @@ from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
-from syno.results.metric import front
+from syno.run.metric import front
 from syno.stages.measurements import KINDS
 from syno.stages.operators import ComparedNetwork
 from syno.stages.own_records import check_belongs, check_measurement

@@ -7,9 +7,9 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
-from syno.results.breakdown import read_breakdown
-from syno.results.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
-from syno.results.goal_tables import (
+from syno.run.breakdown import read_breakdown
+from syno.run.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
+from syno.run.goal_tables import (
     GOAL_COLUMNS,
     GOAL_SPEEDUP,
     GOAL_TIMED,
@@ -20,10 +20,10 @@ from syno.results.goal_tables import (
     nearest_screened,
     verdicts,
 )
-from syno.results.measurement import number_format
-from syno.results.metric import front
-from syno.results.table import SCORE_COLUMNS
-from syno.results.values import Trial, scores_in, trials_in
+from syno.run.measurement import number_format
+from syno.run.metric import front
+from syno.run.table import SCORE_COLUMNS
+from syno.run.values import Trial, scores_in, trials_in
 from syno.search.goal import Goal
 from syno.stages.mixtures import mixture_lines
 from syno.stages.places import FROZEN, SELECTED
@@ -95,7 +95,7 @@ def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) ->
 
 
 def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame | None:
-    """Return the verdicts on the networks (`syno.results.goal_tables.verdicts`); None without a goal or networks.
+    """Return the verdicts on the networks (`syno.run.goal_tables.verdicts`); None without a goal or networks.
 
     Where no network is trained, they are on those that were measured.
     """

@@ -138,13 +138,13 @@ _LIST = (
     MeasurementKind(
         "tune", "model", "Measure the network of an experiment with one operator.",
         record="syno.measure.tuning_record:TuningRecord", make="syno.stages.measure:network_latency",
-        rows="syno.results.rows:rows_of_tuning", is_measured=lambda experiment: experiment.tune.layers != ONLY,
+        rows="syno.run.rows:rows_of_tuning", is_measured=lambda experiment: experiment.tune.layers != ONLY,
         is_read=lambda experiment: True, of_original=True, is_of_shortlist=True),
     MeasurementKind(
         "layers", "layers",
         "Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator.",
         record="syno.measure.layers_record:LayersRecord", make="syno.stages.measure:layer_latencies",
-        rows="syno.results.speedups:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
+        rows="syno.run.speedups:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
         of_original=True, is_by_layer=True),
     MeasurementKind(
         "breakdown", "breakdown",
@@ -155,7 +155,7 @@ _LIST = (
         "speed", "training",
         "Measure how fast the network with one operator trains, and the original in turns with it.",
         record="syno.train.speed_record:SpeedRecord", make="syno.stages.measure:training_speed",
-        rows="syno.results.breakdown:rows_of_speed", is_measured=lambda experiment: experiment.tune.training,
+        rows="syno.run.breakdown:rows_of_speed", is_measured=lambda experiment: experiment.tune.training,
         check="syno.stages.own_records:check_speed", settings="speed", has_compiler=False, subject="training", minutes=60),
 )
 # fmt: on

@@ -13,7 +13,7 @@ from syno.base.files import ORIGINAL
 from syno.base.record import Amount, PositiveInterval, Record
 from syno.measure.tuning_record import Line
 from syno.model.baselines import Mixture, read_replacement
-from syno.results.goal import times_as_fast
+from syno.run.goal import times_as_fast
 from syno.stages.places import CHOICE
 from syno.train.metric import METRICS, MetricKey
 

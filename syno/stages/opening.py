@@ -17,7 +17,7 @@ from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables
 from syno.ir.text import parse_stored
 from syno.model.baselines import KnownLayer
-from syno.results.metric import front
+from syno.run.metric import front
 from syno.search.reward import FrontPoint, Reward, compared_scores, from_settings
 from syno.space.space import Space
 from syno.stages.rivals import TrainedRival, trained_rivals

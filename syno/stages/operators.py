@@ -28,7 +28,7 @@ from syno.model.baselines import (
     module_baseline,
     network_baseline,
 )
-from syno.results.values import trials_in
+from syno.run.values import trials_in
 from syno.stages.mixtures import choice_of, mixture_of
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno import results
-from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS
+from syno import run
+from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS
 
 if TYPE_CHECKING:
     from syno.config import Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
 SHORTLIST = "shortlist.json"  # of a selection by latency
-RECORD, NUMBERS = results.IMPORT_RECORD, results.IMPORT_NUMBERS  # of an import of published data
+RECORD, NUMBERS = run.IMPORT_RECORD, run.IMPORT_NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
@@ -23,14 +23,14 @@ RIVAL = "rivals/{rival}.json"  # of one network that a user would make without s
 CHOICE = "choice.json"  # of an operator for each layer
 SPEEDUPS = "speedup/{compiler}-{device}.json"  # of the selected operators; beside it is a folder with those that are done
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
-ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{results.ABLATION}{{name}}"
-OPERATORS = results.OPERATORS
+ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{run.ABLATION}{{name}}"
+OPERATORS = run.OPERATORS
 FORMATS = ("svg", "png", "pdf")  # of figures
-TABLES = (MEASUREMENTS, results.SCORES, LATENCY, LOSSES)  # names of the tables of an experiment's own records
+TABLES = (MEASUREMENTS, run.SCORES, LATENCY, LOSSES)  # names of the tables of an experiment's own records
 IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import, and of joined results
 JOINED = "joined.json"  # what was joined
 HEADLINES = "headlines"  # the table of headline numbers
-SCORES_FILE = TABLE.format(name=results.SCORES, ending="parquet")
+SCORES_FILE = TABLE.format(name=run.SCORES, ending="parquet")
 
 
 def table_files(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...]:

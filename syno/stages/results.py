@@ -13,8 +13,8 @@ from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
-from syno.results.measurement import number_format
-from syno.results.values import (
+from syno.run.measurement import number_format
+from syno.run.values import (
     LEARNING_COLUMNS,
     TRIAL_COLUMNS,
     Latency,
@@ -48,9 +48,9 @@ def read(experiment: Experiment) -> Results:
     import pandas
 
     from syno.report.results import Results, no_breakdown, no_layers
-    from syno.results.breakdown import read_breakdown
-    from syno.results.speedups import speedup_view
-    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, layer_view
+    from syno.run.breakdown import read_breakdown
+    from syno.run.speedups import speedup_view
+    from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, layer_view
 
     check_shown(experiment)
     trials = _trials(experiment)
@@ -99,7 +99,7 @@ def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Resu
     import pandas
 
     from syno.report.results import Results, no_layers
-    from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
+    from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
 
     if trials.empty:
         trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])

@@ -29,10 +29,10 @@ from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
 from syno.model.baselines import Mixture, NetworkBaseline, Replacement, code_in
-from syno.results.goal import times_as_fast
-from syno.results.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
-from syno.results.rows import rows_of_training
-from syno.results.speedups import APART, IN_TURNS
+from syno.run.goal import times_as_fast
+from syno.run.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
+from syno.run.rows import rows_of_training
+from syno.run.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
 from syno.stages.mixtures import REPEATS, mixture_of
 from syno.stages.operators import compared_networks, operator_of

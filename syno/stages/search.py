@@ -25,9 +25,9 @@ from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
 from syno.report.operators.folder import rejections
-from syno.results.goal_tables import end_of_search
-from syno.results.majority import warning_of
-from syno.results.values import trials_in
+from syno.run.goal_tables import end_of_search
+from syno.run.majority import warning_of
+from syno.run.values import trials_in
 from syno.search.evaluation import EVALUATIONS, Stoppable, StoppingDisplay, find_evaluation
 from syno.search.reward import compared_scores
 from syno.search.screening import GoalScreen, ScreenedEvaluation

@@ -13,10 +13,10 @@ from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.results.goal_tables import nothing_meets
-from syno.results.metric import front, metric_of_trials
-from syno.results.parquet import read_parquet
-from syno.results.values import Trial, best_first, rows_in, trials_in
+from syno.run.goal_tables import nothing_meets
+from syno.run.metric import front, metric_of_trials
+from syno.run.parquet import read_parquet
+from syno.run.values import Trial, best_first, rows_in, trials_in
 from syno.stages.fastest import ahead, fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.results.goal_tables import nearest_screened
-from syno.results.parquet import read_parquet, write_parquet
-from syno.results.values import Trial, trials_in
+from syno.run.goal_tables import nearest_screened
+from syno.run.parquet import read_parquet, write_parquet
+from syno.run.values import Trial, trials_in
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
 

@@ -11,11 +11,11 @@ from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import MeasurementRecord, TuningRecord
-from syno.results import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
-from syno.results.breakdown import breakdown_rows, breakdown_table
-from syno.results.measurement import Measurement
-from syno.results.rows import rows_of_training
-from syno.results.table import (
+from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
+from syno.run.breakdown import breakdown_rows, breakdown_table
+from syno.run.measurement import Measurement
+from syno.run.rows import rows_of_training
+from syno.run.table import (
     curve_rows,
     latency_view,
     layer_view,
@@ -48,10 +48,10 @@ class Tables(NamedTuple):
 
     Attributes:
         scores: A row for each operator, the best first: mean and standard deviation over seeds, the difference from the
-            original, and costs of one sample (`syno.results.table.score_view`); with a goal, the columns `verdict`,
-            `verdict_reason`, `GOAL_SPEEDUP` and `GOAL_TIMED` of `syno.results.goal_tables`.
+            original, and costs of one sample (`syno.run.table.score_view`); with a goal, the columns `verdict`,
+            `verdict_reason`, `GOAL_SPEEDUP` and `GOAL_TIMED` of `syno.run.goal_tables`.
         latency: A row for each latency; `speedup` is over the original, by the same compiler on the same device
-            (`syno.results.table.latency_view`).
+            (`syno.run.table.latency_view`).
     """
 
     scores: pandas.DataFrame
@@ -118,7 +118,7 @@ def read_tables(experiment: Experiment) -> Tables:
 
 
 def read_layers(experiment: Experiment) -> pandas.DataFrame:
-    """Return a row for each latency of a single layer (`syno.results.table.layer_view`), perhaps none.
+    """Return a row for each latency of a single layer (`syno.run.table.layer_view`), perhaps none.
 
     Raises SpecError if there are no tables.
     """
@@ -226,7 +226,7 @@ def records(
 
 
 def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> pandas.DataFrame:
-    """Return the parts of the time of these networks as a table (`syno.results.breakdown`), as far as there are records.
+    """Return the parts of the time of these networks as a table (`syno.run.breakdown`), as far as there are records.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """

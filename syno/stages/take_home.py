@@ -15,8 +15,8 @@ from syno.base.text_tables import markdown, plural
 from syno.base.user_code import is_installed
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
-from syno.results import FOLDER, SCORES
-from syno.results.measurement import as_trained, number_format
+from syno.run import FOLDER, SCORES
+from syno.run.measurement import as_trained, number_format
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.measure import subject_of
@@ -30,8 +30,8 @@ from syno.train.metric import METRICS
 if TYPE_CHECKING:
     from torch import nn
 
+    from syno.export.network_folder import TrainedNetwork
     from syno.measure.tuning_record import TuningRecord
-    from syno.report.take_home.network_folder import TrainedNetwork
     from syno.train.settings import WorkloadSettings
     from syno.train.training_record import TrainingRecord
 
@@ -53,7 +53,7 @@ def take_network(
         experiment: has trained the network.
         given: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
-        formats: names in `syno.report.take_home.network_formats.NETWORK_FORMATS`.
+        formats: names in `syno.export.network_formats.NETWORK_FORMATS`.
         seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
         run_code: whether code of one's own may run wherever it lies; if not, only the user's: in the folder where the command
             runs or on Python's path, but neither in a folder of results nor in an installed package.
@@ -63,9 +63,9 @@ def take_network(
         UnknownNameError: there is no such operator or format.
         SpecError: the network was not trained, or its weights were not kept.
         DataError: the weights are damaged.
-        LoweringError, WrongOutputError: see `syno.report.take_home.network_folder.write_network`.
+        LoweringError, WrongOutputError: see `syno.export.network_folder.write_network`.
     """
-    from syno.report.take_home.network_folder import write_network
+    from syno.export.network_folder import write_network
 
     record, weights = _training(experiment, given, seed)
     with _code(experiment, given, record, run_code=run_code):
@@ -172,9 +172,9 @@ def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[Tra
 
 
 def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
+    from syno.export.comparison import Calls
+    from syno.export.network_folder import TrainedNetwork
     from syno.model.substitution import substitute
-    from syno.report.take_home.comparison import Calls
-    from syno.report.take_home.network_folder import TrainedNetwork
     from syno.train.weights import load_weights
 
     operator, made = operator_of(experiment, given), experiment.folder / DATA

@@ -13,10 +13,10 @@ from syno.config.experiment import RESULTS
 from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.report.results import outcomes, search_rows
-from syno.results import FOLDER, OF_LAYERS, SCORES
-from syno.results.breakdown import read_breakdown
-from syno.results.goal_tables import goal_speedup
-from syno.results.values import Latency, Score, latencies_in, scores_in, speedups_in
+from syno.run import FOLDER, OF_LAYERS, SCORES
+from syno.run.breakdown import read_breakdown
+from syno.run.goal_tables import goal_speedup
+from syno.run.values import Latency, Score, latencies_in, scores_in, speedups_in
 from syno.stages import study
 from syno.stages.goal import answer_of, verdict_table
 from syno.stages.kept import check_shown
@@ -50,7 +50,7 @@ def top(given: str, count: int) -> str:
 
 def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
     """Return sentences for what none of the operators is faster with, and where a compiler slows the original down."""
-    from syno.results.speedups import best_against_best, none_is_faster, speedup_view
+    from syno.run.speedups import best_against_best, none_is_faster, speedup_view
 
     judged = verdict_table(experiment, *tables)
     parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None

@@ -37,7 +37,7 @@ from syno.base.validation import read_yaml
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.config.files import parted
 from syno.config.kept_file import KEPT
-from syno.results import MEASUREMENTS
+from syno.run import MEASUREMENTS
 from syno.search.faults import LATER
 from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE

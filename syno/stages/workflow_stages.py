@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
 from syno.base.files import ORIGINAL
-from syno.results.measurement import NUMBER_FORMATS
+from syno.run.measurement import NUMBER_FORMATS
 from syno.stages import places
 from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
 from syno.stages.networks import keys, shortlist_keys

@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 from command_lines import Run, one_line, one_line_at_end
 
+from syno.export import formats as home
 from syno.ir.library import OPERATORS
 from syno.lower.tvm import to_te_source
-from syno.report.take_home import formats as home
 
 
 class TestGet:

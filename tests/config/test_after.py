@@ -15,7 +15,7 @@ import syno
 from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
 from syno.model.counting import model_cost
-from syno.results.table import write_table
+from syno.run.table import write_table
 from syno.stages.data import data_text, look
 from syno.stages.kept import check_goes_on, check_shown, keep_config, write_kept
 from syno.stages.measure import subject_of

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 import syno
 from syno.cli import app
-from syno.report.take_home.network_folder import TrainedNetwork, write_network
+from syno.export.network_folder import TrainedNetwork, write_network
 
 pytestmark = pytest.mark.slow
 SEED = 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import syno
 from syno.algebra.code_names import BUILTINS, ENDING, RESERVED, code_name, stem
+from syno.export import take_home
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret, shapes
@@ -23,7 +24,6 @@ from syno.lower.plan import candidates, nominal_values
 from syno.lower.pytorch.source import FUNCTIONS, NOT_AS_ARGUMENT, argument_name, load_class, to_source
 from syno.lower.tvm import to_te_source
 from syno.model.module import OperatorModule, build
-from syno.report.take_home import take_home
 
 NUMBERED = ["w1", "w2", "t1", "i0", "i1", "i2", "r0", "d0", "stage_1"]
 NAMES = sorted(name for name in {*RESERVED, *NUMBERED, *(f"{name}{ENDING}" for name in ("tuple", "self", "x"))}
@@ -140,7 +140,7 @@ def test_tensor_expressions_with_every_reserved_name_are_python() -> None:
 @pytest.mark.slow
 def test_files_with_every_reserved_name_are_checked_and_written(tmp_path: Path) -> None:
     pytest.importorskip("tvm")
-    from syno.report.take_home import FORMATS
+    from syno.export import FORMATS
 
     for number, names in enumerate(batches()[::2]):
         for kind in ("module", "te"):

@@ -12,7 +12,7 @@ from damage import damages
 
 from syno.base.errors import DataError, SpecError
 from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
-from syno.results.parquet import read_parquet, write_parquet
+from syno.run.parquet import read_parquet, write_parquet
 from syno.train.checkpoint import Checkpoint
 
 TABLE = pandas.DataFrame({

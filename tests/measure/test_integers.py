@@ -14,8 +14,8 @@ from syno.measure.quantization import quantized
 from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
 from syno.measure.tvm.integers import import_quantized
 from syno.measure.tvm.targets import host, target
-from syno.results.rows import rows_of_training
-from syno.results.table import score_view
+from syno.run.rows import rows_of_training
+from syno.run.table import score_view
 from syno.train.settings import WorkloadSettings
 from syno.train.tasks import task_of
 from syno.train.training_record import InChunks, TrainingRecord, converted_score

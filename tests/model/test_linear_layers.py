@@ -10,12 +10,12 @@ from sequence_operators import LINEAR
 from torch import nn
 
 import syno
+from syno.export.network_source import network_source
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable, sorted_out
 from syno.model.layer_table import layer_rows
 from syno.model.spec import spec_for
 from syno.model.substitution import AlongAxes, substitute
-from syno.report.take_home.network_source import network_source
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.sample import Sampler

@@ -15,11 +15,11 @@ import syno
 from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
 from syno.data import DataSet
+from syno.export.comparison import Comparison
+from syno.export.network_formats import write_code
 from syno.model.extraction import replaceable
 from syno.model.outputs import copy_of, moved_to, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
-from syno.report.take_home.comparison import Comparison
-from syno.report.take_home.network_formats import write_code
 from syno.stages.data import data_text, look
 from syno.train.settings import TrainingSettings
 from syno.train.training import train

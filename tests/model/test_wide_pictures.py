@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import syno
 from syno.base.errors import GraphError, MisfitError
 from syno.cli.app import app
+from syno.export.network_formats import exports
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_own_size
 from syno.model.backbones import BACKBONES
@@ -23,7 +24,6 @@ from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
-from syno.report.take_home.network_formats import exports
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.identity.valuations import own_valuations

@@ -35,11 +35,11 @@ from syno.config import load_experiment
 from syno.measure.speedups import STORE
 from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
-from syno.results.goal_tables import verdicts
-from syno.results.measurement import Measurement
-from syno.results.metric import METRICS
-from syno.results.table import latency_view, score_view
-from syno.results.values import judged_in
+from syno.run.goal_tables import verdicts
+from syno.run.measurement import Measurement
+from syno.run.metric import METRICS
+from syno.run.table import latency_view, score_view
+from syno.run.values import judged_in
 from syno.search.goal import Goal
 from syno.stages.goal import with_verdicts
 from syno.stages.places import FROZEN, SELECTED

@@ -29,7 +29,7 @@ from syno.paper.stages.figures import read_numbers, write_headlines
 from syno.paper.stages.join import JoinRecord, join, notes
 from syno.report.page import page
 from syno.report.result_figures import pictures
-from syno.results.table import read_losses, read_measurements
+from syno.run.table import read_losses, read_measurements
 from syno.stages import figures, results
 from syno.stages.figures import draw, write_report
 from syno.stages.measurements import KINDS

@@ -13,9 +13,9 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
 from syno.paper.joined import JOINED_COLUMNS, Part, joined
 from syno.paper.numbers import told
-from syno.results.measurement import Measurement
-from syno.results.rows import gaps
-from syno.results.table import LOSS_COLUMNS, loss_table, measurement_table
+from syno.run.measurement import Measurement
+from syno.run.rows import gaps
+from syno.run.table import LOSS_COLUMNS, loss_table, measurement_table
 
 ONE, TWO = "1" * 32, "2" * 32  # ids of operators
 NONE = loss_table([])

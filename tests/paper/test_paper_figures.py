@@ -20,8 +20,8 @@ from syno.paper.figures.networks import best_over_best, case_study, fastest, geo
 from syno.paper.numbers import A100, DEVICES, GUARD, INDUCTOR, MODELS
 from syno.paper.stages.figures import draw_paper, write_headlines
 from syno.report.figures import drawn
-from syno.results.speedups import LAYERS
-from syno.results.table import measurement_table
+from syno.run.speedups import LAYERS
+from syno.run.table import measurement_table
 from syno.stages.figures import FORMATS
 
 NAMES = (

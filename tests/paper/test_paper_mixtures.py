@@ -21,8 +21,8 @@ from syno.paper.joined import Part
 from syno.paper.joined import joined as put_together
 from syno.paper.numbers import A100, INDUCTOR, MOBILE_CPU, MOBILE_GPU
 from syno.report.figures import drawn
-from syno.results.measurement import Measurement
-from syno.results.table import measurement_table
+from syno.run.measurement import Measurement
+from syno.run.table import measurement_table
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from syno.paper.figures.headlines import Headline, headlines
 from syno.paper.figures.networks import ON_FINAL, ON_PROXY, OURS, savings
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import read_numbers
-from syno.results.table import read_measurements
+from syno.run.table import read_measurements
 
 pytestmark = pytest.mark.slow  # most of a minute
 

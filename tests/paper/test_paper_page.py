@@ -18,7 +18,7 @@ from syno.paper.figures.page import published_results
 from syno.paper.numbers import GUARD, INDUCTOR
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
-from syno.results.table import read_measurements
+from syno.run.table import read_measurements
 from syno.stages.figures import write_report
 from syno.stages.store import OperatorStore
 

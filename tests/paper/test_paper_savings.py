@@ -15,9 +15,9 @@ from syno.paper.figures.headlines import beside_nas_pte
 from syno.paper.figures.mixture import ready
 from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_PROXY, OURS, savings
 from syno.paper.numbers import ALPHA_NAS, COSTS, NAS_PTE_COSTS
-from syno.results.measurement import Measurement
-from syno.results.speedups import LAYERED
-from syno.results.table import measurement_table
+from syno.run.measurement import Measurement
+from syno.run.speedups import LAYERED
+from syno.run.table import measurement_table
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}
 AS_PUBLISHED = {"resnext29_2x64d": "resnext29_2x64d_1000"}

@@ -24,8 +24,8 @@ from syno.lower.pytorch.source import to_source
 from syno.lower.tvm import to_te_source
 from syno.measure.tuning_record import TuningRecord
 from syno.paper.artifact.imported import ImportRecord
-from syno.results.measurement import Measurements
-from syno.results.parquet import read_parquet
+from syno.run.measurement import Measurements
+from syno.run.parquet import read_parquet
 from syno.search.storage.opening import open_storage
 from syno.search.storage.store import TrialStore, read_trials
 from syno.stages.data import DataRecord
@@ -46,10 +46,10 @@ FORBIDDEN_CALLS = {"read_pickle", "to_pickle", "unsafe_load", "full_load"}
 # Libraries are machine code. Each of these was made by the same process before, and none is of a folder of results.
 LOADS_LIBRARIES = {
     "base/fork_server.py": ["ctypes.CDLL"] * 2,  # no file: functions of the C library that this process has
-    "report/take_home/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
+    "export/formats.py": ["module.runtime.load_module"],  # out of a temporary folder, to compare what it computes
     # It is copied into a folder, and loads what that folder's own source was compiled to, and the network beside it.
-    "report/take_home/native_at_home.py": ["spec_from_file_location", "torch.ops.load_library"],
-    "report/take_home/network_formats.py": ["module.runtime.load_module"],  # what it has just written
+    "export/native_at_home.py": ["spec_from_file_location", "torch.ops.load_library"],
+    "export/network_formats.py": ["module.runtime.load_module"],  # what it has just written
     "measure/native/build.py": ["ctypes.CDLL"],  # this user's own store of kernels, below ~/.cache, as that of TorchInductor
     "measure/native/kernels.py": ["ctypes.CDLL"],  # what it has just compiled
     "measure/native/peaks.py": ["ctypes.CDLL"],  # the same
@@ -57,8 +57,8 @@ LOADS_LIBRARIES = {
     "measure/tvm/sessions.py": ["session.load_module"],  # on a device, to which it was sent
 }
 EXECUTES = {
-    "lower/pytorch/source.py", "lower/tvm/source.py", "report/take_home/formats.py",  # source that was generated, never read
-    "report/take_home/network_source.py",  # what PyTorch prints for its own modules
+    "lower/pytorch/source.py", "lower/tvm/source.py", "export/formats.py",  # source that was generated, never read
+    "export/network_source.py",  # what PyTorch prints for its own modules
     "model/saved.py",  # `syno.load`: code in a folder that the user names, as for an import
 }  # fmt: skip
 

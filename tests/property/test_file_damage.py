@@ -27,7 +27,7 @@ from syno.data.cifar100 import _read_authors_pickle
 from syno.data.language import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
-from syno.results.parquet import read_parquet, write_parquet
+from syno.run.parquet import read_parquet, write_parquet
 from syno.stages.search import WorkerRecord
 from syno.stages.selection import Selected, read_selected, write_selected
 from syno.train.checkpoint import Checkpoint

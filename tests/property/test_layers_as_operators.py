@@ -11,12 +11,12 @@ from layer_operators import CONVOLUTIONS, TRANSPOSED, operator, weights_of
 from torch import nn
 
 import syno
+from syno.export.network_formats import exports
+from syno.export.network_source import network_source
 from syno.ir.rewriting import for_wide_pictures
 from syno.model.counting import model_cost
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
-from syno.report.take_home.network_formats import exports
-from syno.report.take_home.network_source import network_source
 from syno.space.complete import cost
 
 CASES = 30  # of each kind and number of axes

@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno.base.errors import LoweringError, SpecError
+from syno.export.network_folder import CARD, TrainedNetwork, write_network
 from syno.model.counting import model_cost
 from syno.model.extraction import sorted_out
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED
@@ -35,7 +36,6 @@ from syno.model.inputs import call, first_inputs, mapped, of_batch
 from syno.model.layer_table import layer_rows
 from syno.model.saved import load
 from syno.model.substitution import substitute
-from syno.report.take_home.network_folder import CARD, TrainedNetwork, write_network
 
 CHANNELS, SIZE, BATCH = 8, 8, 3
 EVERY_KIND = "spatial, pointwise, grouped, transposed, linear"

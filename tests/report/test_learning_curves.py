@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from syno.report.result_figures import learning_figure
-from syno.results.values import LEARNING_COLUMNS
+from syno.run.values import LEARNING_COLUMNS
 
 SCORES = {
     ("original", 1): (0.4, 0.8, 0.9),

@@ -16,7 +16,7 @@ from syno.report.result_figures import learning_figure, pictures
 from syno.report.results import Results
 from syno.report.trade_off import cost_figure, pareto_figure
 from syno.report.trial_points import TrialPoints
-from syno.results.values import LEARNING_COLUMNS
+from syno.run.values import LEARNING_COLUMNS
 
 
 def titles(svg: bytes) -> dict[str, str | None]:

@@ -28,7 +28,7 @@ from syno.report.page_tables import quantity, summary, trial_lines
 from syno.report.results import Kept, LayerChoice, MixtureLayers, Picture, Results
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure
-from syno.results.values import number
+from syno.run.values import number
 from syno.train.metric import LOSS, METRICS
 
 EVIL = "<script>alert(1)</script>&\"'"

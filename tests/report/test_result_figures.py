@@ -22,8 +22,8 @@ from syno.report.figures import drawn, finish, save
 from syno.report.result_figures import FIGURES, pictures, speedup_figure
 from syno.report.search_rewards import reward_figure
 from syno.report.trade_off import cost_figure, pareto_figure
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.results.values import TRIAL_COLUMNS
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.run.values import TRIAL_COLUMNS
 from syno.train.metric import ACCURACY, METRICS
 
 EMPTY = pandas.DataFrame()

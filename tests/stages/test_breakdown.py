@@ -29,7 +29,7 @@ from syno.measure.speedup_record import Conditions, LayerSpeedup, SpeedupRecord
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
 from syno.report.result_figures import BREAKDOWN, breakdown_figure
-from syno.results.breakdown import breakdown_rows, breakdown_table, read_breakdown
+from syno.run.breakdown import breakdown_rows, breakdown_table, read_breakdown
 from syno.stages import speedups
 from syno.stages.figures import names, write_report
 from syno.stages.measure import measure

@@ -16,7 +16,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.results.parquet import write_parquet
+from syno.run.parquet import write_parquet
 from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config

@@ -16,10 +16,10 @@ from syno.measure.tuning_record import TuningRecord
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.numbers import A100, INDUCTOR, SEARCH_DATA
 from syno.paper.stages.figures import draw_paper, read_numbers, write_headlines
-from syno.results import MEASUREMENTS
-from syno.results.measurement import Measurement
-from syno.results.rows import DIVERGED
-from syno.results.table import (
+from syno.run import MEASUREMENTS
+from syno.run.measurement import Measurement
+from syno.run.rows import DIVERGED
+from syno.run.table import (
     latency_view,
     measurement_table,
     measurements_in,

@@ -21,9 +21,9 @@ from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure import measuring_process
 from syno.model.baselines import KnownLayer, Mixture, network_baseline
-from syno.results.measurement import Measurement
-from syno.results.speedups import IN_TURNS
-from syno.results.table import measurement_table
+from syno.run.measurement import Measurement
+from syno.run.speedups import IN_TURNS
+from syno.run.table import measurement_table
 from syno.search.reward import GainReward, from_settings
 from syno.space.space import Space
 from syno.stages import rivals as stage

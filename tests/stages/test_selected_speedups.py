@@ -21,9 +21,9 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.measure.timing import median_interval
-from syno.results.goal_tables import SELECTED_BY, verdicts
-from syno.results.speedups import IN_SEARCH, IN_TURNS
-from syno.results.table import SCORE_COLUMNS
+from syno.run.goal_tables import SELECTED_BY, verdicts
+from syno.run.speedups import IN_SEARCH, IN_TURNS
+from syno.run.table import SCORE_COLUMNS
 from syno.search.goal import Goal
 from syno.stages.goal import verdict_table
 from syno.stages.places import SELECTED, speedups_file

@@ -12,7 +12,7 @@ from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.config.stages import TuneSettings
 from syno.ir.library import OPERATORS
-from syno.results.parquet import write_parquet
+from syno.run.parquet import write_parquet
 from syno.stages import fastest, figures
 from syno.stages.fastest import Measured
 from syno.stages.figures import write_report

@@ -14,7 +14,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure.tuning_record import TuningRecord
-from syno.results.table import SCORE_COLUMNS
+from syno.run.table import SCORE_COLUMNS
 from syno.search import study, workers
 from syno.stages import search as stage
 from syno.stages.data import DataRecord, prepare

@@ -28,8 +28,8 @@ from syno.base.record import Record
 from syno.cli import app
 from syno.config import Experiment, load_experiment
 from syno.config.files import RUN_HERE
-from syno.report.take_home.network_source import NetworkSource
-from syno.results.parquet import write_parquet
+from syno.export.network_source import NetworkSource
+from syno.run.parquet import write_parquet
 from syno.stages.restore import Manifest, ManifestEntry, restore_times
 from syno.stages.restore import checksum as sha256
 from syno.stages.stage_files import reader_of

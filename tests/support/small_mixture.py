@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas
 
-from syno.results.measurement import Measurement
-from syno.results.table import measurement_table
+from syno.run.measurement import Measurement
+from syno.run.table import measurement_table
 
 DEVICE = "Intel(R) Xeon(R) Processor"
 SMALL = "resnet18@0.125"

@@ -21,9 +21,9 @@ from syno.config import Experiment
 from syno.data import TokenSet
 from syno.ir.library import OPERATORS
 from syno.measure.timing import median_interval
-from syno.results.breakdown import rows_of_speed
-from syno.results.measurement import UNITS
-from syno.results.table import latency_view, score_view
+from syno.run.breakdown import rows_of_speed
+from syno.run.measurement import UNITS
+from syno.run.table import latency_view, score_view
 from syno.stages.measurements import KINDS
 from syno.stages.operators import ComparedNetwork
 from syno.stages.tables import records

@@ -18,7 +18,7 @@ from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
-from syno.results.measurement import as_trained
+from syno.run.measurement import as_trained
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.base.record import versions
 from syno.ir.dim import content_id
-from syno.results import ABLATION, FOLDER
-from syno.results.parquet import read_parquet
+from syno.run import ABLATION, FOLDER
+from syno.run.parquet import read_parquet
 from syno.space.spec import OperatorSpec
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from syno.base.record import Number, Record
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.places import Problem
 from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_AS, SEARCHED_WITH
-from syno.results.table import read_measurements
+from syno.run.table import read_measurements
 from syno.train.metric import METRICS
 
 if TYPE_CHECKING:

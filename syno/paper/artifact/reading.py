@@ -24,9 +24,9 @@ from syno.paper.numbers import (
     WRONG_GUARD,
     told,
 )
-from syno.results.measurement import INT8, UNITS, Measurement
-from syno.results.rows import perplexity
-from syno.results.speedups import LAYERED, LAYERS
+from syno.run.measurement import INT8, UNITS, Measurement
+from syno.run.rows import perplexity
+from syno.run.speedups import LAYERED, LAYERS
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 

@@ -37,7 +37,7 @@ from syno.paper.figures.titles import (
 from syno.paper.numbers import GUARD, LANGUAGE_MODEL, PERPLEXITIES, PERPLEXITY_STEPS
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.points import Point, identify
-from syno.results.measurement import OK
+from syno.run.measurement import OK
 
 # The drawings of Figure 8 and `alpha-nas`, which have horizontal bars.
 

@@ -51,9 +51,9 @@ from syno.paper.numbers import (
     TRAINING_SPEEDUP,
     TVM,
 )
-from syno.results.measurement import INT8, OK
-from syno.results.rivals import KNOWN
-from syno.results.speedups import LAYERED, LAYERS
+from syno.run.measurement import INT8, OK
+from syno.run.rivals import KNOWN
+from syno.run.speedups import LAYERED, LAYERS
 
 # One headline number, beside the paper's.
 

@@ -11,7 +11,7 @@ import pandas
 from syno.base.files import ORIGINAL
 from syno.paper.figures.mixture import ready
 from syno.paper.numbers import LANGUAGE_DATA, LANGUAGE_MODEL
-from syno.results.measurement import OK
+from syno.run.measurement import OK
 
 MINUTES = 30.0  # of GPT-2's training in the search
 LAST = 0.2  # the share of a training's steps that its final loss is the mean of

@@ -13,7 +13,7 @@ from syno.paper.figures.networks import MOST_LOST, NAS_PTE_NAME, OURS, accurate_
 from syno.paper.figures.titles import compiler_title, model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import LANGUAGE_MODEL, STACKED
-from syno.results.measurement import INT8, OK
+from syno.run.measurement import INT8, OK
 
 BASELINES = "INT8, of the stacked convolution or of another baseline"
 REASON = 120  # letters of the reason of a failure

@@ -1,6 +1,6 @@
 """The tables of Figures 5, 6 and 8, which compare networks with operators and the original networks.
 
-All functions take the table of measurements (`syno.results.table`). Its rows may be own measurements, the published artifact's
+All functions take the table of measurements (`syno.run.table`). Its rows may be own measurements, the published artifact's
 and the paper's (`syno.paper.figures.mixture`).
 """
 
@@ -16,9 +16,9 @@ from syno.paper.figures.mixture import TARGET, ordered, percent, ready, scored, 
 from syno.paper.figures.titles import model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import ALPHA_NAS, ALPHA_NAS_TOLD, CASE_STUDY, COMPILERS, COSTS, DEVICES, MODELS, NAS_PTE, STACKED
-from syno.results.measurement import INT8, OK
-from syno.results.metric import front
-from syno.results.speedups import LAYERS
+from syno.run.measurement import INT8, OK
+from syno.run.metric import front
+from syno.run.speedups import LAYERS
 
 MOST_LOST = 0.01  # of accuracy on the data of the search
 CASE_OPERATOR = "operator_1"  # of the paper's case study

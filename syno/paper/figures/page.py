@@ -34,10 +34,10 @@ from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
 from syno.report.results import Results
-from syno.results.measurement import OK
-from syno.results.speedups import LAYERS
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.results.values import TRIAL_COLUMNS
+from syno.run.measurement import OK
+from syno.run.speedups import LAYERS
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.run.values import TRIAL_COLUMNS
 
 FROM_AUTHORS = "The paper's figures, from its authors' data"
 FROM_MIXTURE = "The paper's figures, from the results at hand"

@@ -18,8 +18,8 @@ from syno.config.specs import find_spec
 from syno.ir.text import parse_stored
 from syno.measure.machine import device_name
 from syno.paper.artifact.imported import ImportRecord, is_published
-from syno.results.parquet import read_parquet
-from syno.results.table import write_table
+from syno.run.parquet import read_parquet
+from syno.run.table import write_table
 from syno.space.spec import OperatorSpec
 from syno.stages.places import ABLATION, FROZEN, RECORD, SELECTED, TABLE, ablation_table
 from syno.stages.selection import read_selected

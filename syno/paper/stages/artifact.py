@@ -14,9 +14,9 @@ from syno.paper.artifact.operators import PublishedEntry
 from syno.paper.artifact.places import LANGUAGE_LOG
 from syno.paper.artifact.reading import read
 from syno.paper.numbers import LANGUAGE_DATA, LANGUAGE_MODEL
-from syno.results import LOSSES, MEASUREMENTS
-from syno.results.measurement import Measurements
-from syno.results.table import loss_table, measurement_table, write_table
+from syno.run import LOSSES, MEASUREMENTS
+from syno.run.measurement import Measurements
+from syno.run.table import loss_table, measurement_table, write_table
 from syno.stages.store import OperatorStore
 
 STEPS_IN_A_ROW = 100  # of the log of losses

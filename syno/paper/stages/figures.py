@@ -15,7 +15,7 @@ from syno.paper.joined import with_names, with_roles
 from syno.paper.stages import ablations
 from syno.paper.stages.join import MADE_BY as JOINED_BY
 from syno.paper.stages.join import JoinRecord, notes, operators_of
-from syno.results.table import read_losses, read_measurements, write_table
+from syno.run.table import read_losses, read_measurements, write_table
 from syno.stages.kept import read_kept
 from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
 from syno.stages.store import OperatorStore

@@ -20,9 +20,9 @@ from syno.paper.artifact.imported import MADE_BY as IMPORTED_BY
 from syno.paper.artifact.imported import ImportRecord
 from syno.paper.joined import Joined, Part, joined
 from syno.paper.numbers import COMPILERS, DEVICES
-from syno.results import FOLDER, LOSSES, MEASUREMENTS
-from syno.results.rows import gaps
-from syno.results.table import read_losses, read_measurements, write_table
+from syno.run import FOLDER, LOSSES, MEASUREMENTS
+from syno.run.rows import gaps
+from syno.run.table import read_losses, read_measurements, write_table
 from syno.stages.kept import keep_config, read_kept
 from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks

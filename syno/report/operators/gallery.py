@@ -33,8 +33,8 @@ from syno.report.page_tables import (
     share,
 )
 from syno.report.results import Results
-from syno.results.goal_tables import SCREENED
-from syno.results.values import Latency, Score, Target
+from syno.run.goal_tables import SCREENED
+from syno.run.values import Latency, Score, Target
 from syno.train.metric import OF_ORIGINAL
 
 

@@ -15,7 +15,7 @@ from syno.paper.artifact.places import TARGETS
 from syno.paper.artifact.reading import Contents, read
 from syno.paper.numbers import A100, INDUCTOR, WRONG_GUARD
 from syno.paper.stages.artifact import import_artifact
-from syno.results.measurement import Measurement, Measurements
+from syno.run.measurement import Measurement, Measurements
 from syno.stages.store import OperatorStore
 
 

@@ -16,9 +16,9 @@ from torch.nn import functional
 
 import syno
 from syno.base.errors import LoweringError
+from syno.export.comparison import Comparison, training_difference
+from syno.export.network_source import network_source
 from syno.model.backbones import BACKBONES
-from syno.report.take_home.comparison import Comparison, training_difference
-from syno.report.take_home.network_source import network_source
 
 SHAPE = (2, 3, 8, 8)
 

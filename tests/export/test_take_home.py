@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from syno.base.errors import LoweringError, MissingPackageError, UnknownNameError, ValuationError, WrongOutputError
 from syno.cli import app
+from syno.export import FORMATS, formats
+from syno.export import formats as source
+from syno.export.formats import equal_to_meaning
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
-from syno.report.take_home import FORMATS, formats
-from syno.report.take_home import formats as source
-from syno.report.take_home.formats import equal_to_meaning
 
 SIZES = {"C_in": 4, "C_out": 6, "H": 5}
 SMALL = {"C_in": 32, "C_out": 32, "H": 6, "g": 4, "s": 2}  # of Operator 1, which has two stages

@@ -34,11 +34,11 @@ from torch import fx, nn
 
 from syno.base.errors import LoweringError, SpecError
 from syno.base.quoting import docstring
+from syno.export.tracing import Whole, assign_buffer, is_same_tensor, merged, torch_class, traced
 from syno.lower.pytorch.source import constructor_sizes
 from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule
 from syno.model.outputs import copy_of
-from syno.report.take_home.tracing import Whole, assign_buffer, is_same_tensor, merged, torch_class, traced
 
 CLASS = "Network"
 IMPORTS = """import math

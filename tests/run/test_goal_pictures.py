@@ -18,11 +18,11 @@ from syno.report.page import page
 from syno.report.result_figures import pictures
 from syno.report.search_time import elapsed, time_figure
 from syno.report.trade_off import speed_figure
-from syno.results.breakdown import breakdown_table
-from syno.results.goal_tables import verdicts
-from syno.results.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
-from syno.results.table import SPEEDUP_COLUMNS
-from syno.results.values import Trial
+from syno.run.breakdown import breakdown_table
+from syno.run.goal_tables import verdicts
+from syno.run.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
+from syno.run.table import SPEEDUP_COLUMNS
+from syno.run.values import Trial
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from syno.base.interval import Interval
-from syno.results.goal_tables import beside_rivals
-from syno.results.metric import difference
-from syno.results.rivals import best_of, compared, counting_choice, gain_over, worth
-from syno.results.values import Score
+from syno.run.goal_tables import beside_rivals
+from syno.run.metric import difference
+from syno.run.rivals import best_of, compared, counting_choice, gain_over, worth
+from syno.run.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import ACCURACY, LOSS
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from syno.results import metric
-from syno.results.metric import difference, spread
+from syno.run import metric
+from syno.run.metric import difference, spread
 from syno.train.metric import ACCURACY, LOSS
 
 # Hours of sleep gained with two drugs (Student, 1908); R's documentation prints the Welch interval of this table.

@@ -25,10 +25,10 @@ from syno.base.errors import LoweringError, SpecError, SynoError
 from syno.cli import app
 from syno.config import Experiment
 from syno.config.files import load_experiment
+from syno.export.comparison import training_difference
+from syno.export.network_folder import TrainedNetwork, write_network
 from syno.model.inputs import of_batch
 from syno.model.saved import code_of
-from syno.report.take_home.comparison import training_difference
-from syno.report.take_home.network_folder import TrainedNetwork, write_network
 from syno.stages.take_home import take_network
 from syno.stages.train import train
 

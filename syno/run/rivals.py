@@ -26,9 +26,9 @@ from typing import NamedTuple
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.measure.timing import FEWEST_FOR_INTERVAL
-from syno.results.goal import ROUNDING, STATES, WORDS, Verdict, judge, times_as_fast
-from syno.results.metric import front
-from syno.results.values import Score
+from syno.run.goal import ROUNDING, STATES, WORDS, Verdict, judge, times_as_fast
+from syno.run.metric import front
+from syno.run.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import CONFIDENCE, Metric
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.results.goal import (
+from syno.run.goal import (
     NONE_FASTER,
     SPEED,
     STATES,
@@ -20,9 +20,9 @@ from syno.results.goal import (
     speedup_in,
     times_as_fast,
 )
-from syno.results.rivals import best_in_words, best_of, choice_in_words, compared, worth
-from syno.results.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
-from syno.results.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
+from syno.run.rivals import best_in_words, best_of, choice_in_words, compared, worth
+from syno.run.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
+from syno.run.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
 from syno.search.goal import COSTS, Goal
 from syno.train.metric import METRICS, Metric
 
@@ -73,10 +73,10 @@ def verdicts(
 
     Args:
         goal: the goal.
-        scores: `syno.results.table.score_view`.
-        latency: `syno.results.table.latency_view`.
+        scores: `syno.run.table.score_view`.
+        latency: `syno.run.table.latency_view`.
         searched: the metrics in the search, by the key of the operator.
-        breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
+        breakdown: where the time goes (`syno.run.breakdown.breakdown_table`), if that was measured.
         again: the speedups that were measured after the selection, by the key of the operator.
         rivals: how the rivals were timed, and their speedups, by their keys.
     """
@@ -228,7 +228,7 @@ class Screened(NamedTuple):
         trial: its trial.
         speedup: as measured or, if that was enough to screen the operator out, as predicted; NaN if neither is known.
         timed: which of the two, `IN_TURNS` or `PREDICTED`; None if neither is known.
-        missing: by how much the goal is missed, as a share (`syno.results.goal.Part`); None where nothing is known.
+        missing: by how much the goal is missed, as a share (`syno.run.goal.Part`); None where nothing is known.
     """
 
     trial: Trial

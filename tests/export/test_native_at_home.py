@@ -24,11 +24,11 @@ from torch import nn
 import syno
 from syno.base.errors import LoweringError
 from syno.base.files import checksum
+from syno.export import native_formats
+from syno.export.comparison import Calls
+from syno.export.network_folder import TrainedNetwork, write_network
 from syno.measure.native import choice, kernels
 from syno.model.saved import code_of
-from syno.report.take_home import native_formats
-from syno.report.take_home.comparison import Calls
-from syno.report.take_home.network_folder import TrainedNetwork, write_network
 
 pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
 SHAPE = (4, 3, 6, 6)

@@ -1,7 +1,7 @@
 """The schema of measurements: one number, what was measured, where, and where the number comes from.
 
 All numbers have this schema: those of own trainings and latencies, those of the published artifact, and the paper's. A file
-of results holds them as one table (`syno.results.table`), from which every other table and every figure is computed.
+of results holds them as one table (`syno.run.table`), from which every other table and every figure is computed.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ from torch.utils import _pytree as pytree
 from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
+from syno.export.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
+from syno.export.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
+from syno.export.network_source import network_source
 from syno.model.inputs import Inputs, arguments_of, call, first_inputs, len_of_batch, mapped, of_batch
 from syno.model.outputs import OfTensors, overlapping_parameters, plain_outputs
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
-from syno.report.take_home.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
-from syno.report.take_home.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
-from syno.report.take_home.network_source import network_source
 from syno.train.weights import content_of
 
 ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"

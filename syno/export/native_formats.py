@@ -29,6 +29,19 @@ from syno.base.files import checksum, replaced, write_whole
 from syno.base.quoting import comment
 from syno.base.release import VERSION
 from syno.base.text_tables import plural
+from syno.export.comparison import Comparison, Run
+from syno.export.formats import first_line, without_warnings
+from syno.export.network_formats import (
+    CHECKS_OF_AOTI,
+    COMPILED_MODE,
+    NETWORK_FORMATS,
+    NetworkFormat,
+    Written,
+    loaded_package,
+    require_equal,
+    with_identifiers,
+    write_code,
+)
 from syno.lower.native.program import whole_file
 from syno.lower.native.target import INSTRUCTIONS, Target, own_target
 from syno.measure.inductor import FLAGS as OF_INDUCTOR
@@ -40,19 +53,6 @@ from syno.measure.native.network import NativeNetwork, native_network, store_of_
 from syno.measure.native.torch_operator import CALLABLE, SOURCE, input_elements, torch_operator
 from syno.model.saved import NETWORK_CODE, WEIGHTS, code_of
 from syno.model.saved import PROGRAM as NETWORK_PROGRAM
-from syno.report.take_home.comparison import Comparison, Run
-from syno.report.take_home.formats import first_line, without_warnings
-from syno.report.take_home.network_formats import (
-    CHECKS_OF_AOTI,
-    COMPILED_MODE,
-    NETWORK_FORMATS,
-    NetworkFormat,
-    Written,
-    loaded_package,
-    require_equal,
-    with_identifiers,
-    write_code,
-)
 
 CODE, KERNELS, PROGRAM, PACKAGE, CACHE = "native.py", "native.cpp", "native.pt2", "native_aoti.pt2", "native_cache"
 WITH_KERNELS = {"module": "native", "aoti": "native-aoti"}  # formats, and those that are the same with kernels

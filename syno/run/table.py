@@ -20,10 +20,10 @@ from syno.base.addresses import cleaned
 from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL, write_whole
 from syno.base.interval import Interval
-from syno.results import FOLDER, LOSSES, MEASUREMENTS
-from syno.results.measurement import OF_LIMIT, OK, SUSPICIOUS, Measurement
-from syno.results.metric import difference, spread
-from syno.results.parquet import read_parquet, write_parquet
+from syno.run import FOLDER, LOSSES, MEASUREMENTS
+from syno.run.measurement import OF_LIMIT, OK, SUSPICIOUS, Measurement
+from syno.run.metric import difference, spread
+from syno.run.parquet import read_parquet, write_parquet
 from syno.train.metric import METRICS
 
 if TYPE_CHECKING:

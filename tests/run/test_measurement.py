@@ -22,9 +22,9 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.report.layer_tables import layer_table
 from syno.report.page_tables import summary
-from syno.results.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
-from syno.results.rows import rows_of_training, rows_of_tuning
-from syno.results.table import COLUMNS, latency_view, layer_view, measurement_table
+from syno.run.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
+from syno.run.rows import rows_of_training, rows_of_tuning
+from syno.run.table import COLUMNS, latency_view, layer_view, measurement_table
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.interval import Interval
-from syno.results.breakdown import BREAKDOWN_COLUMNS
-from syno.results.measurement import OF_LIMIT, OK
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
+from syno.run.breakdown import BREAKDOWN_COLUMNS
+from syno.run.measurement import OF_LIMIT, OK
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, SPEEDUP_COLUMNS
 from syno.train.metric import Metric
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ID = re.compile(r"^id ([0-9a-f]+)\s*$", re.MULTILINE)  # the last line of an op
 
 @dataclass(frozen=True)
 class Score:
-    """A network's score, its mean over seeds, and its costs; a row of `syno.results.table.score_view`.
+    """A network's score, its mean over seeds, and its costs; a row of `syno.run.table.score_view`.
 
     Attributes:
         operator, role, key: of the operator.
@@ -84,7 +84,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Latency:
-    """The latency of a network, or of one of its layers; a row of `syno.results.table.latency_view` or `layer_view`.
+    """The latency of a network, or of one of its layers; a row of `syno.run.table.latency_view` or `layer_view`.
 
     Attributes:
         operator, role, key: of the operator.
@@ -128,7 +128,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Speedup:
-    """A network's speedup over the original; a row of `syno.results.speedups.speedup_view`.
+    """A network's speedup over the original; a row of `syno.run.speedups.speedup_view`.
 
     Attributes:
         operator, key, role: of the operator.
@@ -155,7 +155,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Judged:
-    """A network that was judged by a goal; a row of `syno.results.goal_tables.verdicts`.
+    """A network that was judged by a goal; a row of `syno.run.goal_tables.verdicts`.
 
     Attributes:
         operator, key, role: of the operator.
@@ -177,7 +177,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class TimedPart:
-    """The time of a part of a network; a row of `syno.results.breakdown.breakdown_table`, which says what the parts are.
+    """The time of a part of a network; a row of `syno.run.breakdown.breakdown_table`, which says what the parts are.
 
     Attributes:
         operator, key, role: of the operator.

@@ -16,11 +16,11 @@ from torch.utils import _pytree as pytree
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import checksum, read_json, replaced_folder, write_whole
+from syno.export.comparison import ONE, Calls, Comparison, at
+from syno.export.native_formats import WITH_KERNELS
+from syno.export.network_formats import NETWORK_FORMATS, Written
 from syno.model.inputs import Inputs, len_of_batch, mapped, of_batch
 from syno.model.saved import FACTS, FILES
-from syno.report.take_home.comparison import ONE, Calls, Comparison, at
-from syno.report.take_home.native_formats import WITH_KERNELS
-from syno.report.take_home.network_formats import NETWORK_FORMATS, Written
 
 CARD, OPERATOR = "README.md", "operator.txt"
 CHECKS = "checks"  # in the facts: a `CheckedFormat` for each format in the folder

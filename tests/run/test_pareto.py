@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syno.results.metric import Point, front, near_front
+from syno.run.metric import Point, front, near_front
 
 FEW = st.integers(0, 5).map(float)  # few values: many ties
 POINTS = st.lists(st.tuples(FEW, FEW), max_size=12)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.results import FOLDER, OF_BREAKDOWN
-from syno.results.measurement import OF_LIMIT, Measurement
-from syno.results.parquet import read_parquet
+from syno.run import FOLDER, OF_BREAKDOWN
+from syno.run.measurement import OF_LIMIT, Measurement
+from syno.run.parquet import read_parquet
 
 if TYPE_CHECKING:
     import pandas

@@ -18,8 +18,8 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.results.goal import judge, lost_in, order_of_trial, verdict_on_trial
-from syno.results.goal_tables import (
+from syno.run.goal import judge, lost_in, order_of_trial, verdict_on_trial
+from syno.run.goal_tables import (
     GOAL_COLUMNS,
     SELECTED_BY,
     answer,
@@ -28,10 +28,10 @@ from syno.results.goal_tables import (
     nothing_meets,
     verdicts,
 )
-from syno.results.metric import front
-from syno.results.speedups import APART, IN_SEARCH, IN_TURNS
-from syno.results.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.results.values import trials_in
+from syno.run.metric import front
+from syno.run.speedups import APART, IN_SEARCH, IN_TURNS
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
+from syno.run.values import trials_in
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen

@@ -1,4 +1,4 @@
-"""The table of measurements: its schema, its file, its views, and statistics over its rows."""
+"""A run, which is a folder of records: the table of its measurements, its views, and verdicts by its goal."""
 
 # Of a folder of results: the folder of tables, their names, and the folder of the operator store. Importing them loads nothing.
 FOLDER, MEASUREMENTS, SCORES, LATENCY, LOSSES = "tables", "measurements", "scores", "latency", "losses"

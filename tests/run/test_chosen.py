@@ -10,8 +10,8 @@ from scipy.stats import t
 
 from syno.base.interval import Interval
 from syno.measure.timing import interval_of_median
-from syno.results.rivals import best_of
-from syno.results.values import Score
+from syno.run.rivals import best_of
+from syno.run.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import ACCURACY
 

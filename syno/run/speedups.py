@@ -10,12 +10,12 @@ from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
-from syno.results.breakdown import NETWORK
-from syno.results.goal import NONE_FASTER, none_faster, times_as_fast
-from syno.results.measurement import OK, Measurement, has_lower_precision
-from syno.results.rows import rows_of_tuning
-from syno.results.table import SPEEDUP_COLUMNS
-from syno.results.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in
+from syno.run.breakdown import NETWORK
+from syno.run.goal import NONE_FASTER, none_faster, times_as_fast
+from syno.run.measurement import OK, Measurement, has_lower_precision
+from syno.run.rows import rows_of_tuning
+from syno.run.table import SPEEDUP_COLUMNS
+from syno.run.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in
 from syno.search.goal import Goal
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def speedup_view(
     by layers, if there is one, and the ratio of two latencies if not.
 
     Args:
-        latency: `syno.results.table.latency_view`.
+        latency: `syno.run.table.latency_view`.
         goal: the goal of the search, if there is one.
-        judged: the verdicts (`syno.results.goal_tables.verdicts`), if there are any.
-        breakdown: where the time goes (`syno.results.breakdown.breakdown_table`), if that was measured.
+        judged: the verdicts (`syno.run.goal_tables.verdicts`), if there are any.
+        breakdown: where the time goes (`syno.run.breakdown.breakdown_table`), if that was measured.
     """
     import pandas
 
@@ -185,7 +185,7 @@ def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None =
     A speedup over an original that the compiler has slowed down says little: people would run the original without it.
 
     Args:
-        latency: `syno.results.table.latency_view`.
+        latency: `syno.run.table.latency_view`.
         names: the operators to choose from; None for all that the search has found.
     """
     found: list[BestAgainstBest] = []

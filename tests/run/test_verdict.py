@@ -14,10 +14,10 @@ from result_tables import NAMES, latency_table, results, score_table
 from syno.report.page import page
 from syno.report.results import Results
 from syno.report.verdict import verdict_lines
-from syno.results.majority import warning_of
-from syno.results.speedups import APART, IN_TURNS, best_against_best, none_is_faster
-from syno.results.table import SPEEDUP_COLUMNS
-from syno.results.values import speedups_in
+from syno.run.majority import warning_of
+from syno.run.speedups import APART, IN_TURNS, best_against_best, none_is_faster
+from syno.run.table import SPEEDUP_COLUMNS
+from syno.run.values import speedups_in
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
