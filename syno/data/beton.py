@@ -1,9 +1,8 @@
 """FFCV's beton files: their record, and the checks before FFCV reads one. FFCV is optional, and imported late.
 
 FFCV checks nothing, and reads whatever memory a damaged file points to. A file has a header, a description of each field, an
-entry for each picture (its form, size, place and label), the pictures, and a table of the places. All entries are checked
-whenever a file is opened. Bytes and the headers of JPEGs, which take a minute for ImageNet, are checked once on each machine,
-and again when the file has changed.
+entry for each picture (its form, size, place and label), the pictures, and a table of the places. Its bytes are compared with
+the SHA-256 in its record, which takes a minute for ImageNet, once on each machine and again when the file has changed.
 """
 
 from __future__ import annotations
@@ -16,27 +15,23 @@ from datetime import UTC, datetime
 from hashlib import file_digest
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AwareDatetime
 
 from syno.base.errors import DataError, SpecError, one_line
 from syno.base.files import replaced, write_whole
 from syno.base.record import Count, Record, versions
 from syno.data.files import no_ffcv, record_file
-from syno.data.image_folder import MOST_PIXELS, ImageFolder, find_pictures, read_picture
+from syno.data.image_folder import ImageFolder, find_pictures, read_picture
 
 HEADER = struct.Struct("<HHIQQ")  # version, fields, size of a page, pictures, where the table of places begins
 FIELD = 1 + 16 + 1024  # bytes of the description of a field: kind, name, arguments
 KINDS = (2, 1)  # of the fields: pictures, whole numbers
-IMAGE = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("place", "<u8")])
-ENTRY = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
-PLACE = np.dtype([("picture", "<u8"), ("place", "<u8"), ("size", "<u8")])
-JPEG, PIXELS = 0, 1  # modes
+ENTRY = 24  # bytes of an entry: form, width, height, place, label
+PLACE = 24  # bytes of a row of the table of places: number of the picture, place, bytes
 AGAIN = "copy or convert it again"
 
 
@@ -95,7 +90,6 @@ def read_record(file: Path) -> BetonRecord:
         raise DataError(f"{file} has {size} bytes, but {record.size} were written; {AGAIN}")
     if check_whole(file) != record.count:
         raise DataError(f"{file} holds another number of pictures than {record_file(file)} says; convert it again")
-    check_entries(file, len(record.names))
     check_content(file, record.hash)
     return record
 
@@ -116,50 +110,16 @@ def check_whole(file: Path) -> int:
     form, columns, _, count, table = HEADER.unpack(head)
     if form != 2 or columns != len(KINDS) or tuple(described[::FIELD]) != KINDS:
         raise DataError(f"{file} is no beton file of pictures and labels, or of another version of FFCV; convert it again")
-    size, expected = file.stat().st_size, table + PLACE.itemsize * count
+    size, expected = file.stat().st_size, table + PLACE * count
     if not table or size != expected:
         raise DataError(f"{file} has {size} bytes, but its header says {expected}; {AGAIN}")
-    if table < HEADER.size + len(described) + ENTRY.itemsize * count:
+    if table < HEADER.size + len(described) + ENTRY * count:
         raise DataError(f"{file} is damaged: it has no room for the {count} pictures of its header; {AGAIN}")
     return int(count)
 
 
-def check_entries(file: Path, classes: int) -> None:
-    """Raise DataError if an entry of a whole file points outside of it, or has an impossible size, form or label."""
-    entries, sizes = _entries(file)
-    image = entries["image"]
-    pixels = image["width"].astype(np.int64) * image["height"]
-    checks = (
-        ("points to a place where there is no picture", sizes == 0),
-        ("has no such size", (pixels == 0) | (pixels > MOST_PIXELS)),
-        ("is in no known form", (image["mode"] != JPEG) & (image["mode"] != PIXELS)),
-        ("has another number of pixels than its size says", (image["mode"] == PIXELS) & (sizes != 3 * pixels)),
-        (f"has a label that is not below {classes}", (entries["label"] < 0) | (entries["label"] >= classes)),
-    )
-    for problem, wrong in checks:
-        if wrong.any():
-            raise DataError(f"{file} is damaged: picture {int(wrong.argmax())} {problem}; {AGAIN}")
-
-
-def _entries(file: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the entries of a whole file, and the bytes of each one's picture; 0 if there is no picture at its place."""
-    with file.open("rb") as opened:
-        *_, count, table = HEADER.unpack(opened.read(HEADER.size))
-        first = HEADER.size + len(KINDS) * FIELD
-        entries = np.fromfile(opened, ENTRY, count, offset=first - HEADER.size)
-        opened.seek(table)
-        places = np.sort(np.fromfile(opened, PLACE, count), order="place")
-    beginning = first + ENTRY.itemsize * count
-    inside = (places["place"] >= beginning) & (places["place"] <= table) & (places["size"] <= table - places["place"])
-    inside &= places["picture"] < count
-    index = np.searchsorted(places["place"], entries["image"]["place"])
-    found = np.minimum(index, count - 1)
-    good = (places["place"][found] == entries["image"]["place"]) & inside[found]
-    return entries, np.where(good, places["size"][found], 0).astype(np.int64)
-
-
 def check_content(file: Path, digest: str) -> None:
-    """Raise DataError if a file has other bytes than were written, or if a JPEG has another size than its entry says.
+    """Raise DataError if a file has other bytes than were written.
 
     A note beside the file says that it was checked. It holds what only this machine's file system knows of the file, so that it
     means nothing for a copy. Without the right to write there, the file is checked every time.
@@ -173,37 +133,8 @@ def check_content(file: Path, digest: str) -> None:
             return
     if digest_of(file) != digest:
         raise DataError(f"{file} is damaged: it has other bytes than were written; {AGAIN}")
-    _check_jpegs(file)
     with suppress(SpecError):
         write_whole(note, json.dumps(checked) + "\n", durable=False)
-
-
-def _check_jpegs(file: Path) -> None:
-    """Raise DataError if a JPEG has another size than its entry says: FFCV decodes it into as much memory as that says."""
-    from PIL import Image
-
-    entries, sizes = _entries(file)
-    with file.open("rb") as opened:
-        for number in np.flatnonzero(entries["image"]["mode"] == JPEG):
-            image = entries["image"][number]
-            opened.seek(int(image["place"]))
-            try:
-                size = Image.open(BytesIO(opened.read(int(sizes[number]))), formats=("JPEG",)).size
-            except Exception as error:  # a damaged picture raises anything
-                raise DataError(f"{file} is damaged: picture {number}: {one_line(error)}; {AGAIN}") from error
-            if size != (image["width"], image["height"]):
-                raise DataError(
-                    f"{file} is damaged: picture {number} is {size[0]} x {size[1]}, but its entry says {image['width']} x "
-                    f"{image['height']}; {AGAIN}"
-                )
-
-
-# ---- conversion ------------------------------------------------------------------------------------------------------
-
-# Conversion of folders of pictures to FFCV's beton files, as for ImageNet.
-#
-# Known of ffcv 1.0.2: its writer waits for ever for a worker that raised, and it declares no dependency on Pillow, without
-# which it cannot be imported.
 
 
 def convert(

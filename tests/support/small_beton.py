@@ -11,8 +11,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from syno.data.beton import ENTRY, JPEG, PIXELS, PLACE, BetonRecord, record_file
+from syno.data.beton import BetonRecord, record_file
 
+IMAGE = np.dtype([("mode", "<u1"), ("width", "<u2"), ("height", "<u2"), ("place", "<u8")])
+ENTRY = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
+PLACE = np.dtype([("picture", "<u8"), ("place", "<u8"), ("size", "<u8")])
+JPEG, PIXELS = 0, 1  # modes
 NAMES = ("n01", "n02", "n03")
 SIZES = ((6, 4), (5, 5), (16, 8), (3, 7))  # width, height; the third is a JPEG
 
