@@ -7,7 +7,6 @@ traceback or a crash.
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,6 @@ from small_beton import write_beton
 from syno.base.errors import SynoError
 from syno.data import DATASETS
 from syno.data.beton import BetonRecord, read_record, record_file
-from syno.data.cifar100 import _read_authors_pickle
 from syno.data.language import TokenHeader, map_tokens, write_tokens
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.search import RECORDS, WORKLOADS, check_lines, repair, write_checksums
@@ -131,24 +129,6 @@ def test_the_record_of_a_beton_file(tmp_path: Path) -> None:
             assert str(record_file(file)) in str(error) and "\n" not in str(error), what
         else:
             assert found == expected, what
-
-
-def test_pickles_of_others(tmp_path: Path) -> None:
-    """They have no checksum: damaged pixels are other pixels, which the hash in every record tells apart."""
-    file = tmp_path / "train"
-    pictures = np.arange(4 * 3072, dtype=np.uint8).reshape(4, 3072)
-    contents = {b"filenames": [b"a.png"] * 4, b"data": pictures, b"fine_labels": [1, 2, 3, 99], b"coarse_labels": [0] * 4}
-    for protocol in (2, 4):
-        whole = pickle.dumps(contents, protocol=protocol)
-        for what, other in damages(whole, CASES):
-            file.write_bytes(other)
-            try:
-                images, labels = _read_authors_pickle(file)
-            except SynoError as error:
-                assert str(file) in str(error) and "\n" not in str(error), what
-            else:
-                assert images.dtype == np.uint8 and images.shape[1:] == (3, 32, 32) and len(images) == len(labels), what
-                assert labels.dtype == np.int64 and 0 <= labels.min() <= labels.max() < 100, what
 
 
 @pytest.mark.parametrize("name", [WORKLOADS, RECORDS])

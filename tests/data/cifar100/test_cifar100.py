@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from small_cifar100 import SIZES, Load, Part, encoded, table, write_pickles
+from small_cifar100 import SIZES, Load, Part, encoded, table, write_parquet
 
 from syno.base.errors import DataError, SpecError
 from syno.config import Experiment
@@ -97,25 +97,25 @@ class TestSources:
 
 
 class TestPrepared:
-    def test_arrays_are_read_when_the_source_is_gone(self, load: Load, pickles: Path) -> None:
-        first = load(pickles)
-        for file in (pickles / "cifar-100-python").iterdir():
+    def test_arrays_are_read_when_the_source_is_gone(self, load: Load, parquet: Path) -> None:
+        first = load(parquet)
+        for file in (parquet / "cifar100").iterdir():
             file.unlink()
-        again = load(pickles)
+        again = load(parquet)
         assert again == first and torch.equal(again.train_images, first.train_images)
 
-    def test_arrays_are_made_again_when_the_source_changes(self, load: Load, pickles: Path, parts: dict[str, Part]) -> None:
-        first = load(pickles)
+    def test_arrays_are_made_again_when_the_source_changes(self, load: Load, parquet: Path, parts: dict[str, Part]) -> None:
+        first = load(parquet)
         other = {split: (255 - pixels, labels) for split, (pixels, labels) in parts.items()}
-        for file in (pickles / "cifar-100-python").iterdir():
+        for file in (parquet / "cifar100").iterdir():
             file.unlink()
-        (pickles / "cifar-100-python").rmdir()
-        write_pickles(pickles, {**other, "train": (other["train"][0][:20], other["train"][1][:20])})
-        again = load(pickles)
+        (parquet / "cifar100").rmdir()
+        write_parquet(parquet, {**other, "train": (other["train"][0][:20], other["train"][1][:20])})
+        again = load(parquet)
         assert again.hash != first.hash and again.train_count == 20
 
-    def test_a_file_that_was_cut_off_or_changed_is_an_error(self, load: Load, pickles: Path, tmp_path: Path) -> None:
-        load(pickles)
+    def test_a_file_that_was_cut_off_or_changed_is_an_error(self, load: Load, parquet: Path, tmp_path: Path) -> None:
+        load(parquet)
         file = tmp_path / "prepared" / "cifar100.npz"
         whole = file.read_bytes()
         changed = bytearray(whole)
@@ -123,13 +123,13 @@ class TestPrepared:
         for content in (whole[: len(whole) // 2], bytes(changed)):
             file.write_bytes(content)
             with pytest.raises(DataError, match=r"cifar100\.npz is damaged: .*; delete it"):
-                load(pickles)
+                load(parquet)
 
-    def test_other_sizes_need_no_other_file(self, load: Load, pickles: Path) -> None:
-        small = load(pickles, augmentation={"size": 32})
+    def test_other_sizes_need_no_other_file(self, load: Load, parquet: Path) -> None:
+        small = load(parquet, augmentation={"size": 32})
         images, _ = next(small.train_batches(8, seed=0).epoch(1))
         assert images.shape == (8, 3, 32, 32) == (8, *small.image_shape) and images.dtype == torch.float32
-        assert small.hash == load(pickles).hash and small != load(pickles)
+        assert small.hash == load(parquet).hash and small != load(parquet)
 
 
 def experiment(folder: Path, source: Path, **settings: Any) -> Experiment:
@@ -154,8 +154,8 @@ def test_the_data_stage_records_it_and_networks_train_on_it(tmp_path: Path, parq
     assert first == again and first.steps == 2 and first.stopped is None
 
 
-def test_wrong_settings_are_one_clear_error(tmp_path: Path, pickles: Path) -> None:
+def test_wrong_settings_are_one_clear_error(tmp_path: Path, parquet: Path) -> None:
     with pytest.raises(DataError, match="^there is no CIFAR-100"):
         prepare(experiment(tmp_path, tmp_path / "nothing"))
     with pytest.raises(SpecError, match=r'"cifar100": foldr: .*folder'):
-        prepare(experiment(tmp_path, pickles, foldr="x"))
+        prepare(experiment(tmp_path, parquet, foldr="x"))
