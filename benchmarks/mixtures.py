@@ -24,7 +24,7 @@ from scipy.stats import spearmanr
 from syno.base.files import ORIGINAL, write_whole
 from syno.config import Experiment
 from syno.config.files import load_experiment
-from syno.model.baselines import Mixture
+from syno.model.replacements import Mixture
 from syno.stages.choice import operators_to_choose
 from syno.stages.mixtures import Alternative, choice_of, in_words
 from syno.stages.places import SELECTED

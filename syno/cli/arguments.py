@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from syno.config import Experiment
     from syno.ir.graph import PGraph
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
-    from syno.model.baselines import ModuleBaseline
+    from syno.model.replacements import ModuleBaseline
     from syno.space.spec import OperatorSpec
 
 CONFIG_HELP = "File of an experiment (YAML), such as config/quickstart.yaml; FILE:NAME for one of several."
@@ -77,9 +77,11 @@ def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
 
 def replacement_of(given: str) -> PGraph | ModuleBaseline:
     """Return an operator by what a user gives, or a baseline that is a PyTorch module."""
-    from syno.model.baselines import is_module_baseline, module_baseline
+    from syno.model.networks import replacement_named
+    from syno.model.replacements import ModuleBaseline
 
-    return module_baseline(given) if is_module_baseline(given) else operator_of(given)
+    named = replacement_named(given)
+    return named if isinstance(named, ModuleBaseline) else operator_of(given)
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from syno.base.errors import SpecError
-from syno.base.registry import is_path
 from syno.base.validation import Settings
 from syno.ir.graph import PGraph
 from syno.ir.library import find_operator
 from syno.ir.rewriting import with_variables
-from syno.model.baselines import Replacement, is_module_baseline, key_of_path, known_layer, module_baseline
+from syno.model.networks import name_of_operator, replacement_named
+from syno.model.replacements import AnyOperator
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 
@@ -49,19 +48,19 @@ class OperatorChoice(Section):
         """Return the operator. Raises a SynoError if there is none."""
         return with_variables(find_operator(self.operator), self.rename)
 
-    def replacement(self) -> Replacement:
+    def replacement(self) -> AnyOperator:
         """Return the operator, or the baseline that is no operator. Raises a SynoError if there is neither."""
-        found = module_baseline(self.operator) if is_module_baseline(self.operator) else known_layer(self.operator)
-        if found is None:
+        named = replacement_named(self.operator)
+        if named is None or named.is_whole:
             return self.find()
         if self.rename:
             raise SpecError(f"{self.operator} is no operator by itself and has no variables; leave out rename")
-        return found
+        return named
 
     @property
     def key(self) -> str:
         """The name in paths and in tables."""
-        return key_of_path(self.operator) if is_path(self.operator) else Path(self.operator).stem
+        return name_of_operator(self.operator)
 
 
 class Original(Section):

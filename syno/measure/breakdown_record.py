@@ -27,7 +27,7 @@ from syno.model.module import OperatorModule
 
 if TYPE_CHECKING:
     from syno.measure.speedups import Speedups
-    from syno.model.baselines import Replacement
+    from syno.model.replacements import AnyOperator
 
 
 # The shares that the statements of `forward` have in the time of an operator's generated module.
@@ -207,7 +207,7 @@ class BreakdownRecord(MeasurementRecord):
         yield Line(f"{here}, the rest: {found.rest_ms:.4g} ms")
 
     @classmethod
-    def make(cls, operator: Replacement, speedup: SpeedupRecord, speedups: Speedups) -> Self:
+    def make(cls, operator: AnyOperator, speedup: SpeedupRecord, speedups: Speedups) -> Self:
         """Return the record of an operator whose speedup was measured by layers; measure the shares of its stages.
 
         Args:
@@ -225,7 +225,7 @@ class BreakdownRecord(MeasurementRecord):
         )
 
 
-def _stages(operator: Replacement, speedups: Speedups) -> tuple[tuple[StageTime, ...], ...]:
+def _stages(operator: AnyOperator, speedups: Speedups) -> tuple[tuple[StageTime, ...], ...]:
     """Return the shares of the operator's stages in each size of the layers; () if it is a module of its own."""
     subject, settings, found = speedups.network, speedups.settings, []
     assert isinstance(subject, BackboneSubject)

@@ -16,8 +16,9 @@ from syno.base.registry import OWN_PACKAGE, is_path
 from syno.data.settings import is_picture
 from syno.ir.graph import PGraph
 from syno.measure.subjects import SEED, GivenInputs, Subject
-from syno.model.baselines import Replacement, read_replacement
+from syno.model.networks import read_replacement
 from syno.model.placed import PlacedOperator, with_placed, without_nothing
+from syno.model.replacements import AnyOperator
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +61,7 @@ class BackboneSubject(Subject):
         return without_nothing(self, write(self))
 
     @property
-    def replacement(self) -> Replacement | None:
+    def replacement(self) -> AnyOperator | None:
         """The operator, or the baseline that is a module."""
         return None if self.operator is None else read_replacement(self.operator)
 

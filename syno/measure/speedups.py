@@ -34,7 +34,7 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning import own_options, tolerant
 from syno.measure.tuning_record import Device
 from syno.measure.tvm.targets import DeviceSettings
-from syno.model.baselines import Replacement, code_in
+from syno.model.replacements import AnyOperator, code_in
 
 # The store of speedups: a folder with one file for each measurement, which several studies and workers share.
 #
@@ -213,7 +213,7 @@ class Speedups:
         """End the process that measures, if one was started. The next measurement starts another one."""
         self._process.close()
 
-    def of(self, operator: Replacement, progress: Tell = lambda _: None, repeat: int = 0) -> SpeedupRecord:
+    def of(self, operator: AnyOperator, progress: Tell = lambda _: None, repeat: int = 0) -> SpeedupRecord:
         """Return the speedup of the network with this operator: from the store, or measured and stored.
 
         An operator that cannot be compiled, computes something else or exceeds a limit has a record with the reason. One with
@@ -243,7 +243,7 @@ class Speedups:
             self._deaths[operator.id] = record
         return record
 
-    def begin(self, operators: Iterable[Replacement]) -> None:
+    def begin(self, operators: Iterable[AnyOperator]) -> None:
         """Start to measure operators that are not in the store, in their order, and return at once; `of` waits for the result.
 
         Does nothing without locks of cores, which keep other work of this process from disturbing a measurement, and for GPUs
@@ -254,7 +254,7 @@ class Speedups:
                 if self.known(operator) is None:
                     self._process.ask(self._request(operator))
 
-    def known(self, operator: Replacement, repeat: int = 0) -> SpeedupRecord | None:
+    def known(self, operator: AnyOperator, repeat: int = 0) -> SpeedupRecord | None:
         """Return the record of this operator in the store; None if it is not there. Nothing is measured.
 
         That the process died with the operator is known until these speedups are no longer used.
@@ -278,7 +278,7 @@ class Speedups:
         """The least latency of the original in the store, under the same conditions; None if there is none."""
         return min((one.original_ms.value for one in self.records() if one.original_ms is not None), default=None)
 
-    def conditions(self, operator: Replacement, repeat: int = 0) -> Conditions:
+    def conditions(self, operator: AnyOperator, repeat: int = 0) -> Conditions:
         """Return everything that the measurement of an operator depends on."""
         changes: dict[str, Any] = {"operator_id": operator.id, "repeat": repeat}
         if code_in(operator):
@@ -307,7 +307,7 @@ class Speedups:
             },
         )
 
-    def _request(self, operator: Replacement) -> Request:
+    def _request(self, operator: AnyOperator) -> Request:
         return Request(
             subject=self.network.model_copy(update={"operator": str(operator)}),
             compiler=self.compiler,
@@ -321,7 +321,7 @@ class Speedups:
             remote=None if isinstance(self.remote, SshSettings) else self.remote,
         )
 
-    def _measured(self, operator: Replacement, conditions: Conditions, progress: Tell) -> SpeedupRecord:
+    def _measured(self, operator: AnyOperator, conditions: Conditions, progress: Tell) -> SpeedupRecord:
         request = self._request(operator)
 
         def measured() -> SpeedupRecord:

@@ -21,7 +21,8 @@ from syno.base.errors import SpecError, ValuationError
 from syno.base.identity import Identity, version_of_code
 from syno.base.registry import imported
 from syno.ir.graph import PGraph
-from syno.model.baselines import ModuleBaseline, Replacement, code_in, read_replacement
+from syno.model.networks import read_replacement
+from syno.model.replacements import AnyOperator, ModuleBaseline, code_in
 
 if TYPE_CHECKING:
     import torch
@@ -145,7 +146,7 @@ class Subject(BaseModel, ABC):
         return found if isinstance(found, PGraph) else None
 
     @property
-    def replacement(self) -> Replacement | None:
+    def replacement(self) -> AnyOperator | None:
         """The operator, or the baseline that is a module, that it is or contains; None if there is none."""
         return None
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.validation import Settings
-from syno.model.baselines import Replacement, read_replacement
+from syno.model.networks import read_replacement
+from syno.model.replacements import SEEDS_APART, AnyOperator
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +30,7 @@ class PlacedOperator(Settings):
     """the layers that it is in, as in `layers` of a workload"""
 
     @property
-    def replacement(self) -> Replacement:
+    def replacement(self) -> AnyOperator:
         """The operator, or the baseline that is a module. Raises ParseError if the text holds neither."""
         return read_replacement(self.operator)
 
@@ -61,7 +62,7 @@ def with_placed(
 
     Raises the errors of `syno.substitute`.
     """
-    from syno.model.substitution import SEEDS_APART, substitute
+    from syno.model.substitution import substitute
 
     for number, one in enumerate(placed, 1):
         own_seed = seed + number * SEEDS_APART

@@ -32,7 +32,8 @@ from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
-from syno.model.baselines import KnownLayer, LayerReplacement, Mixture, NarrowerLayer, NetworkBaseline, network_baseline
+from syno.model.networks import replacement_named
+from syno.model.replacements import AnyOperator, KnownLayer, Mixture, NarrowerLayer, NarrowerNetwork, as_replacement
 from syno.search.mixtures import Option, Place, cheapest
 from syno.stages.mixtures import REPEATS, Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import operator_of, operators_by_hand
@@ -105,7 +106,7 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
     return record
 
 
-def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) -> dict[str, LayerReplacement]:
+def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) -> dict[str, AnyOperator]:
     """Return the alternatives to a layer, by name.
 
     They are those that were selected, the known layers of the rivals, the layer with as few channels as in the pruned rivals,
@@ -116,18 +117,18 @@ def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) ->
     narrower = [NarrowerLayer(base.share).name for base in _pruned(experiment, settings)]
     keys = [one.key for one in selected]
     given = (operator_of(experiment, key) for key in (*keys, *experiment.rival_operators, *narrower, DROPPED.name))
-    return {one.name: one for one in given if one is not None and not isinstance(one, NetworkBaseline | Mixture)}
+    return {one.name: one for one in given if one is not None and not as_replacement(one).is_whole}
 
 
-def _pruned(experiment: Experiment, settings: MixtureSettings) -> Iterator[NetworkBaseline]:
+def _pruned(experiment: Experiment, settings: MixtureSettings) -> Iterator[NarrowerNetwork]:
     """Yield the pruned rivals."""
     for name in experiment.rival_names if settings.pruned else ():
-        base = network_baseline(name)
-        if base is not None and base.kind == "pruned":
+        base = replacement_named(name)
+        if isinstance(base, NarrowerNetwork) and base.begins_trained:
             yield base
 
 
-def _inside(base: NetworkBaseline | None) -> str:
+def _inside(base: NarrowerNetwork | None) -> str:
     return "" if base is None else f" of {base.name}"
 
 
@@ -152,8 +153,8 @@ class _Choice:
     settings: MixtureSettings
     workload: Workload
     selected: Sequence[Selected]
-    operators: Mapping[str, LayerReplacement]  # to choose from, by name
-    by_hand: Mapping[str, LayerReplacement | None]
+    operators: Mapping[str, AnyOperator]  # to choose from, by name
+    by_hand: Mapping[str, AnyOperator | None]
     speedups: Speedups
     shown: Display
 
@@ -161,13 +162,13 @@ class _Choice:
         assert self.experiment.goal is not None
         self.asked: Goal = self.experiment.goal
         self.alternatives: list[Alternative] = []
-        self._apart: dict[NetworkBaseline | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
+        self._apart: dict[NarrowerNetwork | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
         self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
-        self._narrowable: dict[tuple[NarrowerLayer, NetworkBaseline | None], tuple[str, ...]] = {}
-        self._to_time: dict[NetworkBaseline | None, list[Mixture]] = {}
+        self._narrowable: dict[tuple[NarrowerLayer, NarrowerNetwork | None], tuple[str, ...]] = {}
+        self._to_time: dict[NarrowerNetwork | None, list[Mixture]] = {}
         self._less: dict[tuple[Place, Place], float] = {}  # by how much less two options save together than both alone
-        self._kept: dict[NetworkBaseline | None, float] = {}  # the share of the promised savings that was true the last time
+        self._kept: dict[NarrowerNetwork | None, float] = {}  # the share of the promised savings that was true the last time
         self._done = 0
 
     @cached_property
@@ -195,16 +196,16 @@ class _Choice:
         }
 
     @cached_property
-    def fixed(self) -> dict[str, LayerReplacement]:
+    def fixed(self) -> dict[str, AnyOperator]:
         """The operators that are fixed by hand, by layer."""
         return {layer: one for layer, one in self.by_hand.items() if one is not None}
 
     @cached_property
-    def all_operators(self) -> dict[str, LayerReplacement]:
+    def all_operators(self) -> dict[str, AnyOperator]:
         """The operators to choose from, and those that are fixed, by name."""
         return {**self.operators, **{one.name: one for one in self.fixed.values()}}
 
-    def bases(self) -> Iterator[tuple[NetworkBaseline | None, float]]:
+    def bases(self) -> Iterator[tuple[NarrowerNetwork | None, float]]:
         """Yield the networks that operators are put into, with the time of each as a share of the original's.
 
         A pruned network that is as fast by itself as any mixture is to be is a rival. Where the most accurate network is looked
@@ -302,7 +303,7 @@ class _Choice:
 
     # ---- what each operator saves and costs ----
 
-    def _options(self, base: NetworkBaseline | None, time: float) -> dict[str, dict[str, Option]]:
+    def _options(self, base: NarrowerNetwork | None, time: float) -> dict[str, dict[str, Option]]:
         """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
         found: dict[str, dict[str, Option]] = {}
         for mixture in self._networks_to_time(base):
@@ -322,7 +323,7 @@ class _Choice:
                 )
         return found
 
-    def _networks_to_time(self, base: NetworkBaseline | None) -> list[Mixture]:
+    def _networks_to_time(self, base: NarrowerNetwork | None) -> list[Mixture]:
         """Return the networks that have one operator, in the layers of one size, where it fits: all of them in a base."""
         if base not in self._to_time:
             try:
@@ -338,14 +339,14 @@ class _Choice:
             self._to_time[base] = [one for one in found if self._fits(one)]
         return self._to_time[base]
 
-    def _begin(self, networks: Iterable[NetworkBaseline | Mixture]) -> None:
+    def _begin(self, networks: Iterable[NarrowerNetwork | Mixture]) -> None:
         """Start to time networks, where trainings of this process make way for that."""
         if self.workload.settings.training.device == "cpu":
             self.speedups.begin(networks)
 
     def _groups(
-        self, sizes: Iterable[tuple[str, ...]], base: NetworkBaseline | None
-    ) -> Iterator[tuple[tuple[str, ...], Mapping[str, LayerReplacement]]]:
+        self, sizes: Iterable[tuple[str, ...]], base: NarrowerNetwork | None
+    ) -> Iterator[tuple[tuple[str, ...], Mapping[str, AnyOperator]]]:
         """Yield the layers of one size that have the same operators to choose from, and these. Kept layers have none."""
         free = {
             title: one
@@ -362,7 +363,7 @@ class _Choice:
             for title, alike in groups.items():
                 yield tuple(alike), free if title is None else {title: self.all_operators[title]}
 
-    def _where(self, operator: LayerReplacement, layers: tuple[str, ...], base: NetworkBaseline | None) -> tuple[str, ...]:
+    def _where(self, operator: AnyOperator, layers: tuple[str, ...], base: NarrowerNetwork | None) -> tuple[str, ...]:
         """Return those of some layers where an operator may be: fewer channels only where no other layer has them, too."""
         if not isinstance(operator, NarrowerLayer):
             return layers
@@ -388,7 +389,7 @@ class _Choice:
         return tuple(cheapest(found, half, fixed) or found)
 
     def _priced(
-        self, options: Mapping[str, Mapping[str, Option]], base: NetworkBaseline | None, dropped: tuple[str, ...]
+        self, options: Mapping[str, Mapping[str, Option]], base: NarrowerNetwork | None, dropped: tuple[str, ...]
     ) -> dict[str, dict[str, Option]]:
         """Return the options with a loss of score in place of the error.
 
@@ -417,7 +418,7 @@ class _Choice:
     def _at_speeds(
         self,
         options: Mapping[str, Mapping[str, Option]],
-        base: NetworkBaseline | None,
+        base: NarrowerNetwork | None,
         time: float,
         most: Mapping[str, int],
     ) -> Iterator[ChosenMixture]:
@@ -444,7 +445,7 @@ class _Choice:
     def _chosen(
         self,
         options: Mapping[str, Mapping[str, Option]],
-        base: NetworkBaseline | None,
+        base: NarrowerNetwork | None,
         time: float,
         speedup: float,
         most: Mapping[str, int],
@@ -530,7 +531,7 @@ class _Choice:
             return False
         return True
 
-    def _mixture(self, choice: Mapping[str, str], base: NetworkBaseline | None) -> Mixture:
+    def _mixture(self, choice: Mapping[str, str], base: NarrowerNetwork | None) -> Mixture:
         parts = {title: tuple(layer for layer, name in choice.items() if name == title) for title in self.all_operators}
         return Mixture("mixture", tuple((self.all_operators[title], names) for title, names in parts.items() if names), base)
 
@@ -545,7 +546,7 @@ class _Choice:
                 self._scores[mixture.id] = nan
         return self._scores[mixture.id]
 
-    def _speed(self, replacement: NetworkBaseline | Mixture, repeat: int = 0) -> Interval | None:
+    def _speed(self, replacement: NarrowerNetwork | Mixture, repeat: int = 0) -> Interval | None:
         """Return the speedup of a network over the original; None if it cannot be timed."""
         record: SpeedupRecord = self.speedups.of(replacement, repeat=repeat)
         return record.ratio if record.status == "ok" else None

@@ -26,7 +26,7 @@ from syno.stages.places import DATA
 from syno.train.metric import METRICS, MetricKey
 
 if TYPE_CHECKING:
-    from syno.model.baselines import Replacement
+    from syno.model.replacements import AnyOperator
     from syno.train.settings import WorkloadSettings
 
 
@@ -216,14 +216,14 @@ def _check_that_operators_fit(experiment: Experiment) -> None:
 
     A network is trained and measured with an operator in all of them. Where only layers are measured, it must fit one of them.
     """
-    from syno.model.baselines import NetworkBaseline
+    from syno.model.replacements import as_replacement
     from syno.model.substitution import why_it_does_not_fit
 
     workload, advice = (
         experiment.network,
         "leave it out, or give another one, another width, or other layers (workload: layers)",
     )
-    choices: list[tuple[str, str, Callable[[], Replacement]]] = [
+    choices: list[tuple[str, str, Callable[[], AnyOperator]]] = [
         *(("select: operators", choice.operator, choice.find) for choice in experiment.select.operators),
         *(("train: baselines", name, choice.replacement) for name, choice in experiment.baselines.items()),
     ]
@@ -232,7 +232,7 @@ def _check_that_operators_fit(experiment: Experiment) -> None:
             operator = find()
             if experiment.train.seeds or experiment.tune.layers != "only":
                 workload.network(operator, workload.settings.seed)
-            elif not isinstance(operator, NetworkBaseline):
+            elif not as_replacement(operator).is_whole:
                 reasons = [why_it_does_not_fit(operator, layer, workload.model()) for layer in workload.layers]
                 if reasons and None not in reasons:
                     raise MisfitError(f"it fits none of the {plural(len(reasons), 'layer')}: {reasons[0]}")

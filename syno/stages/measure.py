@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from syno.measure.network_subject import AnyNetwork
     from syno.measure.protocol import Findings
     from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
-    from syno.model.baselines import Replacement
+    from syno.model.replacements import AnyOperator
     from syno.train.settings import WorkloadSettings
     from syno.train.speed_record import SpeedRecord
 
@@ -134,7 +134,7 @@ def measured(experiment: Experiment, subject: AnyNetwork, compiler: str, device:
         )
 
 
-def subject_of(workload: WorkloadSettings, data: DataRecord, operator: Replacement | None, compiler: str) -> AnyNetwork:
+def subject_of(workload: WorkloadSettings, data: DataRecord, operator: AnyOperator | None, compiler: str) -> AnyNetwork:
     """Return the network of the workload, with an operator, for data of the record's shape."""
     from syno.measure.compilers import compiler_named
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject, NetworkWithInputs

@@ -12,7 +12,8 @@ from syno.base.errors import UnknownNameError
 from syno.base.files import ORIGINAL
 from syno.base.record import Amount, PositiveInterval, Record
 from syno.measure.tuning_record import Line
-from syno.model.baselines import Mixture, read_replacement
+from syno.model.networks import read_replacement
+from syno.model.replacements import Mixture
 from syno.run.goal import times_as_fast
 from syno.stages.places import CHOICE
 from syno.train.metric import METRICS, MetricKey

@@ -16,7 +16,7 @@ from syno.config.stages import rounds_of
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables
 from syno.ir.text import parse_stored
-from syno.model.baselines import KnownLayer
+from syno.model.replacements import as_replacement
 from syno.run.metric import front
 from syno.search.reward import FrontPoint, Reward, compared_scores, from_settings
 from syno.space.space import Space
@@ -173,15 +173,10 @@ def _known_results(experiment: Experiment, space: Space, rivals: Sequence[Traine
 
 def _in_space(experiment: Experiment, space: Space, rival: str) -> PGraph | None:
     """Return a known operator in the variables of the space; None if it is not in it, or is not the same in all layers."""
-    from syno.model.substitution import operator_in  # imports torch
-
-    replacement = experiment.rival_operators[rival].replacement()
-    given = replacement if isinstance(replacement, PGraph) else None
-    if isinstance(replacement, KnownLayer):
-        of_layers = [operator_in(layer, replacement) for layer in experiment.network.layers]
-        if len({None if one is None else (one.id, *one.defaults.items()) for one in of_layers}) == 1:
-            given = of_layers[0]
-    if given is None:
+    replacement = as_replacement(experiment.rival_operators[rival].replacement())
+    of_layers = [replacement.operator_in(layer) for layer in experiment.network.layers]
+    given = of_layers[0]
+    if given is None or len({None if one is None else (one.id, *one.defaults.items()) for one in of_layers}) > 1:
         return None
     values = space.spec.table.defaults
     names = {

@@ -18,16 +18,8 @@ from syno.config.stages import listed
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS as KNOWN
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
-from syno.model.baselines import (
-    LayerReplacement,
-    Mixture,
-    NetworkBaseline,
-    Replacement,
-    is_module_baseline,
-    known_layer,
-    module_baseline,
-    network_baseline,
-)
+from syno.model.networks import replacement_named
+from syno.model.replacements import AnyOperator, Mixture, as_replacement
 from syno.run.values import trials_in
 from syno.stages.mixtures import choice_of, mixture_of
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
@@ -76,7 +68,7 @@ def _mixtures(experiment: Experiment, selected: Collection[str]) -> Iterator[Com
         yield ComparedNetwork(mixture.name, "found" if is_found else "rival")
 
 
-def operator_of(experiment: Experiment, given: str) -> Replacement | None:
+def operator_of(experiment: Experiment, given: str) -> AnyOperator | None:
     """Return the operator of a key, id, name or file, a baseline or a rival; None for the original network.
 
     Raises UnknownNameError if there is none.
@@ -89,10 +81,8 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
         return experiment.rival_operators[given].replacement()
     if given in experiment.mixture_names:
         return mixture_of(experiment, given)
-    if is_module_baseline(given):
-        return module_baseline(given)
-    if (known := known_layer(given) or network_baseline(given)) is not None:
-        return known
+    if (named := replacement_named(given)) is not None:
+        return named
     try:
         return find_stored(given, experiment.folder)
     except UnknownNameError as error:
@@ -102,9 +92,7 @@ def operator_of(experiment: Experiment, given: str) -> Replacement | None:
         raise UnknownNameError(f"{error}{hint}") from None
 
 
-def operators_by_hand(
-    experiment: Experiment, workload: Workload, *, is_selected: bool = True
-) -> dict[str, LayerReplacement | None]:
+def operators_by_hand(experiment: Experiment, workload: Workload, *, is_selected: bool = True) -> dict[str, AnyOperator | None]:
     """Return the operator of each layer that the settings of mixtures name (`keep`, `fix`); None for a layer that stays.
 
     Args:
@@ -116,15 +104,15 @@ def operators_by_hand(
     """
     assert experiment.mixtures != "none"
     given = experiment.mixtures.by_hand({layer.name: layer.names for layer in workload.layers})
-    found: dict[str, LayerReplacement | None] = dict.fromkeys(given)
+    found: dict[str, AnyOperator | None] = dict.fromkeys(given)
     for name in dict.fromkeys(given.values()):
-        if name is not None and (is_selected or name in experiment.rival_operators or name in KNOWN or known_layer(name)):
+        if name is not None and (is_selected or name in experiment.rival_operators or name in KNOWN or replacement_named(name)):
             layers = tuple(layer for layer, other in given.items() if other == name)
             found |= dict.fromkeys(layers, _fitting(experiment, name, layers, workload))
     return found
 
 
-def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], workload: Workload) -> LayerReplacement:
+def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], workload: Workload) -> AnyOperator:
     """Return the operator of a name that is in layers of the network. SpecError if there is none, or it does not fit."""
     file, where = experiment.folder / SELECTED, f"mixtures: fix: {given} in {listed(layers)}"
     selected = [one.name for one in read_selected(file)] if file.is_file() else []
@@ -133,7 +121,7 @@ def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], worklo
         found = operator_of(experiment, given)
     except SynoError as error:
         raise SpecError(f"{where}: {error}; {allowed}") from error
-    if found is None or isinstance(found, NetworkBaseline | Mixture):
+    if found is None or as_replacement(found).is_whole:
         raise SpecError(f"{where}: this is a whole network, and no operator; {allowed}")
     try:
         workload.network(Mixture(given, ((found, layers),)), workload.settings.seed)

@@ -28,7 +28,7 @@ from syno.base.record import Amount, Name, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
-from syno.model.baselines import Mixture, NetworkBaseline, Replacement, code_in
+from syno.model.replacements import AnyOperator, as_replacement, code_in
 from syno.run.goal import times_as_fast
 from syno.run.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
 from syno.run.rows import rows_of_training
@@ -206,7 +206,7 @@ def _why_missing(experiment: Experiment, name: str) -> str:
 def _written(
     experiment: Experiment,
     name: str,
-    operator: Replacement | None,
+    operator: AnyOperator | None,
     began: datetime,
     found: dict[str, Any],
     output: Path | None,
@@ -224,17 +224,17 @@ def _written(
     return record
 
 
-def _code_of(experiment: Experiment, operator: Replacement | None) -> dict[str, str]:
+def _code_of(experiment: Experiment, operator: AnyOperator | None) -> dict[str, str]:
     """Return a checksum of the user's own code that a rival depends on, as a version; {} if there is none."""
     return version_of_code([json.loads(experiment.part("rivals")), code_in(operator)])
 
 
-def _speed(experiment: Experiment, operator: Replacement) -> dict[str, Any]:
+def _speed(experiment: Experiment, operator: AnyOperator) -> dict[str, Any]:
     """Return the fields about the speed in turns with the original."""
     assert experiment.goal_pair is not None
-    structure = operator.structure if isinstance(operator, NetworkBaseline | Mixture) else operator
+    replacement = as_replacement(operator)
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
-        record: SpeedupRecord = speedups.of(structure, repeat=REPEATS if isinstance(operator, Mixture) else 0)
+        record: SpeedupRecord = speedups.of(replacement.structure, repeat=REPEATS if replacement.is_chosen_by_speed else 0)
     if record.status != "ok" or record.ratio is None or record.latency_ms is None or record.original_ms is None:
         return {"state": "failed", "reason": f"{record.status}: {' '.join(record.reason.split())}"}
     times = {"latency_ms": record.latency_ms, "original_ms": record.original_ms}
@@ -284,7 +284,7 @@ def _train(experiment: Experiment, name: str, seed: int) -> None:
         record.write(shared)
 
 
-def _identity(workload: Workload, operator: Replacement | None, seed: int) -> str:
+def _identity(workload: Workload, operator: AnyOperator | None, seed: int) -> str:
     """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place.
 
     The hash of the workload has the user's own code in the network and the data.
@@ -298,12 +298,12 @@ def _identity(workload: Workload, operator: Replacement | None, seed: int) -> st
 # ---- lower precision ---------------------------------------------------------------------------------------------------
 
 
-def _formats_of(experiment: Experiment, operator: Replacement | None) -> list[NumberFormat]:
+def _formats_of(experiment: Experiment, operator: AnyOperator | None) -> list[NumberFormat]:
     """Return the number formats in which a network is tested after its training.
 
     8-bit integers are for pruned networks and mixtures: known layers by themselves are slower in them.
     """
-    is_quantized = isinstance(operator, Mixture) or (isinstance(operator, NetworkBaseline) and operator.kind == "pruned")
+    is_quantized = operator is not None and as_replacement(operator).is_quantized
     return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_quantized or name != INT8]
 
 

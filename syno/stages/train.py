@@ -14,7 +14,8 @@ from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.config.stages import RivalSettings
-from syno.model.baselines import code_in, network_baseline
+from syno.model.networks import replacement_named
+from syno.model.replacements import code_in
 from syno.stages.operators import key_of, operator_of
 from syno.stages.places import WEIGHTS, training_file
 
@@ -99,11 +100,14 @@ OPERATOR = "operator"  # in place of the key of any network with an operator
 
 def begins_trained(experiment: Experiment, given: str) -> bool:
     """Return whether a network's training needs the trained original: for its weights, or to learn from its outputs."""
-    workload, narrower = experiment.workload, network_baseline(given)
+    workload = experiment.workload
     if workload is None or given == ORIGINAL:
         return False
-    is_pruned = narrower is not None and narrower.kind == "pruned"
-    return is_pruned or (experiment.train.training or workload.training).uses_trained
+    return _is_pruned(given) or (experiment.train.training or workload.training).uses_trained
+
+
+def _is_pruned(given: str) -> bool:
+    return given.startswith("pruned_") and (named := replacement_named(given)) is not None and named.begins_trained
 
 
 def trained_original(experiment: Experiment, given: str, seed: int) -> Path | None:
@@ -183,8 +187,7 @@ def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: in
     assert workload is not None
     training = training or workload.training
     changes: dict[str, object] = {"training": training, "milestones": {}}  # milestones stop trials of a search
-    rival = network_baseline(given)
-    if rival is not None and rival.kind == "pruned":
+    if _is_pruned(given):
         factor = RivalSettings().learning_rate if experiment.rivals == "none" else experiment.rivals.learning_rate
         changes["training"] = training.model_copy(update={"learning_rate": factor * training.learning_rate})
     if (original := trained_original(experiment, given, seed)) is not None:

@@ -17,7 +17,7 @@ from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.timing import median_interval, stopwatch_of
 from syno.measure.tuning_record import Line, MeasurementRecord
-from syno.model.baselines import Replacement
+from syno.model.replacements import AnyOperator
 from syno.train.micro_batches import AUTO, add_gradients, chosen
 from syno.train.own_task import Task
 from syno.train.progress import TrainingResult
@@ -207,7 +207,7 @@ class SpeedRecord(MeasurementRecord):
     def make(
         cls,
         workload: Workload,
-        operator: Replacement,
+        operator: AnyOperator,
         settings: SpeedSettings,
         device: str,
         report: Callable[[], None] = lambda: None,

@@ -19,9 +19,9 @@ from syno.base.record import Amount, Count, Name, Number, Record, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.quantization import CALIBRATIONS, quantized
-from syno.model.baselines import Replacement, code_in
 from syno.model.counting import count
 from syno.model.outputs import copy_of
+from syno.model.replacements import AnyOperator, code_in
 from syno.train.metric import BUILT_IN, METRICS, MetricKey
 from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
@@ -173,7 +173,7 @@ class TrainingRecord(Record):
     def make(
         cls,
         workload: Workload,
-        operator: Replacement | None,
+        operator: AnyOperator | None,
         seed: int,
         checkpoint: Path | None = None,
         *,

@@ -31,7 +31,6 @@ from syno.data import PictureData, TokenSet
 from syno.data.contract import label_shape_of
 from syno.data.pictures import check_images
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import Mixture, NarrowerLayer, NetworkBaseline, Replacement
 from syno.model.calls import changes_inputs
 from syno.model.counting import count
 from syno.model.execution_paths import MOST_SAMPLES, ExecutionPaths, find_paths
@@ -43,6 +42,7 @@ from syno.model.network_function import make_network
 from syno.model.outputs import moved_to, to_channels_last
 from syno.model.placed import placed_layers, with_placed
 from syno.model.pruning import narrowable
+from syno.model.replacements import AnyOperator, Mixture, NarrowerLayer, NarrowerNetwork, Replacement, as_replacement
 from syno.model.spec import Requirement, replaced_share, requirement, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
@@ -409,19 +409,17 @@ class Workload:
         given = {"name": self.settings.model, **(options or {})}
         return spec_for(self.model(), self.example, options=given, where=self.settings.layers)
 
-    def network(self, operator: Replacement | None, seed: int) -> nn.Module:
+    def network(self, operator: AnyOperator | None, seed: int) -> nn.Module:
         """Return the network with `operator` in its layers, or as it is. SpecError if it doesn't fit them; see `substitute`."""
         model = self.model(seed)
-        if isinstance(operator, NetworkBaseline):
-            model = substitute(model, operator, self.example)
-            if operator.kind == "narrow":
-                untrained(model, seed)
-        elif isinstance(operator, Mixture) or operator is not None:
+        if operator is not None:
             model = substitute(model, operator, self.example, seed=seed, layers=self.layers)
+            if as_replacement(operator).begins_anew:
+                untrained(model, seed)
         initialize(model, self.settings.training.initialization, seed, is_own=self.is_own)
         return model
 
-    def fault_on_first_batch(self, operator: Replacement) -> str | None:
+    def fault_on_first_batch(self, operator: AnyOperator) -> str | None:
         """Return in words why the operator cannot be trained, as far as one batch shows; see `syno.train.workload`.
 
         Raises SpecError and TrainingError as `train` does.
@@ -432,7 +430,7 @@ class Workload:
 
     def train(
         self,
-        operator: Replacement | None = None,
+        operator: AnyOperator | None = None,
         *,
         seed: int | None = None,
         report: EpochReport | None = None,
@@ -509,7 +507,7 @@ class Workload:
         with on_device(self.settings.training.device) as device:
             return score_only(moved_to(self.trained(seed), device), self.data, self.settings.training, seed=seed).score
 
-    def fit(self, network: nn.Module, original: nn.Module, operator: Replacement, seed: int) -> tuple[LayerFit, ...]:
+    def fit(self, network: nn.Module, original: nn.Module, operator: AnyOperator, seed: int) -> tuple[LayerFit, ...]:
         """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
 
         The operators of a mixture in a narrower network, or beside narrower layers, are fitted to the layers of that. Narrower
@@ -520,10 +518,9 @@ class Workload:
             operator: that is in the network.
             seed: of the order of the data.
         """
-        if isinstance(operator, NetworkBaseline):
+        replacement, names = as_replacement(operator), [layer.name for layer in self.layers]
+        if not (fitted := replacement.fitted(names)):
             return ()
-        given = operator.layers if isinstance(operator, Mixture) else {layer.name: operator for layer in self.layers}
-        names = {name for name, one in given.items() if not isinstance(one, NarrowerLayer)}
         settings, device = self.settings.training, next(network.parameters()).device
         with own_state(seed, settings, device):
             task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
@@ -531,11 +528,10 @@ class Workload:
                 to_channels_last(network)
                 to_channels_last(original)
             with computing(device.type):
-                if isinstance(operator, Mixture):
-                    original = self._base_of(operator, original, task)
-                return fit_layers(network, original, [layer.name for layer in self.layers if layer.name in names], task)
+                original = self._base_of(replacement, original, task)
+                return fit_layers(network, original, [name for name in names if name in fitted], task)
 
-    def layer_error(self, operator: Replacement) -> float:
+    def layer_error(self, operator: AnyOperator) -> float:
         """Return the error of an operator that is fitted to one layer of the trained original alone, the one with most FLOPs.
 
         This takes a sixth of the time of `fit`, and tells as well which operators can express the layers; see `LayerFit.after`.
@@ -568,17 +564,16 @@ class Workload:
             f"none of the layers to replace runs on the first batches to train on: {', '.join(flops)}; choose others (layers)"
         )
 
-    def base_of(self, mixture: Mixture, original: nn.Module, seed: int) -> nn.Module:
-        """Return the network that the operators of a mixture are in, without them: a narrower one has statistics of its own."""
+    def base_of(self, operator: AnyOperator, original: nn.Module, seed: int) -> nn.Module:
+        """Return the network around an operator, without it: a narrower one has statistics of its own."""
         settings, device = self.settings.training, next(original.parameters()).device
         with own_state(seed, settings, device):
-            return self._base_of(mixture, original, task_of(self.data, settings, seed, device))
+            return self._base_of(as_replacement(operator), original, task_of(self.data, settings, seed, device))
 
-    def _base_of(self, mixture: Mixture, original: nn.Module, task: DeviceTask) -> nn.Module:
-        narrower = mixture.narrower
-        if narrower.base is None and not narrower.parts:
+    def _base_of(self, replacement: Replacement, original: nn.Module, task: DeviceTask) -> nn.Module:
+        if replacement.around is None:
             return original
-        base = substitute(original, narrower, self.example)
+        base = substitute(original, replacement.around, self.example)
         measure_statistics(base, task)
         return base
 
@@ -590,12 +585,12 @@ class Workload:
             with computing(device.type):
                 return output_difference(network, original, task)
 
-    def narrowable_layers(self, share: float, base: NetworkBaseline | None = None) -> tuple[str, ...]:
+    def narrowable_layers(self, share: float, base: NarrowerNetwork | None = None) -> tuple[str, ...]:
         """Return the names of the layers to replace that can keep a share of their channels alone; see `narrowable`."""
         model = self.model() if base is None else substitute(self.model(), base, self.example)
         return narrowable(model, self.example, share, [layer.name for layer in self.layers])
 
-    def equal_layers(self, base: NetworkBaseline | None = None) -> list[tuple[str, ...]]:
+    def equal_layers(self, base: NarrowerNetwork | None = None) -> list[tuple[str, ...]]:
         """Return the names of the layers to replace, those of one size together, in the original or in a narrower network."""
         found: dict[object, list[str]] = {}
         for name, size in self._sizes(base).items():
@@ -607,7 +602,7 @@ class Workload:
         before, after = self._sizes(), self._sizes(Mixture(narrower.name, ((narrower, (layer,)),)))
         return tuple(name for name, size in after.items() if name != layer and size != before[name])
 
-    def _sizes(self, narrower: NetworkBaseline | Mixture | None = None) -> dict[str, object]:
+    def _sizes(self, narrower: NarrowerNetwork | Mixture | None = None) -> dict[str, object]:
         """Return the sizes of the layers to replace, by their names."""
         layers = self.layers
         if narrower is not None:

@@ -8,9 +8,10 @@ import torch.nn.functional as F  # noqa: N812  # torch's own name for it
 from torch import Tensor, nn
 
 from syno.base.errors import MisfitError, ParseError, UnknownNameError
-from syno.model.baselines import KnownLayer, Mixture, known_layer, read_replacement
 from syno.model.counting import model_cost
 from syno.model.module import OperatorModule
+from syno.model.networks import read_replacement, replacement_named
+from syno.model.replacements import KnownLayer, Mixture
 from syno.model.substitution import substitute
 
 CONVOLVE = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
@@ -93,13 +94,13 @@ def test_linear_layers() -> None:
 
 def test_names_and_texts() -> None:
     for name in ("separable", "dropped", "grouped_4", "low_rank_2", "narrower_0.5"):
-        known = known_layer(name)
+        known = replacement_named(name)
         assert known is not None and known.name == name and read_replacement(str(known)) == known
         mixture = Mixture("mixture_1", ((known, ("a", "b")),))
         assert read_replacement(str(mixture)) == mixture
-    assert known_layer("separable_conv2d") is None and known_layer("conv1x1") is None
+    assert replacement_named("separable_conv2d") is None and replacement_named("conv1x1") is None
     for wrong in ("separable_2", "grouped", "low_rank_1", "narrower_1.5"):
         with pytest.raises(UnknownNameError, match="is no known layer: give separable, dropped, grouped_NUMBER"):
-            known_layer(wrong)
+            replacement_named(wrong)
     with pytest.raises(ParseError, match="is no known layer"):
         read_replacement("known layer pillows\n")

@@ -13,9 +13,10 @@ import syno
 from syno.export.network_source import network_source
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable, sorted_out
+from syno.model.layer_modules import AlongAxes
 from syno.model.layer_table import layer_rows
 from syno.model.spec import spec_for
-from syno.model.substitution import AlongAxes, substitute
+from syno.model.substitution import substitute
 from syno.space import Space
 from syno.space.complete import cost
 from syno.space.sample import Sampler

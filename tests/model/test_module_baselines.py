@@ -17,8 +17,9 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.config.groups import OperatorChoice
 from syno.measure.subjects import OperatorSubject
-from syno.model.baselines import MODULE_BASELINES, module_baseline, read_replacement
 from syno.model.counting import model_cost
+from syno.model.networks import module_baseline, read_replacement
+from syno.model.replacements import MODULE_BASELINES
 from syno.model.substitution import substitute
 from syno.stages.operators import key_of, operator_of
 

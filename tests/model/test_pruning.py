@@ -7,10 +7,11 @@ from torch import nn
 from syno.base.errors import MisfitError, ParseError, UnknownNameError
 from syno.ir.library import OPERATORS
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.baselines import KnownLayer, Mixture, NarrowerLayer, NetworkBaseline, network_baseline, read_replacement
 from syno.model.inputs import call
+from syno.model.networks import read_replacement, replacement_named
 from syno.model.outputs import tensors_in
 from syno.model.pruning import narrowable, narrowed
+from syno.model.replacements import KnownLayer, Mixture, NarrowerLayer, NarrowerNetwork
 from syno.model.substitution import substitute
 
 PICTURES = torch.zeros(2, 3, 32, 32)
@@ -183,18 +184,18 @@ def test_a_text_network_is_narrower_or_says_why():
 
 
 def test_names_and_texts_of_narrower_networks():
-    pruned = network_baseline("pruned_0.5")
-    assert pruned == NetworkBaseline("pruned", 0.5) == read_replacement(str(pruned))
+    pruned = replacement_named("pruned_0.5")
+    assert pruned == NarrowerNetwork("pruned", 0.5) == read_replacement(str(pruned))
     assert (str(pruned), pruned.name, pruned.structure.name) == ("network pruned 0.5\n", "pruned_0.5", "narrow_0.5")
-    assert network_baseline("conv2d") is network_baseline("pruned_half") is None
+    assert replacement_named("conv2d") is replacement_named("pruned_half") is None
     with pytest.raises(UnknownNameError, match=r"above 0 and below 1"):
-        network_baseline("narrow_1.5")
+        replacement_named("narrow_1.5")
     with pytest.raises(ParseError, match="no narrower network"):
         read_replacement("network thin 0.5")
 
 
 def test_substitute_takes_a_narrower_network():
     network = BACKBONES["resnet8"](classes=10, channels=3, width=1.0, seed=0)
-    assert parameters(substitute(network, NetworkBaseline("narrow", 0.5), PICTURES)) == parameters(
+    assert parameters(substitute(network, NarrowerNetwork("narrow", 0.5), PICTURES)) == parameters(
         narrowed(network, PICTURES, 0.5)
     )

@@ -19,8 +19,8 @@ from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
 from syno.model.geometry import Convolutions, Layer
 from syno.model.inputs import call
+from syno.model.layer_modules import Bias
 from syno.model.layer_table import layer_rows
-from syno.model.substitution import Bias
 from syno.stages.measure import subject_of
 from syno.train.settings import WorkloadSettings
 

@@ -8,8 +8,8 @@ import torch
 from small_artifact import imported_once
 
 from syno.model.backbones import BACKBONES
-from syno.model.baselines import MODULE_BASELINES
 from syno.model.counting import published_flops, published_parameters
+from syno.model.replacements import MODULE_BASELINES
 from syno.model.substitution import substitute
 from syno.paper.figures.headlines import beside_nas_pte
 from syno.paper.figures.mixture import ready

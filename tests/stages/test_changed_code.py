@@ -16,7 +16,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.speedups import Speedups
-from syno.model.baselines import module_baseline
+from syno.model.networks import module_baseline
 from syno.notebook.speed_up import _Call
 from syno.space.space import Space
 from syno.stages import data, measure

@@ -23,8 +23,9 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.model.backbones import BACKBONES
-from syno.model.baselines import Mixture, NetworkBaseline, read_replacement
 from syno.model.module import OperatorModule
+from syno.model.networks import read_replacement
+from syno.model.replacements import Mixture, NarrowerNetwork
 from syno.model.substitution import substitute
 from syno.report.layer_tables import mixture_table
 from syno.report.page import page
@@ -66,8 +67,8 @@ def kinds(changed: torch.nn.Module) -> dict[str, str]:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("base", [None, NetworkBaseline("pruned", 0.5)])
-def test_operators_are_in_their_layers(base: NetworkBaseline | None) -> None:
+@pytest.mark.parametrize("base", [None, NarrowerNetwork("pruned", 0.5)])
+def test_operators_are_in_their_layers(base: NarrowerNetwork | None) -> None:
     mixture = Mixture("m", ((SEPARABLE, ("blocks.0.conv1", "blocks.2.conv2")), (GROUPED, ("blocks.1.conv2",))), base)
     changed = substitute(network(), mixture, EXAMPLE)
     found = kinds(changed)
@@ -94,7 +95,7 @@ def test_the_id_is_that_of_what_is_where() -> None:
     one = Mixture("one", ((SEPARABLE, ("a",)), (GROUPED, ("b",))))
     assert one.id == Mixture("two", ((GROUPED, ("b",)), (SEPARABLE, ("a",)))).id
     exchanged = Mixture("one", ((SEPARABLE, ("b",)), (GROUPED, ("a",))))
-    assert len({one.id, exchanged.id, Mixture("one", one.parts, NetworkBaseline("pruned", 0.5)).id}) == 3
+    assert len({one.id, exchanged.id, Mixture("one", one.parts, NarrowerNetwork("pruned", 0.5)).id}) == 3
 
 
 # ---- layers by hand ----------------------------------------------------------------------------------------------------
@@ -163,12 +164,12 @@ class SumsOfLayers:
     def score_of_trained(self, _: int) -> float:
         return 0.9
 
-    def begin(self, networks: Iterable[Mixture | NetworkBaseline]) -> None:
+    def begin(self, networks: Iterable[Mixture | NarrowerNetwork]) -> None:
         self.begun += [str(one) for one in networks]
 
-    def of(self, mixture: Mixture | NetworkBaseline, repeat: int = 0) -> Any:
+    def of(self, mixture: Mixture | NarrowerNetwork, repeat: int = 0) -> Any:
         self.timed.append(str(mixture))
-        if isinstance(mixture, NetworkBaseline):
+        if isinstance(mixture, NarrowerNetwork):
             return SimpleNamespace(status="failed")
         ratio = 1 / (1 - sum(saved(layer, one.name) for layer, one in mixture.layers.items()))
         return SimpleNamespace(status="ok", ratio=Interval(ratio, ratio, ratio))
@@ -203,7 +204,7 @@ def test_savings_that_add_up_to_too_much(monkeypatch: pytest.MonkeyPatch, rounds
     """The next choice asks for as much more as the last one fell short; where none is fast enough, the fastest is taken."""
     of, timed = SumsOfLayers.of, list[float]()
 
-    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline, **_: int) -> Any:
+    def less_together(self: SumsOfLayers, network: Mixture | NarrowerNetwork, **_: int) -> Any:
         found = of(self, network)
         if isinstance(network, Mixture) and len(network.parts) > 1:
             timed.append(1 / (1 - 0.7 * (1 - 1 / found.ratio.value)))
@@ -224,7 +225,7 @@ def test_an_operator_behind_a_layer_with_fewer_channels_saves_less(monkeypatch: 
     monkeypatch.setitem(LOST, "narrower_0.5", 0)
     of, pairs = SumsOfLayers.of, list[set[str]]()
 
-    def less_together(self: SumsOfLayers, network: Mixture | NetworkBaseline, **_: int) -> Any:
+    def less_together(self: SumsOfLayers, network: Mixture | NarrowerNetwork, **_: int) -> Any:
         found = of(self, network)
         if isinstance(network, Mixture) and "a" in network.narrower.layers and "b" in network.layers:
             pairs.append({one.name for one in network.layers.values()} if len(network.layers) == 2 else set())
@@ -243,7 +244,7 @@ def test_an_operator_behind_a_layer_with_fewer_channels_saves_less(monkeypatch: 
 def test_networks_are_timed_in_the_order_in_which_they_are_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that is needed before those that were begun earlier would wait for them. Mixtures are not begun."""
     _, network = chosen_by_sums(monkeypatch, ["separable_conv2d", "grouped_conv2d"], pruned=True)
-    assert network.timed.count(str(NetworkBaseline("pruned", 0.5).structure)) == 1  # it fails, and is not tried again
+    assert network.timed.count(str(NarrowerNetwork("pruned", 0.5).structure)) == 1  # it fails, and is not tried again
     assert len(network.begun) > len(SIZES) and network.timed[: len(network.begun)] == network.begun
 
 
@@ -305,8 +306,8 @@ def test_what_is_fast_enough_gets_no_operators(
     monkeypatch.chdir(tmp_path)
     of = SumsOfLayers.of
 
-    def twice_as_fast(network: SumsOfLayers, one: Mixture | NetworkBaseline, repeat: int = 0) -> Any:
-        if isinstance(one, NetworkBaseline):
+    def twice_as_fast(network: SumsOfLayers, one: Mixture | NarrowerNetwork, repeat: int = 0) -> Any:
+        if isinstance(one, NarrowerNetwork):
             ratio = 1 / (0.44 if repeat == 0 else 0.52)
         else:
             ratio = of(network, one).ratio.value * (1 if one.base is None else 2)
@@ -490,7 +491,7 @@ def test_the_page_says_what_is_in_each_layer() -> None:
         return Alternative(base=base, layer=layer, operator=operator, saving=saving, error=0.1, fit=0.25, loss=0.004)
 
     first = Mixture("mixture_1", ((SEPARABLE, ("a", "b")),))
-    second = Mixture("mixture_2", ((GROUPED, ("b",)),), NetworkBaseline("pruned", 0.5))
+    second = Mixture("mixture_2", ((GROUPED, ("b",)),), NarrowerNetwork("pruned", 0.5))
     speed = Interval(1.5, 1.4, 1.6)
     record = ChoiceRecord(
         alternatives=(

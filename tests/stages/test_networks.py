@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
+from syno.model import networks, replacements
 from syno.run.measurement import as_trained, number_format
 from syno.stages.mixtures import ChoiceRecord, ChosenMixture
 from syno.stages.operators import compared_networks, key_of, operator_of
@@ -124,6 +126,10 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
         date=datetime.now(UTC),
     ).write(found.folder / CHOICE)
     return found
+
+
+def test_the_examples_of_networks_and_replacements_are_true() -> None:
+    assert doctest.testmod(networks).failed == doctest.testmod(replacements).failed == 0
 
 
 def test_the_names_of_an_experiment_are_those_of_the_table(experiment: Experiment) -> None:

@@ -20,7 +20,8 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure import measuring_process
-from syno.model.baselines import KnownLayer, Mixture, network_baseline
+from syno.model.networks import replacement_named
+from syno.model.replacements import KnownLayer, Mixture
 from syno.run.measurement import Measurement
 from syno.run.speedups import IN_TURNS
 from syno.run.table import measurement_table
@@ -241,14 +242,14 @@ def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.M
 
 
 def test_pruned_networks_and_mixtures_are_quantized_and_known_layers_are_not() -> None:
-    found, pruned = experiment(rivals={**RIVALS, "int8": True}), network_baseline("pruned_0.5")
+    found, pruned = experiment(rivals={**RIVALS, "int8": True}), replacement_named("pruned_0.5")
     mixtures = [Mixture("mixture_1", ((KnownLayer("dropped"), ("blocks.0.conv1",)),), base) for base in (None, pruned)]
     formats = [stage._formats_of(found, one) for one in (pruned, *mixtures, KnownLayer("separable"))]
     assert [[one.name for one in each] for each in formats] == [["int8"], ["int8"], ["int8"], []]
 
 
 def test_a_mixture_is_timed_again_after_its_choice_and_a_rival_that_was_not_chosen_is_not(tmp_path: Path) -> None:
-    found, pruned = experiment(), network_baseline("pruned_0.5")
+    found, pruned = experiment(), replacement_named("pruned_0.5")
     mixture = Mixture("mixture_1", ((KnownLayer("separable"), ("blocks.0.conv1",)),), pruned)
     with speedups_of(found, *found.goal_pair) as speedups:  # as the choice does
         for repeat in range(REPEATS):

@@ -23,7 +23,7 @@ from syno.data.pictures import Augmentation, DataSet
 from syno.data.settings import AugmentationSettings
 from syno.ir.library import OPERATORS
 from syno.ir.rewriting import with_variables
-from syno.model.baselines import NetworkBaseline
+from syno.model.replacements import NarrowerNetwork
 from syno.notebook.training import OwnWorkload
 from syno.space.sample import sample
 from syno.space.space import Space
@@ -240,8 +240,8 @@ def test_a_training_learns_from_the_original(weights: Path, changes: dict[str, A
     """With nothing but the teacher, in whatever parts: the losses are those of the difference."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # which traces as Inductor does
     begun = workload(weights, initialization="keep", distill={"weight": 1.0, "temperature": 1.0}, learning_rate=1e-9, **changes)
-    result = begun.train(NetworkBaseline("pruned", 0.5), seed=1)
-    network, teacher = begun.network(NetworkBaseline("pruned", 0.5), 1).train(), begun.model(1).eval()
+    result = begun.train(NarrowerNetwork("pruned", 0.5), seed=1)
+    network, teacher = begun.network(NarrowerNetwork("pruned", 0.5), 1).train(), begun.model(1).eval()
     images, _ = next(iter(device_task(begun.data).batches.epoch(1)))
     with torch.no_grad():
         gap = functional.kl_div(network(images).log_softmax(1), teacher(images).softmax(1), reduction="batchmean")

@@ -24,7 +24,7 @@ from syno.ir.graph import PGraph
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.prediction.kernels import DENSE, Kernel, Kind, kernels, native_kernels
 from syno.measure.speedup_record import Conditions, SpeedupRecord
-from syno.model.baselines import read_replacement
+from syno.model.networks import read_replacement
 
 # Kernels as rows of numbers, and an estimate of their time.
 #

@@ -1,0 +1,220 @@
+"""The networks of an experiment, and the only place that reads their names and texts. Reading them does not load torch.
+
+>>> Network.parse("pruned_0.5_int8").precision.words
+'8-bit integers'
+>>> replacement_named("pruned_0.5")
+NarrowerNetwork(kind='pruned', share=0.5)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Self, cast, get_args
+
+from syno.base.errors import ParseError, UnknownNameError
+from syno.base.files import ORIGINAL, check_name
+from syno.base.registry import is_path
+from syno.ir.text import parse
+from syno.model.replacements import (
+    MODULE_BASELINES,
+    AnyOperator,
+    Kind,
+    KnownKind,
+    KnownLayer,
+    Mixture,
+    ModuleBaseline,
+    NarrowerLayer,
+    NarrowerNetwork,
+    Replacement,
+    no_known_layer,
+)
+
+INT8 = "int8"  # the baseline of a network in 8-bit integers
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """A number format of lower precision, in which a trained network is tested and timed as a network of its own.
+
+    Attributes:
+        name: of the original network in them: its key.
+        words: what they are.
+        note: of the scores.
+    """
+
+    name: str
+    words: str
+    note: str
+
+    @property
+    def compiler(self) -> str:
+        """The end of the names of compilers to them."""
+        return f"-{self.name}"
+
+
+NUMBER_FORMATS = {
+    precision.name: precision
+    for precision in (
+        NumberFormat(INT8, "8-bit integers", "quantized to 8-bit integers after training"),
+        NumberFormat("bfloat16", "bfloat16", "computed in bfloat16 after training"),
+    )
+}
+
+
+def has_lower_precision(compiler: str) -> bool:
+    """Return whether a compiler, by its name, computes in lower precision than networks are trained in."""
+    return any(compiler.endswith(precision.compiler) for precision in NUMBER_FORMATS.values())
+
+
+class Role(StrEnum):
+    """The part of a network in an experiment."""
+
+    ORIGINAL = ORIGINAL
+    BASELINE = "baseline"
+    RIVAL = "rival"
+    FOUND = "found"  # with a synthesized operator, also in a mixture
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of an experiment: the original, or that with a replacement, as it was trained or in lower precision.
+
+    >>> network = Network.parse("pruned_0.5_int8")
+    >>> network.name, network.key, network.as_trained.key
+    ('pruned_0.5', 'pruned_0.5_int8', 'pruned_0.5')
+    >>> Network.parse("int8").name, Network("original").in_precision(NUMBER_FORMATS["bfloat16"]).key
+    ('original', 'bfloat16')
+
+    Attributes:
+        name: of the network as it was trained, in paths: "original", the name of a baseline, a rival or a mixture, or the key
+            of an operator in the store.
+        precision: the number format that the trained network is converted to; None: it is as it was trained.
+        role: its part in the experiment; None where it has none, or only its key is known.
+        replacement: in place of its layers; None for the original, and where only its key is known.
+    """
+
+    name: str
+    precision: NumberFormat | None = None
+    role: Role | None = None
+    replacement: AnyOperator | None = None
+
+    @classmethod
+    def parse(cls, key: str) -> Self:
+        """Return the network of a key, as far as the key says what it is."""
+        for precision in NUMBER_FORMATS.values():
+            if key == precision.name:
+                return cls(ORIGINAL, precision, Role.ORIGINAL)
+            if key.endswith(f"_{precision.name}"):
+                return cls(key.removesuffix(f"_{precision.name}"), precision)
+        return cls(key, role=Role.ORIGINAL if key == ORIGINAL else None)
+
+    @property
+    def key(self) -> str:
+        """The name in paths and in tables: "pruned_0.5_int8"."""
+        if self.precision is None:
+            return self.name
+        return self.precision.name if self.is_original else f"{self.name}_{self.precision.name}"
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it is the original network, in any precision."""
+        return self.name == ORIGINAL
+
+    @property
+    def as_trained(self) -> Self:
+        """The network before it was converted."""
+        return replace(self, precision=None)
+
+    def in_precision(self, precision: NumberFormat) -> Self:
+        """Return the trained network converted to a number format."""
+        return replace(self, precision=precision)
+
+
+def replacement_named(name: str) -> Replacement | None:
+    """Return the module baseline, known layer or narrower network of a name; None if the name is not of such a form.
+
+    A module baseline of a user's own is named by its path `package.module:name`, which is not imported here.
+
+    >>> replacement_named("grouped_4"), replacement_named("narrower_0.5"), replacement_named("conv2d")
+    (KnownLayer(kind='grouped', divisor=4), NarrowerLayer(share=0.5), None)
+
+    Raises UnknownNameError for a number that is not allowed, as in "grouped_1" or "pruned_1.5".
+    """
+    if name in MODULE_BASELINES or is_path(name):
+        return module_baseline(name)
+    number = r"([0-9]*\.?[0-9]+)"
+    if match := re.fullmatch(rf"({'|'.join(get_args(Kind))})_{number}", name):
+        return NarrowerNetwork(cast(Kind, match[1]), float(match[2]))
+    if match := re.fullmatch(rf"narrower_{number}", name):
+        return NarrowerLayer(float(match[1]))
+    if match := re.fullmatch(rf"({'|'.join(get_args(KnownKind))})(?:_([0-9]+))?", name):
+        try:
+            return KnownLayer(cast(KnownKind, match[1]), int(match[2] or 1))
+        except UnknownNameError:
+            raise UnknownNameError(no_known_layer(name)) from None
+    return None
+
+
+def module_baseline(name: str) -> ModuleBaseline:
+    """Return a baseline by its name in `MODULE_BASELINES`, or the user's own by its path. UnknownNameError if there is none."""
+    return ModuleBaseline(name_of_operator(name), name) if is_path(name) else MODULE_BASELINES[name]
+
+
+def name_of_operator(given: str) -> str:
+    """Return the name in paths of a network with an operator that settings name: a known one, a file, or a path of code.
+
+    >>> [name_of_operator(given) for given in ("grouped_4", "operators/mine.txt", "my_package.layers:block")]
+    ['grouped_4', 'mine', 'my_package.layers.block']
+    """
+    return given.replace(":", ".") if is_path(given) else Path(given).stem
+
+
+def read_replacement(text: str) -> AnyOperator:
+    """Return the operator, the baseline or the mixture of a text, as `str` writes it.
+
+    Raises ParseError if it is neither, UnknownNameError if there is no such baseline.
+    """
+    if text.startswith(Mixture.beginning):
+        return _read_mixture(text)
+    if text.startswith(ModuleBaseline.beginning):
+        try:
+            return module_baseline(text.removeprefix(ModuleBaseline.beginning).strip())
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{error} The record may be of another version of Syno") from None
+    for kinds, what, example in (
+        ((NarrowerNetwork,), "narrower network", NarrowerNetwork("pruned", 0.5)),
+        ((KnownLayer, NarrowerLayer), "known layer", KnownLayer("grouped", 4)),
+    ):
+        beginning = kinds[0].beginning
+        if text.startswith(beginning):
+            found = replacement_named(text.removeprefix(beginning).strip().replace(" ", "_"))
+            if not isinstance(found, kinds):
+                raise ParseError(f'"{text.strip()}" is no {what}; it is as in "{str(example).strip()}"')
+            return found
+    return parse(text)
+
+
+def _read_mixture(text: str) -> Mixture:
+    """Return the mixture of a text. Raises ParseError if it holds none, SpecError for a name that it cannot have."""
+    head, *rest = text.strip().splitlines()
+    name = check_name(head.removeprefix(Mixture.beginning).strip(), "a mixture's name")
+    base, texts = None, list[tuple[str, list[str]]]()
+    for line in rest:
+        if line.startswith(Mixture.on) and not texts:
+            around = read_replacement(line.removeprefix(Mixture.on))
+            if not isinstance(around, NarrowerNetwork):
+                raise ParseError(f'"{line}" names no narrower network; it is as in "on network pruned 0.5"')
+            base = around
+        elif line.startswith(Mixture.in_layers):
+            texts.append((line.removeprefix(Mixture.in_layers), []))
+        elif texts:
+            texts[-1][1].append(line)
+        else:
+            raise ParseError(f'"{line}" in a mixture stands before the first line "layers ..."')
+    parts = tuple((read_replacement("\n".join(lines)), tuple(names.split(", "))) for names, lines in texts)
+    if any(isinstance(part, Replacement) and part.is_whole for part, _ in parts):
+        raise ParseError("a mixture holds operators, and no whole networks")
+    return Mixture(name, parts, base)

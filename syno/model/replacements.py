@@ -1,0 +1,470 @@
+"""What stands in place of a network's layers, or of the network. `syno.model.networks` reads names and texts of it.
+
+Each class has one `apply`, which makes the changed network; only that loads torch.
+
+>>> layer = MODULE_BASELINES["nas_pte_1"].build({"C_in": 16, "C_out": 16, "H": 7})
+>>> sum(weight.numel() for weight in layer.parameters()) / (16 * 16 * 9)
+0.375
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+from syno.base.errors import MisfitError, SpecError, UnknownNameError
+from syno.base.registry import Registry, imported
+from syno.ir.dim import content_id
+from syno.ir.graph import PGraph
+from syno.ir.library.efficient import dropped, grouped, low_rank, separable
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from syno.model.geometry import Layer
+    from syno.model.layer_modules import Placement
+
+SEEDS_APART = 2**32  # weights of two operators in one network differ, which begin with seeds that follow each other
+
+
+class Replacement(ABC):
+    """What stands in place of a network's layers, or of the network.
+
+    Attributes:
+        beginning: of the text in records.
+        hashed_as: the kind of replacement that is hashed for the id.
+        is_whole: whether it changes a whole network, so that it cannot stand in a single layer.
+        is_chosen_by_speed: whether a latency chose it, so that it is timed again for its verdict.
+    """
+
+    beginning: ClassVar[str]
+    hashed_as: ClassVar[str]
+    is_whole: ClassVar[bool] = False
+    is_chosen_by_speed: ClassVar[bool] = False
+
+    if TYPE_CHECKING:  # a property at run time would be the default of a dataclass's field `name`
+
+        @property
+        def name(self) -> str:
+            """The name in records and tables."""
+
+    @property
+    def _title(self) -> str:
+        return self.name
+
+    @property
+    def id(self) -> str:
+        """The id in records, 32 hexadecimal digits."""
+        return content_id(self.hashed_as, self._title)
+
+    def __str__(self) -> str:
+        return f"{self.beginning}{self._title}\n"
+
+    @property
+    def structure(self) -> Replacement:
+        """Representative of all replacements with these shapes; its measured latency is reused for them."""
+        return self
+
+    @property
+    def begins_trained(self) -> bool:
+        """Whether its training begins with weights of the trained original, whatever the settings say."""
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it is tested in 8-bit integers, too: known layers by themselves are slower in them."""
+        return False
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether layers that it does not replace get new weights, too."""
+        return False
+
+    @property
+    def factories(self) -> tuple[str, ...]:
+        """Paths of the users' code that makes its modules."""
+        return ()
+
+    @property
+    def around(self) -> Replacement | None:
+        """The narrower network that its operators are in; None: the original."""
+        return None
+
+    def operator_in(self, layer: Layer) -> PGraph | None:
+        """Return the operator in place of a layer; None where the layer stays, or what takes its place is no operator."""
+        return None
+
+    def fitted(self, layers: Sequence[str]) -> set[str]:
+        """Return those of the replaceable layers, by name, in which it is fitted to the trained layer's outputs."""
+        return set(layers)
+
+    def apply(self, to: Placement) -> nn.Module:
+        """Return the changed network. MisfitError if the replacement does not fit a layer.
+
+        By default, each layer has its `operator_in` it.
+        """
+        from syno.model.layer_modules import with_operators
+
+        return with_operators(to, self.name, [self.operator_in(layer) for layer in to.layers or ()])
+
+
+class OperatorInLayers(Replacement):
+    """An operator in place of each layer."""
+
+    def __init__(self, graph: PGraph) -> None:
+        self.graph = graph
+
+    @property
+    def name(self) -> str:
+        return self.graph.name
+
+    @property
+    def id(self) -> str:
+        return self.graph.id
+
+    def __str__(self) -> str:
+        return str(self.graph)
+
+    def operator_in(self, layer: Layer) -> PGraph | None:
+        return self.graph
+
+
+@dataclass(frozen=True)
+class ModuleBaseline(Replacement):
+    """A baseline that is a PyTorch module.
+
+    Attributes:
+        name: its name in records and tables.
+        factory: `package.module:name` of a function or class that returns the module: from [N, C_in, H, H] to
+            [N, C_out, H, H], for any N. It takes the values of a layer's variables (C_in, C_out, H) as a mapping, and raises
+            SizeError if they do not suit it.
+        source: where it comes from.
+    """
+
+    beginning = "module "
+    hashed_as = "module"
+
+    name: str
+    factory: str
+    source: str = ""
+
+    @property
+    def _title(self) -> str:
+        return self.factory if self.factories else self.name
+
+    @property
+    def factories(self) -> tuple[str, ...]:
+        return () if self.name in MODULE_BASELINES else (self.factory,)
+
+    def build(self, values: Mapping[str, int], seed: int | None = None) -> nn.Module:
+        """Return the module, in float32 on the CPU.
+
+        Args:
+            values: of C_in, C_out and H, as `Layer.values`.
+            seed: of the weights; None: of the global random state.
+
+        Raises SizeError if the sizes do not suit it, SpecError if the factory returns no module.
+        """
+        import torch
+
+        factory = imported(self.factory, "module baseline")
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.default_generator.manual_seed(seed)
+            made: Any = factory(dict(values))
+        if not isinstance(made, torch.nn.Module):
+            raise SpecError(f'the module baseline "{self._title}" returned {type(made).__name__}; it must return an nn.Module')
+        return made
+
+    def apply(self, to: Placement) -> nn.Module:
+        from syno.model.layer_modules import with_module
+
+        return with_module(to, self.name, self.build)
+
+
+Kind: TypeAlias = Literal["pruned", "narrow"]
+
+
+@dataclass(frozen=True)
+class NarrowerNetwork(Replacement):
+    """The original network with a share of the channels of each layer (`syno.model.pruning`).
+
+    Attributes:
+        kind: "pruned": training goes on from the trained original's weights; "narrow": from new ones.
+        share: of the channels that stay.
+    """
+
+    beginning = "network "
+    hashed_as = "network"
+    is_whole = True
+
+    kind: Kind
+    share: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or not 0 < self.share < 1:
+            raise UnknownNameError(
+                f'"{self.kind}_{self.share:g}" is no narrower network: give pruned_SHARE or narrow_SHARE, with a share above 0 '
+                "and below 1 of the channels, as in pruned_0.5"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}_{self.share:g}"
+
+    def __str__(self) -> str:
+        return f"{self.beginning}{self.kind} {self.share:g}\n"
+
+    @property
+    def structure(self) -> NarrowerNetwork:
+        return NarrowerNetwork("narrow", self.share)
+
+    @property
+    def begins_trained(self) -> bool:
+        return self.kind == "pruned"
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.kind == "pruned"
+
+    @property
+    def begins_anew(self) -> bool:
+        return self.kind == "narrow"
+
+    def fitted(self, layers: Sequence[str]) -> set[str]:
+        return set()
+
+    def apply(self, to: Placement) -> nn.Module:
+        from syno.model.pruning import narrowed
+
+        return narrowed(to.network, to.example, self.share)
+
+
+KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank", "dropped"]
+UNDIVIDED = ("separable", "dropped")  # those without a number
+
+
+@dataclass(frozen=True)
+class KnownLayer(Replacement):
+    """An efficient layer in common use, in place of each of a network's layers: it reads what that layer reads.
+
+    >>> operator = KnownLayer("grouped", 4).operator(kernel=(25,), inputs=16, outputs=32, groups=1)
+    >>> operator.name, operator.weight_sizes(1)
+    ('grouped_4', (Size(g), Size(g^-1*C_out), Size(g^-1*C_in), Size(k)))
+
+    Attributes:
+        kind: a convolution of each channel and one of 1x1 ("separable"), one of groups of channels ("grouped"), one to few
+            channels and then to all ("low_rank"), or none: its output is its input ("dropped").
+        divisor: the number of groups, or by how much fewer the few channels are; 1 for the others.
+    """
+
+    beginning = "known layer "
+    hashed_as = "layers"
+
+    kind: KnownKind
+    divisor: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(KnownKind) or (self.divisor < 2) != (self.kind in UNDIVIDED):
+            raise UnknownNameError(no_known_layer(self.name))
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.divisor == 1 else f"{self.kind}_{self.divisor}"
+
+    def operator(self, kernel: Sequence[int], inputs: int, outputs: int, groups: int) -> PGraph | None:
+        """Return the operator in place of a layer; None where it would be no cheaper or does not fit, so that the layer stays.
+
+        Args:
+            kernel: of the layer, a size for each axis; () for a linear layer.
+            inputs, outputs: the layer's channels or features.
+            groups: of its channels; 1 for a linear layer.
+        """
+        taps = prod(kernel)
+        elements = inputs * outputs * taps // groups  # of its weight: what an output of each channel costs
+        if self.kind == "dropped":
+            return dropped(kernel) if inputs == outputs else None
+        if self.kind == "separable":
+            return separable(kernel) if kernel and inputs * (taps + outputs) < elements else None
+        if self.kind == "grouped":
+            parts = gcd(self.divisor, inputs, outputs)
+            return grouped(kernel, parts).renamed(self.name) if parts > groups else None
+        rank = max(2, round(outputs / self.divisor))
+        return low_rank(kernel, rank).renamed(self.name) if rank * (inputs * taps + outputs) < elements else None
+
+    def operator_in(self, layer: Layer) -> PGraph | None:
+        kernel, groups = [axis.kernel for axis in layer.windows], getattr(layer.module, "groups", 1)
+        return self.operator(kernel, *layer.channels, groups)
+
+
+@dataclass(frozen=True)
+class NarrowerLayer(Replacement):
+    """The layer itself with a share of its channels: those whose weights are the largest (`syno.model.pruning`).
+
+    The layers that read it have fewer inputs. It takes the place of layers whose channels no other layer has, such as the first
+    one of a residual block.
+
+    Attributes:
+        share: of the channels that stay.
+    """
+
+    beginning = KnownLayer.beginning
+    hashed_as = KnownLayer.hashed_as
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UnknownNameError(no_known_layer(self.name))
+
+    @property
+    def name(self) -> str:
+        return f"narrower_{self.share:g}"
+
+    def fitted(self, layers: Sequence[str]) -> set[str]:
+        return set()
+
+    def apply(self, to: Placement) -> nn.Module:
+        from syno.model.pruning import narrowable, narrowed
+
+        layers = to.layers or ()
+        names = narrowable(to.network, to.example, self.share, [layer.name for layer in layers])
+        if not names:
+            raise MisfitError(
+                f"{self.name} fits none of the {len(layers)} layers: their channels are those of other layers, too, or too few"
+            )
+        return narrowed(to.network, to.example, self.share, names)
+
+
+def no_known_layer(name: str) -> str:
+    """Return the message about a name of a known layer that there is not."""
+    return (
+        f'"{name}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or '
+        "the number that divides the channels, as in grouped_4, or narrower_SHARE, with the share of the channels that stay, "
+        "above 0 and below 1"
+    )
+
+
+@dataclass(frozen=True)
+class Mixture(Replacement):
+    """Several operators in a network, each in some of its layers. The other layers stay.
+
+    >>> from syno.ir.library import OPERATORS
+    >>> operator = OPERATORS["conv1x1"]()
+    >>> mixture = Mixture("mixture_1", ((operator, ("blocks.0.conv1", "blocks.0.conv2")),), NarrowerNetwork("pruned", 0.5))
+    >>> print("\\n".join(str(mixture).splitlines()[:4]))
+    mixture mixture_1
+    on network pruned 0.5
+    layers blocks.0.conv1, blocks.0.conv2
+    operator conv1x1
+
+    Attributes:
+        name: its name in records and tables.
+        parts: each operator with the names of its layers.
+        base: the network that they are in, if it is a narrower one; None: the original.
+    """
+
+    beginning = "mixture "
+    hashed_as = "mixture"
+    is_whole = True
+    is_chosen_by_speed = True
+    on: ClassVar[str] = "on "  # beginnings of lines of its text
+    in_layers: ClassVar[str] = "layers "
+
+    name: str
+    parts: tuple[tuple[AnyOperator, tuple[str, ...]], ...]
+    base: NarrowerNetwork | None = None
+
+    @property
+    def _title(self) -> str:
+        """What is where, without its name."""
+        parts = sorted(f"{part.id} {' '.join(names)}" for part, names in self.parts)
+        return "\n".join([*parts, *([] if self.base is None else [self.base.id])])
+
+    def __str__(self) -> str:
+        base = [] if self.base is None else [f"{self.on}{self.base}"]
+        parts = [f"{self.in_layers}{', '.join(names)}\n{part}" for part, names in self.parts]
+        lines = [f"{self.beginning}{self.name}\n", *base, *parts]
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+    @property
+    def is_quantized(self) -> bool:
+        return True
+
+    @property
+    def structure(self) -> Mixture:
+        return self if self.base is None else replace(self, base=self.base.structure)
+
+    @property
+    def factories(self) -> tuple[str, ...]:
+        return tuple(path for part, _ in self.parts for path in as_replacement(part).factories)
+
+    @property
+    def narrower(self) -> Mixture:
+        """The same network without operators: its layers with fewer channels have these, and the others stay."""
+        return replace(self, parts=tuple((part, names) for part, names in self.parts if isinstance(part, NarrowerLayer)))
+
+    @property
+    def around(self) -> Mixture | None:
+        narrower = self.narrower
+        return narrower if narrower.base is not None or narrower.parts else None
+
+    @property
+    def layers(self) -> dict[str, AnyOperator]:
+        """The operator of each layer that has one."""
+        return {name: part for part, names in self.parts for name in names}
+
+    def fitted(self, layers: Sequence[str]) -> set[str]:
+        return {name for part, names in self.parts for name in as_replacement(part).fitted(names)}
+
+    def apply(self, to: Placement) -> nn.Module:
+        from syno.model.extraction import layers_of, replaceable
+        from syno.model.outputs import copy_of
+        from syno.model.pruning import narrowed
+
+        changed = to.network if self.base is None else self.base.apply(to)
+        for part, names in self.narrower.parts:  # first, since operators have the sizes that are left
+            assert isinstance(part, NarrowerLayer)
+            changed = narrowed(changed, to.example, part.share, names)
+        parts = [part for part in enumerate(self.parts, 1) if not isinstance(part[1][0], NarrowerLayer)]
+        layers = to.layers
+        if parts and (layers is None or changed is not to.network):  # all are looked for at once
+            layers = replaceable(changed, to.example, [name for _, (_, names) in parts for name in names])
+        for number, (part, names) in parts:
+            chosen = [layer for layer in layers or () if layer.name in names]
+            if lost := set(names) - {layer.name for layer in chosen}:
+                raise MisfitError(f"{self.name} has an operator for the layer {sorted(lost)[0]}, which cannot be replaced here")
+            own = replace(
+                to,
+                network=changed,
+                layers=layers_of(changed, chosen),
+                seed=to.seed + number * SEEDS_APART,
+                takes_all=True,
+            )
+            changed = as_replacement(part).apply(own)
+        return copy_of(to.network) if changed is to.network else changed
+
+
+AnyOperator: TypeAlias = PGraph | Replacement
+
+
+def as_replacement(operator: AnyOperator) -> Replacement:
+    """Return an operator as a replacement of layers."""
+    return operator if isinstance(operator, Replacement) else OperatorInLayers(operator)
+
+
+def code_in(operator: AnyOperator | None) -> list[str]:
+    """Return the paths of the users' code that makes an operator's modules; [] if it is a pGraph or all are known by name."""
+    return [] if operator is None else [*as_replacement(operator).factories]
+
+
+MODULE_BASELINES: Registry[ModuleBaseline] = Registry("module baseline")
+
+TURNER = "Turner 2021, Neural Architecture Search as Program Transformation Exploration, section 7.3"
+for _number in (1, 2, 3):
+    MODULE_BASELINES.register(f"nas_pte_{_number}")(
+        ModuleBaseline(f"nas_pte_{_number}", f"syno.model.nas_pte:Sequence{_number}", TURNER)
+    )
