@@ -264,6 +264,14 @@ class OwnOutput(Base):
         return Output(super().forward(x) + self.added)
 
 
+def test_a_network_with_an_operator_takes_empty_batches_and_refuses_empty_pictures() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Conv2d(3, 8, 3, padding=1))
+    again = made_of(syno.substitute(model, syno.OPERATORS["separable_conv2d"](), torch.zeros(SHAPE), keep_stem=False))
+    assert again(torch.zeros(0, *SHAPE[1:])).shape == (0, 8, *SHAPE[2:])
+    with pytest.raises(ValueError, match=r"has shape \[2, 3, 0, 0\]; it must be \[N, 3, H, W\] with H > 0 and W > 0"):
+        again(torch.zeros(2, 3, 0, 0))
+
+
 def test_outputs_of_own_classes_are_compared() -> None:
     torch.manual_seed(0)
     one, other = OwnOutput(0.0), OwnOutput(1.0)

@@ -53,8 +53,8 @@ class Conv2d(nn.Module):
         C_in, k = self.C_in, self.k
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         x = functional.conv2d(x, self.w1, padding=(k // 2, k // 2))[..., :H, :H]  # [N, C_out, H, H]
         return x
 

@@ -64,8 +64,8 @@ class Conv2d(nn.Module):
         C_in, k = self.C_in, self.k
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         x = stored_windows(x, 2, k)                        # [N, C_in, k, H, H]
         x = stored_windows(x, 4, k)                        # [N, C_in, k, H, k, H]
         x = torch.einsum("abcdef,gbce->agdf", x, self.w1)  # [N, C_out, H, H]

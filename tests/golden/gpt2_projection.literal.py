@@ -57,8 +57,8 @@ class Gpt2Projection(nn.Module):
         H_in, k_1, t = self.H_in, self.k_1, self.t
         shape = tuple(x.shape)
         N, seq_len = (shape[0], shape[1]) if len(shape) == 3 else (1, 1)
-        if shape != (N, seq_len, H_in):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, seq_len, {H_in}]")
+        if shape != (N, seq_len, H_in) or seq_len < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, seq_len, {H_in}] with seq_len > 0")
         x = x.reshape(N, seq_len, k_1, H_in // k_1)                     # [N, seq_len, k_1, H_in/k_1]
         x = torch.einsum("abcd,edf->abecf", x, self.w1)                 # [N, seq_len, k_1^3*t^2, k_1, H_in/(k_1^4*t)]
         x = x.reshape(N, seq_len, k_1**3 * t**2, H_in // (k_1**3 * t))  # [N, seq_len, k_1^3*t^2, H_in/(k_1^3*t)]

@@ -91,8 +91,8 @@ class Operator1(nn.Module):
         C_in, k_1 = self.C_in, self.k_1
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         composed = self.prepared_weights()
         x = functional.conv2d(x, composed, padding=(k_1 // 2, k_1 // 2))[..., :H, :H]  # [N, C_out, H, H]
         return x

@@ -88,8 +88,8 @@ class Operator1(nn.Module):
         C_in, g, k_1 = self.C_in, self.g, self.k_1
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         w1, w2 = self.prepared_weights()
         layout = torch.contiguous_format if x.is_cuda else torch.channels_last  # cuDNN would run a kernel for each group
         x, w2, w1 = [one.contiguous(memory_format=layout) for one in (x, w2, w1)]  # [N, C_in, H, H]

@@ -81,8 +81,8 @@ class Operator1(nn.Module):
         C_in, C_out, g, k_1, s = self.C_in, self.C_out, self.g, self.k_1, self.s
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         x = stored_windows(x, 3, k_1)                                # [N, C_in, H, k_1, H]
         x = torch.einsum("abcde,bdf->abcdef", x, self.w2)            # [N, C_in, H, k_1, H, C_out/(g*s)]
         x = x.reshape(N, g, C_in // g, H, k_1, H, C_out // (g * s))  # [N, g, C_in/g, H, k_1, H, C_out/(g*s)]

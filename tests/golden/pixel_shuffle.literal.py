@@ -29,8 +29,8 @@ class PixelShuffle(nn.Module):
         s = self.s
         shape = tuple(x.shape)
         N, H, C = (shape[0], shape[2], shape[1] // s**2) if len(shape) == 4 else (1, 1, 1)
-        if shape != (N, C * s**2, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {s**2}*C, H, H]")
+        if shape != (N, C * s**2, H, H) or H < 1 or C < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {s**2}*C, H, H] with H > 0 and C > 0")
         x = x.reshape(N, C * s, s, H, H)   # [N, s*C, s, H, H]
         x = x.reshape(N, C, s, s, H, H)    # [N, C, s, s, H, H]
         x = x.permute(0, 1, 4, 2, 3, 5)    # [N, C, H, s, s, H]

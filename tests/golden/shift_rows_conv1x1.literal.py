@@ -51,8 +51,8 @@ class ShiftRowsConv1x1(nn.Module):
         C_in, C_out, s = self.C_in, self.C_out, self.s
         shape = tuple(x.shape)
         N, H = (shape[0], shape[2]) if len(shape) == 4 else (1, 1)
-        if shape != (N, C_in, H, H):
-            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H]")
+        if shape != (N, C_in, H, H) or H < 1:
+            raise ValueError(f"the input has shape {list(shape)}; it must be [N, {C_in}, H, H] with H > 0")
         x = torch.einsum("abcd,efb->aecfd", x, self.w1)  # [N, C_out, H, s, H]
         x = x.reshape(N, C_out, H * s, H)                # [N, C_out, s*H, H]
         x = x.roll(-1, 2)                                # [N, C_out, s*H, H]

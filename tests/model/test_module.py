@@ -8,19 +8,22 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import golden_files
 import pytest
 import torch
 from small_values import small_values
+from torch._dynamo.testing import CompileCounter
 
+from syno.algebra import Valuation
 from syno.base.errors import ShapeError, SizeError, UnknownNameError, ValuationError
 from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.choose import measure, plan
 from syno.lower.plan import candidates
-from syno.lower.pytorch.source import to_source
+from syno.lower.pytorch.source import class_name, constructor_sizes, to_source
 from syno.lower.stages import fan_in
 from syno.model import OperatorModule, build
 
@@ -94,6 +97,36 @@ def test_a_wrong_input_is_refused_with_both_shapes(shape: tuple[int, ...]) -> No
     with pytest.raises(ValueError, match=r"input has shape .*\[N, 64, H, H\]") as error:
         operator_1()(torch.randn(shape))
     assert str(list(shape)) in str(error.value)
+
+
+def fitting(operator: PGraph) -> Valuation:
+    """Return sizes that all library operators have in common, as far as this one has them."""
+    sizes = {"N": 2, "C": 64, "C_in": 64, "C_out": 64, "H": 8, "H_in": 48, "H_out": 48, "seq_len": 8, "M": 16, "K": 16}
+    return operator.valuation({name: sizes[name] for name in operator.variables if name in sizes})
+
+
+@pytest.mark.parametrize("is_exported", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_batch_alone_may_be_empty(name: str, mode: str, is_exported: bool) -> None:
+    """Other axes of length 0 are refused in one line, by the source without Syno, too."""
+    operator = OPERATORS[name]()
+    values = fitting(operator)
+    module: torch.nn.Module = build(operator, values, mode=mode)
+    if is_exported:
+        scope: dict[str, Any] = {}
+        exec(module.source, scope)
+        module = scope[class_name(operator)](**constructor_sizes(operator, values))
+    for variable in operator.runtime_variables:
+        empty = [
+            [0 if variable in {v.name for v in d.size.variables} else values.integer(d.size) for d in dims]
+            for dims in (operator.input, operator.output)
+        ]
+        if operator.runtime_axes[variable][0] == 0:
+            assert list(module(torch.zeros(empty[0])).shape) == empty[1]
+        else:
+            with pytest.raises(ValueError, match=rf"^the input has shape .* it must be \[.*\] with .*{variable} > 0"):
+                module(torch.zeros(empty[0]))
 
 
 def test_sizes_that_do_not_divide_are_refused_when_building() -> None:
@@ -193,6 +226,25 @@ def test_compile_with_one_graph(name: str, mode: str) -> None:
     module = build(graph, values, seed=0, mode=mode)
     x = torch.randn([values.integer(dim.size) for dim in graph.input])
     assert close(torch.compile(module, fullgraph=True, dynamic=False)(x), module(x))
+
+
+def graphs_for_batches(name: str) -> int:
+    """Return how many graphs Dynamo makes of an operator for batches below and above those with other kernels on CPUs."""
+    operator = OPERATORS[name]()
+    values = fitting(operator)
+    compiles = CompileCounter()
+    torch._dynamo.reset()
+    compiled = torch.compile(build(operator, values), dynamic=True, backend=compiles)
+    for batch in (4, 6, 9, 16, 18, 21):
+        compiled(torch.randn(batch, *(values.integer(dim.size) for dim in operator.input[1:])))
+    return int(compiles.frame_count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["operator_1", "grouped_conv2d_shared", "shift_conv1x1", "pixel_shuffle", "gpt2_projection"])
+def test_other_batches_compile_no_more_often_than_for_a_convolution(name: str) -> None:
+    """`grouped_conv2d_shared` computes two groups as parts of the batch, so other kernels begin at half the batch."""
+    assert graphs_for_batches(name) <= graphs_for_batches("conv2d") <= 2
 
 
 def test_dynamo_traces_forward_without_a_break(x: torch.Tensor) -> None:

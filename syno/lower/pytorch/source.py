@@ -290,9 +290,13 @@ class _Module:
             found, others = (f"({', '.join(read)})", f"({ones})") if len(axes) > 1 else (read[0], ones)
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
         shown = ", ".join(map(self._size_in_message, (dim.size for dim in graph.input)))
+        # PyTorch computes empty batches, and refuses most other axes of length 0, each kernel in words of its own.
+        positive = [name for name, (axis, _) in axes.items() if axis > 0 or name not in graph.unchanged_variables]
+        is_empty = "".join(f" or {code_name(name)} < 1" for name in positive)
+        least = f" with {' and '.join(f'{name} > 0' for name in positive)}" if positive else ""
         lines += [
-            f"    if shape != ({shape}):",
-            f'        raise ValueError(f"the input has shape {{list(shape)}}; it must be [{shown}]")',
+            f"    if shape != ({shape}){is_empty}:",
+            f'        raise ValueError(f"the input has shape {{list(shape)}}; it must be [{shown}]{least}")',
             *checks,
         ]
         if prepared := self._prepared_names():
