@@ -47,10 +47,13 @@ class _Import(OperatorSource):
         return (folder / IMPORT_RECORD).is_file()
 
     def choose(self, experiment: Experiment) -> list[Selected]:
-        from syno.paper.stages.artifact import best_published
+        from syno.paper.artifact.imported import best_scores
         from syno.stages.selection import Selected
 
-        return [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in best_published(experiment)]
+        source, settings = experiment.select.source, experiment.select
+        assert source is not None and experiment.workload is not None  # a source needs a workload
+        scores = best_scores(source, experiment.workload.model, settings.count, settings.within)
+        return [Selected(key=one.key, name=one.name, metrics=one.metrics) for one in scores]
 
 
 SOURCES.append(_Import())

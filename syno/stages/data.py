@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from syno.base.addresses import visible
-from syno.base.errors import MisfitError, SpecError, SynoError
+from syno.base.errors import SpecError, SynoError
 from syno.base.gpu_leases import leased
 from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.record import Amount, Count, Number, Record, versions
@@ -26,7 +27,6 @@ from syno.stages.places import DATA
 from syno.train.metric import METRICS, MetricKey
 
 if TYPE_CHECKING:
-    from syno.model.replacements import AnyOperator
     from syno.train.settings import WorkloadSettings
 
 
@@ -214,32 +214,23 @@ def _check_known_operators(experiment: Experiment) -> None:
 def _check_that_operators_fit(experiment: Experiment) -> None:
     """Raise SpecError if an operator that the settings name does not fit the layers that it is to replace.
 
-    A network is trained and measured with an operator in all of them. Where only layers are measured, it must fit one of them.
+    Operators of a source that has no results yet are checked by the stage `select`.
     """
-    from syno.model.replacements import as_replacement
-    from syno.model.substitution import why_it_does_not_fit
+    from syno.stages.operators import check_fit
+    from syno.stages.source import choose_from_source
+    from syno.stages.store import OperatorStore
 
-    workload, advice = (
-        experiment.network,
-        "leave it out, or give another one, another width, or other layers (workload: layers)",
-    )
-    choices: list[tuple[str, str, Callable[[], AnyOperator]]] = [
-        *(("select: operators", choice.operator, choice.find) for choice in experiment.select.operators),
-        *(("train: baselines", name, choice.replacement) for name, choice in experiment.baselines.items()),
-    ]
-    for option, name, find in choices:
+    for choice in experiment.select.operators:
+        check_fit(experiment, "select: operators", choice.operator, choice.find)
+    for name, baseline in experiment.baselines.items():
+        check_fit(experiment, "train: baselines", name, baseline.replacement)
+    if (source := experiment.select.source) is not None:
         try:
-            operator = find()
-            if experiment.train.seeds or experiment.tune.layers != "only":
-                workload.network(operator, workload.settings.seed)
-            elif not as_replacement(operator).is_whole:
-                reasons = [why_it_does_not_fit(operator, layer, workload.model()) for layer in workload.layers]
-                if reasons and None not in reasons:
-                    raise MisfitError(f"it fits none of the {plural(len(reasons), 'layer')}: {reasons[0]}")
-        except MisfitError as error:
-            raise SpecError(f"{option}: {name}: {error}; {advice}") from None
-        except SynoError as error:
-            raise SpecError(f"{option}: {error}") from None
+            taken = choose_from_source(experiment)
+        except SynoError:  # the stage `select` says it, if it is still so then
+            return
+        for one in taken:
+            check_fit(experiment, "select: source", one.name, partial(OperatorStore(source).get, one.key))
 
 
 def look(experiment: Experiment) -> DataRecord:

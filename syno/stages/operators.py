@@ -6,13 +6,14 @@ A lost operator's text is also in the frozen table, in the store of the experime
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from syno.base.errors import SpecError, SynoError, UnknownNameError
+from syno.base.errors import MisfitError, SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, write_whole
+from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.config.stages import listed
 from syno.ir.graph import PGraph
@@ -128,6 +129,34 @@ def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], worklo
     except SynoError as error:
         raise SpecError(f"{where} does not fit: {error}; give other layers or another operator; {allowed}") from error
     return found
+
+
+def check_fit(experiment: Experiment, option: str, name: str, find: Callable[[], AnyOperator]) -> None:
+    """Raise SpecError if an operator does not fit the layers that it is to replace.
+
+    A network is trained and measured with the operator in all of them. Where only layers are measured, it must fit one of them.
+
+    Args:
+        experiment: with the network.
+        option: of the experiment, which names the operator.
+        name: of the operator there.
+        find: returns it; its errors are raised as those of the option.
+    """
+    from syno.model.substitution import why_it_does_not_fit  # imports torch
+
+    workload, advice = experiment.network, "take another operator, another width, or other layers (workload: layers)"
+    try:
+        operator = find()
+        if experiment.train.seeds or experiment.tune.layers != "only":
+            workload.network(operator, workload.settings.seed)
+        elif not as_replacement(operator).is_whole:
+            reasons = [why_it_does_not_fit(operator, layer, workload.model()) for layer in workload.layers]
+            if reasons and None not in reasons:
+                raise MisfitError(f"it fits none of the {plural(len(reasons), 'layer')}: {reasons[0]}")
+    except MisfitError as error:
+        raise SpecError(f"{option}: {name}: {error}; {advice}") from None
+    except SynoError as error:
+        raise SpecError(f"{option}: {error}") from None
 
 
 def key_of(experiment: Experiment, given: str) -> str:

@@ -9,29 +9,28 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from syno.base.errors import NoneSelectedError, SpecError
+from syno.base.errors import NoneSelectedError, SpecError, SynoError
 from syno.base.files import ORIGINAL
+from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.run.goal_tables import nothing_meets
 from syno.run.metric import front, metric_of_trials
-from syno.run.parquet import read_parquet
-from syno.run.values import Trial, best_first, rows_in, trials_in
+from syno.run.values import Trial, best_first, trials_in
 from syno.stages.fastest import ahead, fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
+from syno.stages.operators import check_fit
 from syno.stages.own_records import settings_of_score
-from syno.stages.places import SCORES_FILE, SELECTED, SHORTLIST, training_file
+from syno.stages.places import SELECTED, SHORTLIST, training_file
 from syno.stages.selection import Selected, check_in_store, read_selection, write_selected
+from syno.stages.source import FLOPS, choose_from_source, for_shortlist, scores_in
 from syno.stages.store import OperatorStore, add_chosen
 from syno.stages.study import read_frozen
 from syno.train.metric import ACCURACY, LOSS, METRICS, Metric, score_of
 
 if TYPE_CHECKING:
     import pandas
-
-
-# The margin of a selection from a search: how much worse than the trained original network's an operator's score may be.
 
 
 ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
@@ -108,9 +107,6 @@ def original_score(experiment: Experiment) -> tuple[float, Metric]:
     return mean(scores), metric
 
 
-FLOPS = "flops"
-
-
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
     """Choose operators as `select` in the config says, and write and return a list of them; if it is empty, the file says why.
 
@@ -132,14 +128,12 @@ def shortlist(experiment: Experiment, output: Path | None = None) -> list[Select
 
     Raises SpecError if the selection compares no latencies; see `select`.
     """
-    settings = experiment.select
     if not experiment.compares_latencies:
         raise SpecError(
-            f'experiment "{experiment.name}" selects by {settings.by} (select: by), which needs no shortlist; run `syno select`'
+            f'experiment "{experiment.name}" selects by {experiment.select.by} (select: by), which needs no shortlist; run '
+            "`syno select`"
         )
-    best = settings.model_copy(update={"by": "reward" if settings.by == "latency" else "pareto", "count": settings.shortlist})
-    chosen = partial(choose, experiment.model_copy(update={"select": best}))
-    return _write(chosen, output or experiment.folder / SHORTLIST)
+    return _write(partial(choose, for_shortlist(experiment)), output or experiment.folder / SHORTLIST)
 
 
 def _write(choose: Callable[[], list[Selected]], file: Path) -> list[Selected]:
@@ -160,18 +154,23 @@ def choose(experiment: Experiment) -> list[Selected]:
         return [Selected(key=key, name=name, metrics={}) for key, name in named.items()]
     if source is None:
         return _select_from_search(experiment)
-    if (kind := source_of(source)) is not None:
-        if experiment.select.by == "front":
-            raise SpecError(
-                f"select: by: front compares latencies, or FLOPs, which {source} does not have; give compilers and devices to "
-                "measure with (tune: compilers)"
-            )
-        return kind.choose(experiment)
-    theirs = read_selection(source / SELECTED)
-    if not theirs.selected:
-        raise NoneSelectedError(f"{source} has selected no operator: {theirs.none_because}")
-    check_in_store(theirs.selected, source)
-    return _select_from_source(experiment, source, theirs.selected)
+    chosen, theirs, ours = choose_from_source(experiment), OperatorStore(source), OperatorStore(experiment.folder)
+    if _can_make_the_network(experiment):
+        for one in chosen:
+            check_fit(experiment, "select: source", one.name, partial(theirs.get, one.key))
+    for one in chosen:
+        ours.add(theirs.get(one.key))
+    return chosen
+
+
+def _can_make_the_network(experiment: Experiment) -> bool:
+    """Return whether the network can be made here without code of users, which a selection does not run."""
+    if experiment.workload is None or any(own_paths(experiment.workload.model_dump(mode="json"))):
+        return False
+    try:
+        return bool(experiment.network.layers)
+    except SynoError:  # the stage `data` says what is wrong
+        return False
 
 
 def _of_shortlist(experiment: Experiment) -> list[Selected]:
@@ -191,15 +190,12 @@ def _qualities(experiment: Experiment, listed: Mapping[str, Selected]) -> dict[s
     """Return a number that is higher for better operators, by key: of the scores by which they came on the shortlist."""
     source = experiment.select.source
     if source is not None and source_of(source) is None:
-        scores, metric = _scores(source)
+        scores, metric = scores_in(source)
         return {key: metric.quality(scores.get(key, nan)) for key in listed}
     known = score_of(set.intersection(*(set(one.metrics) for one in listed.values())))
     if known is None:
         raise SpecError(f'select: by is "front", but operators of "{experiment.name}" have no score')
     return {key: METRICS[known].quality(one.metrics[known]) for key, one in listed.items()}
-
-
-# ---- from a search -----------------------------------------------------------------------------------------------------
 
 
 def _select_from_search(experiment: Experiment) -> list[Selected]:
@@ -261,57 +257,3 @@ def _selected(experiment: Experiment, trial: Trial) -> Selected:
     operator = parse_stored(trial.operator, f"operator of trial {number}", f"{experiment.name}_{number}")
     key = OperatorStore(experiment.folder).add(operator)
     return Selected(key=key, name=operator.name, trial=number, reward=trial.reward, metrics=dict(trial.metrics))
-
-
-# ---- from another experiment -------------------------------------------------------------------------------------------
-
-
-def _select_from_source(experiment: Experiment, source: Path, selected: Sequence[Selected]) -> list[Selected]:
-    """Return the best of another experiment's selected operators, by mean score over seeds; adds them to this store.
-
-    Raises SpecError if that experiment has no table of scores, NoneSelectedError if no operator in it is good enough.
-    """
-    within = experiment.select.within
-    scores, metric = _scores(source)
-    found = {one.key: metric.quality(scores[one.key]) for one in selected if one.key in scores}
-    if not found:
-        raise SpecError(
-            f"no operator of {source} can be taken: none of those that were selected there is in {source / SCORES_FILE}; train "
-            "them, then run `syno tables` again"
-        )
-    good = [one for one in selected if one.key in found]
-    if within is not None:
-        if ORIGINAL not in scores:
-            raise SpecError(
-                f"select: within compares with the original network, which {source / SCORES_FILE} does not have; train it "
-                "(`syno baseline`), then run `syno tables`"
-            )
-        least = metric.quality(scores[ORIGINAL]) - within
-        good = [one for one in good if found[one.key] >= least]
-    if not good:
-        shown = ", ".join(f"{one.name} {metric.text(scores[one.key])}" for one in selected if one.key in scores)
-        raise NoneSelectedError(
-            f"no operator of {source} can be taken: the original's {metric.name} there is {metric.text(scores[ORIGINAL])}, the "
-            f"operators' are {shown}, and select: within is {within:g}; raise it, or search longer"
-        )
-    if experiment.select.by == "front":
-        good = [good[place] for place in front([(one.metrics.get(FLOPS, nan), found[one.key]) for one in good])]
-        if not good:
-            raise SpecError(
-                f'select: by is "front", and no operator of {source} has flops; measure latencies (tune: compilers), or select '
-                "by reward"
-            )
-    best = sorted(good, key=lambda one: -found[one.key])[: experiment.select.count]
-    theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
-    for one in best:
-        ours.add(theirs.get(one.key))
-    return best
-
-
-def _scores(source: Path) -> tuple[dict[str, float], Metric]:
-    """Return the mean score of each key, and the metric."""
-    rows = rows_in(read_parquet(source / SCORES_FILE, "syno tables", ("key", "metric", "score")))
-    if not rows:
-        raise SpecError(f"{source / SCORES_FILE} has no row; train there first, then run `syno tables` again")
-    scores = {row.text("key"): score for row in rows if (score := row.number("score")) is not None}
-    return scores, METRICS[rows[0].text("metric")]

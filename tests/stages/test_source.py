@@ -14,6 +14,7 @@ from syno.config.stages import TuneSettings
 from syno.ir.library import OPERATORS
 from syno.run.parquet import write_parquet
 from syno.stages import fastest, figures
+from syno.stages.data import prepare
 from syno.stages.fastest import Measured
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
@@ -144,6 +145,45 @@ class TestErrors:
             file.unlink()
         with pytest.raises(SpecError, match="source/operators has no operator"):
             select(taking(tmp_path))
+
+
+class TestAnOperatorThatDoesNotFit:
+    """Channels of a quarter of resnet8's do not divide into the groups of operator_1."""
+
+    message = r"^select: source: operator_1: operator_1 does not fit layer .*; take another operator, another width, or other"
+
+    def source_with(self, operator: str, tmp_path: Path) -> Experiment:
+        key = OperatorStore(tmp_path / "source").add(OPERATORS[operator]())
+        write_selected([Selected(key=key, name=operator, metrics={})], tmp_path / "source" / "selected.json")
+        row = {"key": key, "metric": "accuracy", "score": 0.9}
+        write_parquet(pandas.DataFrame([row]), tmp_path / "source" / "tables" / "scores.parquet")
+        return self.taking(tmp_path)
+
+    def taking(self, tmp_path: Path, **settings: object) -> Experiment:
+        workload = {"width": 0.25, "data_settings": {"preset": "micro", "train": 64, "test": 32}, **settings}
+        return Experiment(name="t", workload=workload, select={"source": tmp_path / "source"}, output=tmp_path / "t")
+
+    def test_is_refused_with_the_data(self, tmp_path: Path) -> None:
+        with pytest.raises(SpecError, match=self.message):
+            prepare(self.source_with("operator_1", tmp_path))
+        assert not (tmp_path / "t").exists()
+
+    def test_is_refused_by_the_selection_if_the_source_was_made_after_the_data(self, tmp_path: Path) -> None:
+        prepare(self.taking(tmp_path))
+        with pytest.raises(SpecError, match=self.message):
+            select(self.source_with("operator_1", tmp_path))
+        assert not (tmp_path / "t" / "selected.json").exists()
+
+    def test_another_one_is_taken(self, tmp_path: Path) -> None:
+        experiment = self.source_with("conv1x1", tmp_path)
+        prepare(experiment)
+        assert [one.name for one in select(experiment)] == ["conv1x1"]
+
+    def test_selecting_runs_no_own_network(self, tmp_path: Path) -> None:
+        experiment = self.source_with("operator_1", tmp_path)
+        assert experiment.workload is not None
+        own = experiment.workload.model_copy(update={"model": "no_such_module:network"})
+        assert [one.name for one in select(experiment.model_copy(update={"workload": own}))] == ["operator_1"]
 
 
 def test_figures_and_the_page_need_no_trials(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The stages on published data: its import into a folder of results, and the selection of its operators."""
+"""The import of published data into a folder of results."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 from syno.base.files import ORIGINAL
 from syno.base.record import versions
-from syno.config import Experiment
 from syno.paper.artifact import NUMBERS, RECORD
 from syno.paper.artifact.files import TrainingStep
-from syno.paper.artifact.imported import ImportedOperator, ImportRecord, PublishedScore, best_scores
+from syno.paper.artifact.imported import ImportedOperator, ImportRecord
 from syno.paper.artifact.operators import PublishedEntry
 from syno.paper.artifact.places import LANGUAGE_LOG
 from syno.paper.artifact.reading import read
@@ -46,24 +45,6 @@ def import_artifact(given: Path, output: Path) -> ImportRecord:
     )
     record.write(output / RECORD)
     return record
-
-
-def best_published(experiment: Experiment) -> list[PublishedScore]:
-    """Select the best published operators for the experiment's network, and copy them into its operator store.
-
-    Args:
-        experiment: Its `select` has the import's folder (`source`), how many operators to take (`count`), and how much worse
-            than the network's own score a score may be (`within`).
-
-    Raises SpecError if none was published, NoneSelectedError if none is good enough.
-    """
-    source, settings = experiment.select.source, experiment.select
-    assert source is not None and experiment.workload is not None  # a source needs a workload
-    chosen = best_scores(source, experiment.workload.model, settings.count, settings.within)
-    theirs, ours = OperatorStore(source), OperatorStore(experiment.folder)
-    for one in chosen:
-        ours.add(theirs.get(one.key))
-    return chosen
 
 
 def _imported(entry: PublishedEntry, store: OperatorStore) -> ImportedOperator:
