@@ -168,7 +168,7 @@ def _compiled(kind: str, subject: AnySubject, batch: int, compiler: str, folder:
             began=0.0,
             time_limit_s=float("inf"),
             begin=lambda phase: None,
-            found=lambda **fields: None,
+            note=lambda **fields: None,
             count=lambda trials: None,
             lacks=lambda sentence: None,
         )

@@ -231,8 +231,8 @@ def layer_latency(
     return _finished(axes)
 
 
-def _axes(given: Axes | None) -> Axes:
-    return plt.figure(figsize=SIZE, layout="constrained").add_subplot() if given is None else given
+def _axes(axes: Axes | None) -> Axes:
+    return plt.figure(figsize=SIZE, layout="constrained").add_subplot() if axes is None else axes
 
 
 def _finished(axes: Axes) -> Axes:

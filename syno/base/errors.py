@@ -134,7 +134,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(visible(without_passwords(str(error))).split()) or type(error).__name__
 
 
-def suggestion(given: str, allowed: Iterable[str]) -> str:
+def suggestion(name: str, allowed: Iterable[str]) -> str:
     """Return `' Did you mean "x"?'` for the closest allowed name, or an empty string."""
-    close = difflib.get_close_matches(given, list(allowed), n=1)
+    close = difflib.get_close_matches(name, list(allowed), n=1)
     return f' Did you mean "{close[0]}"?' if close else ""

@@ -223,48 +223,48 @@ def _sync_folder(folder: Path) -> None:
             raise
 
 
-def check_name(given: str, what: str, longest: int = LONGEST_NAME) -> str:
-    """Return `given` if it can be the name of a file and a word of a shell command.
+def check_name(name: str, kind: str, longest: int = LONGEST_NAME) -> str:
+    """Return `name` if it can be the name of a file and a word of a shell command.
 
     Allowed are ASCII letters, digits, "_", "-" and "."; the first character is a letter, a digit or "_". Such a name is one
     part of a path on every system, is never read as an option, and contains nothing that a shell expands.
 
     Args:
-        given: the name.
-        what: what it names, for messages, such as "an operator's name".
+        name: the name.
+        kind: what it names, for messages, such as "an operator's name".
         longest: the most characters allowed.
 
     Raises SpecError if it cannot.
     """
-    if len(given) > longest:
-        raise SpecError(f'{what} has {len(given)} characters ("{given[:20]}..."); at most {longest} are allowed')
-    if not re.fullmatch(PATTERN, given):
+    if len(name) > longest:
+        raise SpecError(f'{kind} has {len(name)} characters ("{name[:20]}..."); at most {longest} are allowed')
+    if not re.fullmatch(PATTERN, name):
         raise SpecError(
-            f'{what} is {given!r}; it has letters (a to z), digits, "_", "-" and ".", and begins with a letter, a digit or "_"'
+            f'{kind} is {name!r}; it has letters (a to z), digits, "_", "-" and ".", and begins with a letter, a digit or "_"'
         )
-    return given
+    return name
 
 
-def check_folder(given: Path, what: str) -> Path:
-    """Return `given` if commands and the workflow can use it as a folder.
+def check_folder(folder: Path, kind: str) -> Path:
+    """Return `folder` if commands and the workflow can use it as a folder.
 
     Spaces, quotes and characters such as "$" or ";" are allowed. Braces are not, because Snakemake reads them as wildcards, nor
     are unprintable characters, nor "-" at the beginning, which commands read as an option.
 
-    Raises SpecError, whose message calls the folder `what`, if it cannot.
+    Raises SpecError, whose message calls the folder `kind`, if it cannot.
     """
-    text = str(given)
+    text = str(folder)
     if wrong := sorted({character for character in text if character in "{}" or not character.isprintable()}):
-        raise SpecError(f"{what} is {text!r}, which has {', '.join(map(repr, wrong))} in it; give another folder")
+        raise SpecError(f"{kind} is {text!r}, which has {', '.join(map(repr, wrong))} in it; give another folder")
     if text.startswith("-"):
-        raise SpecError(f"{what} is {text!r}, which commands would read as an option; give another folder")
-    return given
+        raise SpecError(f"{kind} is {text!r}, which commands would read as an option; give another folder")
+    return folder
 
 
 @lru_cache(maxsize=1024)
-def name_from(given: str) -> str:
-    """Return a name that `check_name` allows: `given` with "_" for every character that is not allowed."""
-    name = re.sub(r"[^A-Za-z0-9_.\-]", "_", given)[:LONGEST_NAME]
+def name_from(text: str) -> str:
+    """Return a name that `check_name` allows: `text` with "_" for every character that is not allowed."""
+    name = re.sub(r"[^A-Za-z0-9_.\-]", "_", text)[:LONGEST_NAME]
     return name if re.fullmatch(PATTERN, name) else f"_{name}"[:LONGEST_NAME]
 
 

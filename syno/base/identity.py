@@ -113,14 +113,14 @@ class Identity:
         return {"checksum": self.checksum, "parts": dict(self.parts)}
 
 
-def changes(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """Return the names of the parts that differ between two stored identities; [] if they are the same.
 
     Parts of equal content are the same, whatever their names: a function may have moved to another file.
     """
-    if stored.get("checksum") == given.get("checksum"):
+    if stored.get("checksum") == current.get("checksum"):
         return []
-    there, here = (dict(one.get("parts", {})) for one in (stored, given))
+    there, here = (dict(one.get("parts", {})) for one in (stored, current))
     known, new = set(there.values()), set(here.values())
     names = [name for name, digest in here.items() if there.get(name) != digest and (name in there or digest not in known)]
     names += [name for name, digest in there.items() if name not in here and digest not in new]
@@ -264,11 +264,11 @@ class _Walk:
             self.value(key)
             self.value(one)
 
-    def attributes(self, found: Mapping[str, Any]) -> None:
+    def attributes(self, values: Mapping[str, Any]) -> None:
         """Hash named values that have no order."""
-        for name in sorted(found):
+        for name in sorted(values):
             self.token("attribute", name)
-            self.value(found[name])
+            self.value(values[name])
 
     def alone(self, thing: Any) -> str:
         """Return the digest of a thing by itself."""
@@ -558,15 +558,15 @@ class _Walk:
         for entry in getattr(found, "exception_entries", ()):
             self.token("except", *(places.get(one, count) for one in (entry.start, entry.end, entry.target)), entry.depth)
 
-    def constant(self, found: Any, names: dict[str, None]) -> None:
-        if isinstance(found, types.CodeType):
-            self.code(found, names)
-        elif isinstance(found, tuple):
-            self.token("tuple", len(found))
-            for one in found:
+    def constant(self, value: Any, names: dict[str, None]) -> None:
+        if isinstance(value, types.CodeType):
+            self.code(value, names)
+        elif isinstance(value, tuple):
+            self.token("tuple", len(value))
+            for one in value:
                 self.constant(one, names)
         else:
-            self.value(found)
+            self.value(value)
 
     def globals(self, function: types.FunctionType, names: Iterable[str]) -> None:
         """Hash the values of the global names that a function reads, and what it imports."""
@@ -877,11 +877,11 @@ def rows_of(batches: Any) -> list[Any]:
         return [count]
 
 
-def _stable(one: Any, other: Any) -> Any:
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return {key: _stable(one[key], other[key]) for key in one}
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        return [_stable(*pair) for pair in zip(one, other, strict=True)]
-    if identity_of({"": one}).checksum == identity_of({"": other}).checksum:
-        return one
-    return [type(one).__name__, *map(str, getattr(one, "shape", ()))]
+def _stable(first: Any, second: Any) -> Any:
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
+        return {key: _stable(first[key], second[key]) for key in first}
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple) and len(first) == len(second):
+        return [_stable(*pair) for pair in zip(first, second, strict=True)]
+    if identity_of({"": first}).checksum == identity_of({"": second}).checksum:
+        return first
+    return [type(first).__name__, *map(str, getattr(first, "shape", ()))]

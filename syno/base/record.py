@@ -25,18 +25,20 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LONGEST_PATH = 250  # characters of a `package.module:name`
 
 
-def _check_name(given: str) -> str:
-    check_name(given.replace(":", ".", 1), "a name", LONGEST_PATH)
-    return given
+def _check_name(name: str) -> str:
+    check_name(name.replace(":", ".", 1), "a name", LONGEST_PATH)
+    return name
 
 
 Name = Annotated[str, AfterValidator(_check_name)]  # of an operator, a network or an experiment, or `package.module:name`
 
 
-def _check_interval(given: Interval) -> Interval:
-    if not (given.is_certain and 0 < given.low <= given.value <= given.high):
-        raise ValueError(f"the value, {given.value:g}, is not in its interval, {given.low:g} to {given.high:g}, or not above 0")
-    return given
+def _check_interval(interval: Interval) -> Interval:
+    if not (interval.is_certain and 0 < interval.low <= interval.value <= interval.high):
+        raise ValueError(
+            f"the value, {interval.value:g}, is not in its interval, {interval.low:g} to {interval.high:g}, or not above 0"
+        )
+    return interval
 
 
 # Of a time, a speed or a ratio of two. In a file it has names, as other values with several numbers do.

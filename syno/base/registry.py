@@ -63,29 +63,29 @@ class Registry(Mapping[str, T], Generic[T]):
             hint = suggestion(name, self._entries)
             raise UnknownNameError(f'unknown {self.kind} "{name}"; there are: {allowed}.{hint}') from None
 
-    def find(self, given: str) -> T:
+    def find(self, name: str) -> T:
         """Return an entry by its name, or the user's own thing by its path `package.module:name`.
 
-        Raises UnknownNameError if `given` is neither, SpecError if it cannot be imported or is nothing of this kind.
+        Raises UnknownNameError if `name` is neither, SpecError if it cannot be imported or is nothing of this kind.
         """
-        if given in self._entries:
-            return self._entries[given]
-        self.check(given)
-        found: T = imported(given, self.kind)
+        if name in self._entries:
+            return self._entries[name]
+        self.check(name)
+        found: T = imported(name, self.kind)
         if not self._accepts(found):
-            raise SpecError(f'the {self.kind} is "{given}", which is {found!r}; it must be {self._needed}')
+            raise SpecError(f'the {self.kind} is "{name}", which is {found!r}; it must be {self._needed}')
         return found
 
-    def check(self, given: str) -> None:
-        """Raise UnknownNameError if `given` is neither a name here nor a path, SpecError if it is no valid path.
+    def check(self, name: str) -> None:
+        """Raise UnknownNameError if `name` is neither a name here nor a path, SpecError if it is no valid path.
 
         Nothing is imported: whoever only reads which policy or compiler it was does not run it.
         """
-        if is_path(given):
-            check_path(given, self.kind)
-        elif given not in self._entries:
+        if is_path(name):
+            check_path(name, self.kind)
+        elif name not in self._entries:
             try:
-                self[given]
+                self[name]
             except UnknownNameError as error:
                 raise UnknownNameError(f'{error} Your own is "package.module:name"') from None
 
@@ -157,9 +157,9 @@ def _file_in(folder: str, module: str) -> str | None:
     return next((str(file) for file in found if file.is_file()), None)
 
 
-def is_path(given: str) -> bool:
+def is_path(name: str) -> bool:
     """Return whether a name is the path of a user's own thing, `package.module:name`."""
-    return ":" in given
+    return ":" in name
 
 
 def own_paths(value: object) -> Iterator[str]:
@@ -178,23 +178,23 @@ def own_paths(value: object) -> Iterator[str]:
             yield from own_paths(one)
 
 
-def check_path(given: str, what: str) -> tuple[str, str]:
+def check_path(path: str, kind: str) -> tuple[str, str]:
     """Return the module and the name of a path `package.module:name`, without importing it.
 
-    Raises SpecError if it has another form; `what` is what the thing is to be.
+    Raises SpecError if it has another form; `kind` is what the thing is to be.
     """
-    module, _, name = given.partition(":")
-    if not PATH.fullmatch(given):
-        raise SpecError(f'the {what} is "{given}"; it must be something that can be imported, "package.module:name"')
+    module, _, name = path.partition(":")
+    if not PATH.fullmatch(path):
+        raise SpecError(f'the {kind} is "{path}"; it must be something that can be imported, "package.module:name"')
     return module, name
 
 
-def code_file(given: str, code: Path | None = None) -> Path | None:
+def code_file(path: str, code: Path | None = None) -> Path | None:
     """Return the file from which `imported` would take the module of a path, or its outermost package, without importing it.
 
     None if there is no such file, as of built-in modules. `code` is the folder that comes before all others.
     """
-    top = given.partition(":")[0].partition(".")[0]
+    top = path.partition(":")[0].partition(".")[0]
     folders = ([] if code is None else [str(code)]) + [*_CODE_FOLDERS, str(Path.cwd()), *sys.path]
     return next((Path(file) for folder in folders if (file := _file_in(folder, top))), None)
 
@@ -203,53 +203,53 @@ OWN_PACKAGE = "syno."  # whose baselines have paths, too
 _ONLY_READS: ContextVar[str] = ContextVar("only_reads", default="")  # what only reads; "" while code may run
 
 
-def only_read(what: str) -> None:
-    """Import nothing of a user's own from now on, in this context; `what` only reads, for the message of the RunsCodeError.
+def only_read(reader: str) -> None:
+    """Import nothing of a user's own from now on, in this context; `reader` only reads, for the message of the RunsCodeError.
 
     Results of strangers name code. What only reads them asks for none; this holds it to that.
     """
-    _ONLY_READS.set(what)
+    _ONLY_READS.set(reader)
 
 
 @contextmanager
-def reading_only(what: str) -> Iterator[None]:
+def reading_only(reader: str) -> Iterator[None]:
     """Import nothing of a user's own in the block; see `only_read`."""
-    token = _ONLY_READS.set(what)
+    token = _ONLY_READS.set(reader)
     try:
         yield
     finally:
         _ONLY_READS.reset(token)
 
 
-def imported(given: str, what: str) -> Any:
+def imported(path: str, kind: str) -> Any:
     """Import the thing at the path `package.module:name`, from an experiment's folder or the one where the command runs, too.
 
     Args:
-        given: the path.
-        what: what the thing is to be, for messages.
+        path: the path.
+        kind: what the thing is to be, for messages.
 
-    Raises SpecError if `given` is no such path or cannot be imported, RunsCodeError within `reading_only`.
+    Raises SpecError if `path` is no such path or cannot be imported, RunsCodeError within `reading_only`.
     """
-    module, name = check_path(given, what)
+    module, name = check_path(path, kind)
     reader = _ONLY_READS.get()
     if reader and not module.startswith(OWN_PACKAGE):
         raise RunsCodeError(
-            f'the {what} is "{given}", which would have to be imported; {reader} only reads, and runs no such code'
+            f'the {kind} is "{path}", which would have to be imported; {reader} only reads, and runs no such code'
         )
     _prepare_import(module)
     try:
         with unchanged_process(environment=False):  # packages that it imports may read the environment later
             found = importlib.import_module(module)
     except ImportError as error:
-        raise SpecError(f'the {what} is "{given}", which cannot be imported: {error}') from error
+        raise SpecError(f'the {kind} is "{path}", which cannot be imported: {error}') from error
     except SynoError:
         raise
     except Exception as error:  # the module's own: it runs as it is imported
-        raise UserCodeError(f'the {what} is "{given}", and {module} fails as it is imported: {reason_of(error)}') from error
+        raise UserCodeError(f'the {kind} is "{path}", and {module} fails as it is imported: {reason_of(error)}') from error
     try:
         return getattr(found, name)
     except AttributeError:
         there = [other for other in vars(found) if not other.startswith("_")]
         raise SpecError(
-            f'the {what} is "{given}", but {module} ({found.__file__}) has no "{name}".{suggestion(name, there)}'
+            f'the {kind} is "{path}", but {module} ({found.__file__}) has no "{name}".{suggestion(name, there)}'
         ) from None

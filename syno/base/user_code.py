@@ -36,11 +36,11 @@ OF_THE_MACHINE = ("OutOfMemoryError", "MemoryError")
 
 
 @contextmanager
-def user_code(what: str) -> Iterator[None]:
+def user_code(description: str) -> Iterator[None]:
     """Run the user's own code in the block; an exception that it raises becomes a UserCodeError.
 
     Args:
-        what: was called, as a message begins, such as 'the model "my_network:make"'.
+        description: the user's function, as a message begins, such as 'the model "my_network:make"'.
 
     Raises UserCodeError, with the exception as its cause. A SynoError and a lack of memory are raised as they are.
     """
@@ -49,7 +49,7 @@ def user_code(what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, SynoError) or type(error).__name__ in OF_THE_MACHINE:
             raise
-        raise UserCodeError(f"{what} failed: {reason_of(error)}") from error
+        raise UserCodeError(f"{description} failed: {reason_of(error)}") from error
 
 
 @contextmanager
@@ -86,10 +86,10 @@ def unchanged_process(seed: int | None = None, *, environment: bool = True) -> I
         yield
 
 
-def _set_environment(given: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - given.keys():
+def _set_environment(variables: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
         del os.environ[name]
-    for name, value in given.items():
+    for name, value in variables.items():
         if os.environ.get(name) != value:  # setting a variable is not safe beside threads that read it
             os.environ[name] = value
 
@@ -162,20 +162,22 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def check_arguments(function: Callable[..., Any], what: str, given: Mapping[str, Any]) -> None:
-    """Raise UserCodeError if this is no function that takes these keyword arguments; `what` says which function it is."""
+def check_arguments(function: Callable[..., Any], description: str, keywords: Mapping[str, Any]) -> None:
+    """Raise UserCodeError if `function` takes no such keyword arguments; `description` names it in the message."""
     if not callable(function):
-        raise UserCodeError(f"{what} is no function but {function!r}")
+        raise UserCodeError(f"{description} is no function but {function!r}")
     try:
         signature = inspect.signature(function)
     except ValueError:  # written in C
         return
     try:
-        signature.bind(**given)
+        signature.bind(**keywords)
     except TypeError as error:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        arguments = ", ".join(f"{name}={value!r}" for name, value in keywords.items())
         name = getattr(function, "__name__", type(function).__name__)
-        raise UserCodeError(f"{what} is called with {arguments or 'no arguments'}, but {name}{signature}: {error}") from None
+        raise UserCodeError(
+            f"{description} is called with {arguments or 'no arguments'}, but {name}{signature}: {error}"
+        ) from None
 
 
 def _is_the_users(filename: str) -> bool:

@@ -29,10 +29,10 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_no_boolean(cls, given: Any, info: ValidationInfo) -> Any:
-        if _has_boolean(given) and not _takes_booleans(cast("Hashable", cls.model_fields[str(info.field_name)].annotation)):
-            raise ValueError(f"true and false (in YAML also yes, no, on, off) are no numbers; given: {given!r}")
-        return given
+    def _is_no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
+        if _has_boolean(value) and not _takes_booleans(cast("Hashable", cls.model_fields[str(info.field_name)].annotation)):
+            raise ValueError(f"true and false (in YAML also yes, no, on, off) are no numbers; given: {value!r}")
+        return value
 
 
 def set_fields(settings: BaseModel, values: Mapping[str, Any]) -> None:
@@ -62,17 +62,17 @@ def _takes_booleans(annotation: Hashable) -> bool:
     return any(map(_takes_booleans, parts)) if parts else annotation in (dict, list, tuple, Mapping)
 
 
-def read_mapping(file: Path, what: str, model: type[BaseModel]) -> dict[str, Any]:
+def read_mapping(file: Path, kind: str, model: type[BaseModel]) -> dict[str, Any]:
     """Return the mapping in a YAML file.
 
     Args:
         file: the file.
-        what: what the file describes, for messages.
+        kind: what the file describes, for messages.
         model: the fields that it can have, for messages.
 
     Raises SpecError if the file holds no mapping, or one with keys that are not text.
     """
-    content, fields = read_yaml(file), f"{what} has the fields {', '.join(model.model_fields)}"
+    content, fields = read_yaml(file), f"{kind} has the fields {', '.join(model.model_fields)}"
     if not isinstance(content, dict):
         raise SpecError(f"{file}: holds no mapping; {fields}")
     if wrong := [key for key in content if not isinstance(key, str)]:
@@ -139,17 +139,17 @@ def read_yaml(file: Path) -> Any:
         raise SpecError(f"{file}: cannot be read as YAML: {in_one_line(error)}") from None
 
 
-def named_differences(stored: object, given: object, name: str = "") -> list[str]:
+def named_differences(stored: object, current: object, name: str = "") -> list[str]:
     """Return the differences between two settings, in words: names with both values. `name` is the name of the settings."""
-    if stored == given:
+    if stored == current:
         return []
-    if not isinstance(stored, dict) or not isinstance(given, dict):
-        return [f"{name} is {_in_words(stored)} there, {_in_words(given)} here"]
-    keys = list(dict.fromkeys([*stored, *given]))
-    if stored.get("name") != given.get("name"):
+    if not isinstance(stored, dict) or not isinstance(current, dict):
+        return [f"{name} is {_in_words(stored)} there, {_in_words(current)} here"]
+    keys = list(dict.fromkeys([*stored, *current]))
+    if stored.get("name") != current.get("name"):
         keys = ["name"]
     parts = (
-        named_differences(stored.get(key, ABSENT), given.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
+        named_differences(stored.get(key, ABSENT), current.get(key, ABSENT), f"{name}.{key}" if name else key) for key in keys
     )
     return [difference for some in parts for difference in some]
 

@@ -19,17 +19,17 @@ from syno.ir.primitives import Arithmetic
 Array = NDArray[Any]
 
 
-def coordinates(dims: Iterable[Dim], given: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
-    """Return the coordinates of `dims` and of all dims between them and the `given` ones.
+def coordinates(dims: Iterable[Dim], start: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
+    """Return the coordinates of `dims` and of all dims between them and the `start` ones.
 
     Args:
         dims: the dims to reach, usually those of the tensors.
-        given: the coordinates of output axes and reductions.
+        start: the coordinates of output axes and reductions.
         arithmetic: computes with coordinates.
 
     Raises GraphError if a dim stands on an output axis or a reduction whose coordinate is not given.
     """
-    known = dict(given)
+    known = dict(start)
     for dim in dims:
         _settle(dim, known, arithmetic)
     return known

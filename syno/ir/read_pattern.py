@@ -34,13 +34,13 @@ from syno.ir.support import Relation, Table, check_repeatable, relation
 LENGTH, CHANNELS = 32, 16  # the least lengths of axes that the output has, too, and of others
 
 
-def example_values(graph: PGraph, given: Mapping[str, int] | None = None) -> dict[str, int]:
+def example_values(graph: PGraph, values: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return a value for each variable of the operator: those given, defaults, and examples for other primaries.
 
     Examples make all sizes whole numbers. Axes at the same place in the output and in the input get the same length where they
     are variables. Coefficients without a value get none: they decide what is read.
     """
-    known = {**graph.variables.defaults, **(given or {})}
+    known = {**graph.variables.defaults, **(values or {})}
     free = [
         variable for name, variable in graph.variables.items() if name not in known and variable.kind is VariableKind.PRIMARY
     ]
@@ -151,12 +151,12 @@ class RelationTable:
     shapes: tuple[Sequence[int], Sequence[int]]
 
     @classmethod
-    def of(cls, graph: PGraph, found: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> RelationTable:
+    def of(cls, graph: PGraph, relation: Relation, table: Table, shapes: tuple[Sequence[int], Sequence[int]]) -> RelationTable:
         """Return the group of one of the relation's tables. It needs all output axes to be followed."""
         starts = {name: column for name, column in table.items() if isinstance(name, int)}
         rows = len(next(iter(table.values())))
         is_inner = np.ones(rows, bool)
-        for border in found.border:
+        for border in relation.border:
             cut = {axis: column for axis, column in border.items() if isinstance(axis, int)}
             if cut.keys() <= starts.keys():
                 outer = np.any([_is_outer(column, shapes[1][axis]) for axis, column in cut.items()], axis=0)

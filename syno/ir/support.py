@@ -357,12 +357,12 @@ class SharedSupport:
             check_repeatable(graph, valuation)
         return OperatorSupport(self, graph, applied)
 
-    def through(self, graph: PGraph, needed: set[Dim], part: _Part, given: Sequence[Below]) -> tuple[Combined, ...] | None:
+    def through(self, graph: PGraph, needed: set[Dim], part: _Part, below: Sequence[Below]) -> tuple[Combined, ...] | None:
         """Return the positions of a part's targets, combined where they depend on each other; None if nothing is read."""
-        key = (*part.operations, *part.targets, *((dims, combined.content) for dims, combined in given))
+        key = (*part.operations, *part.targets, *((dims, combined.content) for dims, combined in below))
         if key in self._known:
             return self._known[key]
-        tables: list[Table] = [dict(zip(dims, combined.columns.values(), strict=True)) for dims, combined in given]
+        tables: list[Table] = [dict(zip(dims, combined.columns.values(), strict=True)) for dims, combined in below]
         passage = Passage(graph, self.valuation, part.targets, through=(part.operations, needed))
         found = passage.through(tables, [])
         is_empty = passage.is_empty or any(not len(column) for table in found for column in table.values())
@@ -415,11 +415,11 @@ class OperatorSupport:
                 found += after
         return tuple(found)
 
-    def _with_tables(self, given: Sequence[Below]) -> list[tuple[_Part, list[Below]]]:
+    def _with_tables(self, below: Sequence[Below]) -> list[tuple[_Part, list[Below]]]:
         """Return the parts, each with the positions below it. Parts that share some are one."""
         merged = {id(part): (part, list[Below]()) for part in self._part_of.values()}
         place = {number: number for number in merged}
-        for table in given:
+        for table in below:
             numbers = list(dict.fromkeys(place[id(self._part_of[dim])] for dim in table[0] if dim in self._part_of))
             for other in numbers[1:]:
                 first, tables = merged[numbers[0]]

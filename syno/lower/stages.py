@@ -300,12 +300,12 @@ def _expanded_above(structure: Structure, dims: Sequence[Dim], known: Mapping[Di
     return list(dict.fromkeys(found))
 
 
-def _operations_between(wanted: Iterable[Dim], given: Mapping[Dim, Expression]) -> set[Operation]:
+def _operations_between(wanted: Iterable[Dim], known: Mapping[Dim, Expression]) -> set[Operation]:
     found: set[Operation] = set()
-    waiting = [dim for dim in wanted if dim not in given]
+    waiting = [dim for dim in wanted if dim not in known]
     while waiting:
         operation = waiting.pop().operation
         if operation is not None and operation not in found:
             found.add(operation)
-            waiting += [dim for dim in operation.bottoms if dim not in given]
+            waiting += [dim for dim in operation.bottoms if dim not in known]
     return found

@@ -167,12 +167,12 @@ def _answer(asking: Asking, say: Say, process: MeasuringProcess) -> None:
     require_device(request.device)  # before it waits for others
     said, at = Findings(), time.monotonic()
 
-    def tell(found: Findings) -> None:
+    def tell(findings: Findings) -> None:
         nonlocal said, at
         asking.require()
-        if found != said:
-            say("findings", found)
-            said, at = found.model_copy(deep=True), time.monotonic()
+        if findings != said:
+            say("findings", findings)
+            said, at = findings.model_copy(deep=True), time.monotonic()
         elif time.monotonic() - at > SIGN_OF_LIFE_SECONDS:
             say("alive", None)
             at = time.monotonic()

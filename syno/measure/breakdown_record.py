@@ -61,14 +61,14 @@ class StageTime(BaseModel):
     share: Amount
 
 
-def stage_shares(layer: torch.nn.Module, given: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
+def stage_shares(layer: torch.nn.Module, inputs: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
     """Return the shares of the statements of the operator in a layer, in their order; they add up to 1.
 
     There are none if no operator's generated module is in the layer.
 
     Args:
         layer: an operator's module, or one with a pooling before it.
-        given: an input of the layer.
+        inputs: an input of the layer.
         settings: `least_repeats` calls are timed, after `warm_up_ms` of others. A share is the median over the calls.
     """
     operator = next((one for one in layer.modules() if isinstance(one, OperatorModule)), None)
@@ -78,7 +78,7 @@ def stage_shares(layer: torch.nn.Module, given: Inputs, settings: LatencySetting
     code, statements = operator.forward.__func__.__code__, _statements(operator.source)
 
     def call() -> None:
-        layer(*given)
+        layer(*inputs)
 
     ready = time.perf_counter() + settings.warm_up_ms / 1e3
     call()

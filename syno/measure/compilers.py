@@ -125,41 +125,41 @@ COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a
 _IMPORTED: dict[str, Compiler] = {}  # users' own, by their paths
 
 
-def compiler_named(given: str) -> Compiler:
+def compiler_named(name: str) -> Compiler:
     """Return a compiler by its name in `COMPILERS`, or the user's own by its path `package.module:name`.
 
     Raises UnknownNameError if there is none of that name, SpecError if it cannot be imported or is no compiler.
     """
-    found = COMPILERS.find(given)
-    named = replace(found, name=given) if isinstance(found, Compiler) else Compiler(found, given)
-    if is_path(given):
-        _IMPORTED[given] = named
+    found = COMPILERS.find(name)
+    named = replace(found, name=name) if isinstance(found, Compiler) else Compiler(found, name)
+    if is_path(name):
+        _IMPORTED[name] = named
     return named
 
 
-def compiler_facts(given: str) -> Compiler:
+def compiler_facts(name: str) -> Compiler:
     """Return a compiler for what it says of itself, such as the devices that it reaches, without importing it.
 
     Of a user's own that nothing in this process has run yet, these are the defaults. It cannot compile then.
 
     Raises UnknownNameError if there is none of that name, SpecError for a path of another form than `package.module:name`.
     """
-    if not is_path(given):
-        return compiler_named(given)
-    COMPILERS.check(given)
-    return _IMPORTED.get(given) or Compiler(_cannot_compile, given)
+    if not is_path(name):
+        return compiler_named(name)
+    COMPILERS.check(name)
+    return _IMPORTED.get(name) or Compiler(_cannot_compile, name)
 
 
 def _cannot_compile(job: Job) -> Compiled:
     raise SpecError("the compiler was only read, not imported")  # `compiler_named` imports it
 
 
-def name_in_files(given: str) -> str:
+def name_in_files(name: str) -> str:
     """Return a compiler's name as names of files have it: the path of a user's own with "." in place of ":".
 
     Raises SpecError if it cannot be part of a file's name.
     """
-    return check_name(given.replace(":", "."), "a compiler's name") if is_path(given) else given
+    return check_name(name.replace(":", "."), "a compiler's name") if is_path(name) else name
 
 
 def reaches(compiler: str, device: RemoteDevice | None) -> bool:
@@ -225,7 +225,7 @@ def _frozen(job: Job, module: nn.Module, **options: Any) -> Compiled:
     from syno.measure.inductor import frozen_with_code
 
     compiled, code = frozen_with_code(module, job.example, **options)
-    job.found(code=code.model_copy(update={"made_by": cpp_version().get(CPP, "") if job.device == "cpu" else ""}))
+    job.note(code=code.model_copy(update={"made_by": cpp_version().get(CPP, "") if job.device == "cpu" else ""}))
     return compiled
 
 
@@ -294,7 +294,7 @@ def _native(job: Job) -> Compiled:
 
     made = native_network(job.module, job.example, store_of_user(), job.settings.threads)
     compiled, code = made.compiled_with_code(job.example)
-    job.found(remark=made.summary, code=code)
+    job.note(remark=made.summary, code=code)
     return compiled
 
 

@@ -15,16 +15,16 @@ from syno.measure.tvm.targets import DeviceSettings, Target
 HOST_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:@%-]*"  # never read as an option, nor as a word of a shell
 
 
-def _host(given: str) -> str:
-    if not re.fullmatch(HOST_PATTERN, given):
-        raise ValueError(f"{given!r} is no host; it looks like jetson, user@192.168.1.7, or a name in ~/.ssh/config")
-    return given
+def _host(host: str) -> str:
+    if not re.fullmatch(HOST_PATTERN, host):
+        raise ValueError(f"{host!r} is no host; it looks like jetson, user@192.168.1.7, or a name in ~/.ssh/config")
+    return host
 
 
-def _program(given: str) -> str:
-    if not given.strip() or given.startswith("-") or not given.isprintable():
-        raise ValueError(f"{given!r} is no program; it looks like python3 or ~/syno/bin/python")
-    return given
+def _program(program: str) -> str:
+    if not program.strip() or program.startswith("-") or not program.isprintable():
+        raise ValueError(f"{program!r} is no program; it looks like python3 or ~/syno/bin/python")
+    return program
 
 
 class SshSettings(Settings):
@@ -56,9 +56,9 @@ class SshSettings(Settings):
         return None
 
 
-def _form(given: Any) -> str:
+def _form(settings: Any) -> str:
     """Return the tag of the model that describes a device."""
-    kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", None)
+    kind = settings.get("kind") if isinstance(settings, dict) else getattr(settings, "kind", None)
     return "ssh" if kind == "ssh" else "rpc"
 
 

@@ -55,7 +55,7 @@ class Job:
         began: the time of `time.monotonic` when the process began.
         time_limit_s: seconds after which the process is stopped.
         begin: call it with the name of a phase that begins.
-        found: call it with fields of the record.
+        note: call it with fields of the record.
         count: call it with the number of trials while the compiler tunes.
         lacks: call it with a sentence if the result runs, but is not what was asked for.
     """
@@ -72,6 +72,6 @@ class Job:
     began: float
     time_limit_s: float
     begin: Callable[[Phase], None]
-    found: Callable[..., None]
+    note: Callable[..., None]
     count: Callable[[TrialCount], None]
     lacks: Callable[[str], None]

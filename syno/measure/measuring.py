@@ -58,16 +58,16 @@ def findings(
     return found
 
 
-def _measure(request: Request, found: Findings, keep: Callable[[], None]) -> None:
+def _measure(request: Request, findings: Findings, keep: Callable[[], None]) -> None:
     """Measure the latency of the request's subject."""
     settings, began = request.settings, time.monotonic()
 
     def begin(phase: Phase) -> None:
-        found.phase = phase
+        findings.phase = phase
         keep()
 
     def count(trials: TrialCount) -> None:
-        found.count = trials
+        findings.count = trials
         keep()
 
     begin("building")
@@ -79,25 +79,25 @@ def _measure(request: Request, found: Findings, keep: Callable[[], None]) -> Non
 
     compiler, own = compiler_named(request.compiler), request.remote is None
     here = request.device if own else "cpu"
-    found.device_name = device_name(here) if own else request.device
+    findings.device_name = device_name(here) if own else request.device
     if here.startswith("cuda"):
         take_gpu(here, request.memory_limit_mib)
     with torch.no_grad(), pinned(settings):  # from here on: code that was compiled under other settings is compiled again
         material = request.subject.make(here, settings.batch)
-        found.fields |= {"flops": material.flops, "parameters": material.parameters}
+        findings.fields |= {"flops": material.flops, "parameters": material.parameters}
         check = check_of(material, settings, here)
         begin("compiling")
 
         def lacks(sentence: str) -> None:
-            found.shortcoming = sentence
+            findings.shortcoming = sentence
 
         job = job_of(request, material, check, begin, lacks)
-        job = replace(job, began=began, found=found.fields.update, count=count)
+        job = replace(job, began=began, note=findings.fields.update, count=count)
         if request.remote is not None and compiler.remote is not None:
             latency = compiler.remote(job, request.remote, material.flops)
         else:
             latency = _on_this_machine(job, compiler, material)
-    found.fields |= {
+    findings.fields |= {
         "latency_ms": latency.median_ms,
         "latency_low_ms": latency.low_ms,
         "latency_high_ms": latency.high_ms,
@@ -128,7 +128,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
     from syno.measure.latency import measure
 
     compiled, seconds = compiled_and_called(compiler, job)
-    job.found(compile_seconds=seconds)
+    job.note(compile_seconds=seconds)
     job.begin("waiting")
     with alone(job.device):
         job.begin("measuring")
@@ -278,7 +278,7 @@ def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
     check = check_of(material, request.settings, request.device)
     lacking, found = list[str](), dict[str, Any]()
     job = job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append)
-    job = replace(job, found=found.update)
+    job = replace(job, note=found.update)
     begin("compiling")
     compiled, seconds = compiled_and_called(compiler, job)
     deviation = check.require(check.of(compiled))
@@ -304,7 +304,7 @@ def job_of(request: Request, material: Material, check: OutputCheck, begin: Begi
         began=time.monotonic(),
         time_limit_s=request.time_limit_s,
         begin=begin,
-        found=lambda **_: None,
+        note=lambda **_: None,
         count=lambda _: None,
         lacks=lacks,
     )

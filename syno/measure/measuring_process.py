@@ -347,8 +347,8 @@ class MeasuringProcess:
                 return self._stopped(found, "out_of_memory", f"it held {used:.0f} MiB, {limit}")
         return self._stopped(found, "crashed", local.death)
 
-    def _stopped(self, found: Findings, status: Status, reason: str) -> Findings:
+    def _stopped(self, findings: Findings, status: Status, reason: str) -> Findings:
         """End the process, and return what it has found before it ended for a reason."""
         self.close()
-        early = {name: found.fields[name] for name in KNOWN_EARLY if name in found.fields}
-        return found.model_copy(update={"fields": early, "status": status, "reason": f"{found.phase}: {reason}"})
+        early = {name: findings.fields[name] for name in KNOWN_EARLY if name in findings.fields}
+        return findings.model_copy(update={"fields": early, "status": status, "reason": f"{findings.phase}: {reason}"})

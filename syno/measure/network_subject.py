@@ -183,7 +183,7 @@ class BackboneSubject(Subject):
             parameters=price.parameters,
             inside=price.inside,
             by_sample=not is_path(self.model),  # a user's own might not
-            given=given,
+            network_inputs=given,
             has_values=has_values,
         )
 

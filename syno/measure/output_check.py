@@ -111,11 +111,11 @@ class Expected:
         return worst
 
 
-def _difference(found: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
+def _difference(output: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
     """Return the largest difference as a share of the largest value, and that of each element; None if there is no use."""
     if not exact.numel():
         return 0.0, None
-    numbers, finite = found.double(), exact.isfinite()
+    numbers, finite = output.double(), exact.isfinite()
     if not torch.equal(numbers[~finite].nan_to_num(nan=0.5), exact[~finite].nan_to_num(nan=0.5)):
         return float("inf"), None
     if not finite.any():
@@ -297,11 +297,11 @@ def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
     return _bounded(size.clamp_(min=root_mean_square(exact)).mul_(MOST_DEVIATIONS * rounding), exact, unit)
 
 
-def largest_error(found: Tensor, exact: Tensor) -> float:
+def largest_error(output: Tensor, exact: Tensor) -> float:
     """Return the largest difference of two elements that are finite; 0 if there are none, or the shapes differ."""
-    if found.shape != exact.shape:
+    if output.shape != exact.shape:
         return 0.0
-    return _largest((found - exact).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+    return _largest((output - exact).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def _bounded(allowed: Tensor, exact: Tensor, unit: float, by_real_run: float = 0.0) -> Tensor:
@@ -380,10 +380,10 @@ class OutputCheck:
         """Return the deviation of an output for another input, which usually errs by the same share as those for the inputs."""
         return self._compare(output, self._expect(inputs, self.expected))[0]
 
-    def require(self, deviation: Deviation, what: str = "the output") -> Deviation:
-        """Return the deviation. Raises WrongOutputError if it is too large; `what` begins the message."""
+    def require(self, deviation: Deviation, subject: str = "the output") -> Deviation:
+        """Return the deviation. Raises WrongOutputError if it is too large; `subject` begins the message."""
         if not deviation.of_allowed <= 1:
-            raise wrong_output(deviation, self._tolerance, what)
+            raise wrong_output(deviation, self._tolerance, subject)
         return deviation
 
     def _compare(self, output: Any, expected: Expected) -> tuple[Deviation, Expected]:
@@ -481,15 +481,15 @@ def check_of(material: Material, settings: LatencySettings, device: str) -> Outp
     )
 
 
-def wrong_output(deviation: Deviation, tolerance: float | None, what: str) -> WrongOutputError:
-    """Return the error for an output that differs by more than is allowed; `what` begins its message."""
+def wrong_output(deviation: Deviation, tolerance: float | None, subject: str) -> WrongOutputError:
+    """Return the error for an output that differs by more than is allowed; `subject` begins its message."""
     if tolerance is not None:
         rule, remedy = f"; at most {tolerance:g} is allowed", "raise the tolerance"
     else:
         rounding = "" if deviation.rounding is None else f"; rounding alone changes it by {deviation.rounding:.2g} or so"
         rule = f", and an element by {deviation.of_allowed:.3g} times what is allowed for it{rounding}"
         remedy = "set a tolerance"
-    differs = f"{what} differs from its reference by {deviation.relative:.2g} of the reference's largest value"
+    differs = f"{subject} differs from its reference by {deviation.relative:.2g} of the reference's largest value"
     return WrongOutputError(f"{differs}{rule}: mend the compiler's settings, or {remedy} if the error is expected")
 
 

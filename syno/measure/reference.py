@@ -38,8 +38,8 @@ class Material:
         simulated: the reference as operations of PyTorch, if the reference is not.
         inside: the least share of the multiply-adds that must be done: those that read padding need not be.
         by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
-        given: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
-        has_values: whether `given` are values that nothing is drawn for, since the network computes something else for others.
+        network_inputs: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
+        has_values: whether `network_inputs` are values that nothing is drawn for, since the network computes something else for others.
     """
 
     module: nn.Module
@@ -54,25 +54,25 @@ class Material:
     simulated: Callable[..., Any] | None = None
     inside: float = 1.0
     by_sample: bool = False
-    given: Any = None
+    network_inputs: Any = None
     has_values: bool = False
 
     def make_inputs(self) -> tuple[Tensor, ...]:
         """Return one input; each call draws another one."""
-        if self.given is not None:
+        if self.network_inputs is not None:
             return self._tensors(lambda shape: random_input(shape, self.generator))
         return (random_input(self.shape, self.generator, self.symbols).contiguous(memory_format=self.layout),)
 
     def make_check_inputs(self) -> list[tuple[Tensor, ...]]:
         """Return the inputs for which outputs are compared with the reference."""
-        if self.given is not None:
+        if self.network_inputs is not None:
             return [self._tensors(lambda shape: telling_inputs(shape, self.generator, flops=self.flops)[0])]
         inputs = telling_inputs(self.shape, self.generator, self.symbols, self.flops)
         return [(x.contiguous(memory_format=self.layout),) for x in inputs]
 
     def _tensors(self, draw: Callable[[tuple[int, ...]], Tensor]) -> tuple[Tensor, ...]:
         """Return the tensors of the inputs of a network of several; those of real numbers without values are drawn."""
-        drawn = first_inputs(self.given if self.has_values else filled(self.given, draw))
+        drawn = first_inputs(self.network_inputs if self.has_values else filled(self.network_inputs, draw))
         layouts = [self.layout if one.dim() == AXES_OF_PICTURES else torch.contiguous_format for one in drawn]
         device = self.generator.device
         return tuple(one.to(device, memory_format=layout) for one, layout in zip(drawn, layouts, strict=True))

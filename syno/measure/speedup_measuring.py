@@ -186,12 +186,12 @@ class SpeedupMeasuring:
         """Return what is found in the end, as `syno.measure.measuring.findings` does."""
         return findings(request, tell, self._measure)
 
-    def _measure(self, request: Request, found: Findings, keep: Callable[[], None]) -> None:
+    def _measure(self, request: Request, findings: Findings, keep: Callable[[], None]) -> None:
         def begin(phase: Phase) -> None:
-            found.phase = phase
+            findings.phase = phase
             keep()
 
-        found.phase, self._begin = "building", begin
+        findings.phase, self._begin = "building", begin
         with torch.no_grad(), pinned(request.settings):
             if request.device.startswith("cuda") and request.remote is None:
                 take_gpu(request.device, request.memory_limit_mib)
@@ -199,8 +199,8 @@ class SpeedupMeasuring:
             begin("waiting")
             with computing(request.device):  # compiling disturbs measurements of others
                 fields = self._by_layers(request) if request.measured == "layers" else self._whole(request)
-        found.shortcoming = fields.pop("shortcoming")
-        found.fields = fields
+        findings.shortcoming = fields.pop("shortcoming")
+        findings.fields = fields
 
     def _whole(self, request: Request) -> Fields:
         if request.remote is not None:

@@ -253,12 +253,12 @@ class OperatorSubject(Subject):
         )
 
 
-def _sizes_of_module(baseline: ModuleBaseline, given: dict[str, int]) -> dict[str, int]:
+def _sizes_of_module(baseline: ModuleBaseline, values: dict[str, int]) -> dict[str, int]:
     """Return the sizes. ValuationError if they are not those of a layer: N, C_in, C_out and H."""
     needed = ("N", "C_in", "C_out", "H")
-    if set(given) != set(needed):
-        raise ValuationError(f"{baseline.name} is a module with the sizes C_in, C_out and H; given: {', '.join(given)}")
-    return {name: given[name] for name in needed}
+    if set(values) != set(needed):
+        raise ValuationError(f"{baseline.name} is a module with the sizes C_in, C_out and H; given: {', '.join(values)}")
+    return {name: values[name] for name in needed}
 
 
 def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device: str) -> Material:
@@ -301,11 +301,11 @@ class ModelSubject(Subject):
 
     @field_validator("factory")
     @classmethod
-    def _is_path(cls, given: str) -> str:
-        module, _, function = given.partition(":")
+    def _is_path(cls, path: str) -> str:
+        module, _, function = path.partition(":")
         if not module or not function:
-            raise ValueError(f'the factory is "{given}"; it must be a function that can be imported, "package.module:function"')
-        return given
+            raise ValueError(f'the factory is "{path}"; it must be a function that can be imported, "package.module:function"')
+        return path
 
     @property
     def title(self) -> str:

@@ -101,14 +101,14 @@ def tune(
         return _record(request, chosen, process.findings(request, progress))
 
 
-def own_options(compiler: Compiler, given: dict[str, BaseModel | None]) -> BaseModel | None:
+def own_options(compiler: Compiler, options: dict[str, BaseModel | None]) -> BaseModel | None:
     """Return the compiler's own settings among the given ones, or the default ones; None if it has none."""
     groups = {*groups_of_settings(), compiler.group} - {""}
-    if unknown := sorted(given.keys() - groups):
+    if unknown := sorted(options.keys() - groups):
         raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups))}")
     if compiler.settings is None:
         return None
-    return given.get(compiler.group) or compiler.settings()
+    return options.get(compiler.group) or compiler.settings()
 
 
 def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
@@ -118,7 +118,7 @@ def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
     return settings.model_copy(update={"tolerance": compiler.tolerance})
 
 
-def _record(request: Request, compiler: Compiler, found: Findings) -> TuningRecord:
+def _record(request: Request, compiler: Compiler, findings: Findings) -> TuningRecord:
     operator = request.subject.replacement
     return TuningRecord.model_validate(
         {
@@ -128,14 +128,14 @@ def _record(request: Request, compiler: Compiler, found: Findings) -> TuningReco
             "compiler": request.compiler,
             "device": Device(
                 kind=request.device.partition(":")[0] if request.remote is None else request.remote.kind,
-                name=found.device_name,
+                name=findings.device_name,
                 threads=request.settings.threads,
             ),
             "settings": request.settings,
             "versions": compiler.versions() | request.subject.version_of_code(request.compiler),
             "date": datetime.now(UTC),
-            **found.fields,
-            "status": found.status,
-            "reason": found.reason,
+            **findings.fields,
+            "status": findings.status,
+            "reason": findings.reason,
         }
     )

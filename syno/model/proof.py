@@ -517,7 +517,7 @@ class _Prover:
                     learnt = frozenset(
                         name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
                     )
-        return _Run(counts, frozenset(uses.found), tuple(one.detach() for one in outputs), learnt)
+        return _Run(counts, frozenset(uses.used), tuple(one.detach() for one in outputs), learnt)
 
 
 class _StandIn(InPlace):
@@ -566,14 +566,14 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, weights: Mapping[int, str]) -> None:
         super().__init__()
-        self.weights, self.found = weights, set[str]()
+        self.weights, self.used = weights, set[str]()
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if self.weights and getattr(function, "__name__", "") != "__get__":  # attributes, such as its shape
             lists = [one for one in (*args, *given.values()) if isinstance(one, list | tuple)]
             taken = chain(args, given.values(), *lists)
-            self.found |= {self.weights[id(one)] for one in taken if id(one) in self.weights}
+            self.used |= {self.weights[id(one)] for one in taken if id(one) in self.weights}
         return function(*args, **given)
 
 

@@ -118,26 +118,26 @@ class CountedCost(Evaluation):
 EVALUATIONS.register("cost")(CountedCost)
 
 
-def find_evaluation(given: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluation:
-    """Return the evaluation that `given` names.
+def find_evaluation(name: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluation:
+    """Return the evaluation that `name` names.
 
     Args:
-        given: a name in `EVALUATIONS`, or `package.module:function`.
+        name: a name in `EVALUATIONS`, or `package.module:function`.
         spec: the spec of the operators.
         original: the cost of the original model, for evaluations that compare with it.
 
-    Raises SpecError if `given` is neither, or cannot be imported.
+    Raises SpecError if `name` is neither, or cannot be imported.
     """
-    if given in EVALUATIONS:
-        return EVALUATIONS[given](spec, original)
-    if not is_path(given):
+    if name in EVALUATIONS:
+        return EVALUATIONS[name](spec, original)
+    if not is_path(name):
         raise SpecError(
-            f'evaluate is "{given}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
-            f".{suggestion(given, EVALUATIONS)}"
+            f'evaluate is "{name}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
+            f".{suggestion(name, EVALUATIONS)}"
         )
-    found = imported(given, "evaluation")
+    found = imported(name, "evaluation")
     if not callable(found):
-        raise SpecError(f'evaluate is "{given}", which is no function but {found!r}')
+        raise SpecError(f'evaluate is "{name}", which is no function but {found!r}')
     return evaluation_of(found)
 
 

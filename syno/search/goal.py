@@ -52,19 +52,21 @@ class Goal(Settings):
 
     @field_validator("speedup")
     @classmethod
-    def _is_faster(cls, given: float | None) -> float | None:
-        if given is not None and given < 1:
-            raise ValueError(f"{given:g} is slower than the original; give 1 or more, as in 1.5 for 1.5 times as fast")
-        if given is not None and given > LARGEST:
-            raise ValueError(f"{given:g} times as fast is out of reach; give a ratio: {1 + given / 100:g} for {given:g} % more")
-        return given
+    def _is_faster(cls, speedup: float | None) -> float | None:
+        if speedup is not None and speedup < 1:
+            raise ValueError(f"{speedup:g} is slower than the original; give 1 or more, as in 1.5 for 1.5 times as fast")
+        if speedup is not None and speedup > LARGEST:
+            raise ValueError(
+                f"{speedup:g} times as fast is out of reach; give a ratio: {1 + speedup / 100:g} for {speedup:g} % more"
+            )
+        return speedup
 
     @field_validator("most_parameters", "most_memory", "most_file_size")
     @classmethod
-    def _is_a_share(cls, given: float | None) -> float | None:
-        if given is not None and given > LARGEST:
-            raise ValueError(_no_fraction(given))
-        return given
+    def _is_a_share(cls, share: float | None) -> float | None:
+        if share is not None and share > LARGEST:
+            raise ValueError(_no_fraction(share))
+        return share
 
     def check_loss(self, metric: Metric) -> None:
         """Raise SpecError if more may be lost of a score than it can have: a percentage was meant. Other units say what is."""
@@ -111,5 +113,5 @@ class Goal(Settings):
         return SCREENED_PER_TRIAL * n_trials if self.most_screened is None else self.most_screened
 
 
-def _no_fraction(given: float) -> str:
-    return f"{given:g} is no fraction; give {given / 100:g} for {given:g} %"
+def _no_fraction(number: float) -> str:
+    return f"{number:g} is no fraction; give {number / 100:g} for {number:g} %"

@@ -44,9 +44,9 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are kept as int
 
 
-def as_step(given: float | str) -> Step:
+def as_step(epochs: float | str) -> Step:
     """Return a number of epochs, whole numbers as int. Raises ValueError for a text that is no number."""
-    step = float(given)
+    step = float(epochs)
     return int(step) if step.is_integer() else step
 
 
@@ -64,20 +64,20 @@ class HalvingSettings(Settings):
 
     @field_validator("keep", mode="after")
     @classmethod
-    def _is_halving(cls, given: Literal["auto"] | Mapping[float, float]) -> Literal["auto"] | Mapping[float, float]:
-        if given == "auto":
-            return given
-        given = {as_step(step): share for step, share in given.items()}
-        steps = sorted(given)
+    def _is_halving(cls, shares: Literal["auto"] | Mapping[float, float]) -> Literal["auto"] | Mapping[float, float]:
+        if shares == "auto":
+            return shares
+        shares = {as_step(step): share for step, share in shares.items()}
+        steps = sorted(shares)
         if not steps or steps[0] < 0:
-            raise ValueError(f"keep: {given}: give at least one epoch or part of one, 0 or above, as in {{0.5: 0.7, 1: 0.4}}")
+            raise ValueError(f"keep: {shares}: give at least one epoch or part of one, 0 or above, as in {{0.5: 0.7, 1: 0.4}}")
         for step, later in pairwise(steps):
-            if given[later] > given[step]:
+            if shares[later] > shares[step]:
                 raise ValueError(
-                    f"keep: {given[later]:g} of all trials go on after epoch {later}, but only {given[step]:g} after epoch "
+                    f"keep: {shares[later]:g} of all trials go on after epoch {later}, but only {shares[step]:g} after epoch "
                     f"{step}; shares of all trials cannot grow"
                 )
-        return {step: given[step] for step in steps}
+        return {step: shares[step] for step in steps}
 
     @model_validator(mode="after")
     def _has_scores(self) -> Self:

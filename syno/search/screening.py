@@ -83,8 +83,8 @@ class GoalScreen:
             f"with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
         )
 
-    def _not_measured(self, found: SpeedupRecord) -> str:
-        reason = f"{found.status}: {' '.join(found.reason.split())}"
+    def _not_measured(self, record: SpeedupRecord) -> str:
+        reason = f"{record.status}: {' '.join(record.reason.split())}"
         if self._unmeasured is not None:
             self._unmeasured += 1
             if self._unmeasured >= MOST_UNMEASURED:
@@ -95,8 +95,8 @@ class GoalScreen:
         return f"{NOT_MEASURED}: {reason}, with {self.goal.place}"
 
 
-def _interval(name: str, found: Interval) -> dict[str, float]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+def _interval(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 # ---- evaluations that screen first ------------------------------------------------------------------------------------

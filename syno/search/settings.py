@@ -47,7 +47,7 @@ def study_settings(
     return stored
 
 
-def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
+def agree(store: TrialStore, settings: dict[str, Any], place: str) -> None:
     """Give a new study its settings, or check that an existing study has these.
 
     A study in which no trial has succeeded yet takes other settings, with a warning that names them; its trials do not count
@@ -55,13 +55,13 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     """
     stored = store.attributes.get(SETTINGS)
     if stored is None:
-        store.describe(SETTINGS, given)
+        store.describe(SETTINGS, settings)
         stored = store.attributes[SETTINGS]  # another worker may have come first
-    found = differences(stored, given)
+    found = differences(stored, settings)
     if not found:
         return
     name, trials = store.study.study_name, _trials(store)
-    if not differences(store.attributes[SETTINGS], given):
+    if not differences(store.attributes[SETTINGS], settings):
         return  # another worker has just given it these
     refused = _why_kept(trials)
     if refused:
@@ -72,7 +72,7 @@ def agree(store: TrialStore, given: dict[str, Any], place: str) -> None:
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
         store.withdraw(numbers, "the study was given other settings")
-    store.describe(SETTINGS, given)
+    store.describe(SETTINGS, settings)
     store.describe(EXHAUSTED, None)  # it was another space
     warnings.warn(
         f'study "{name}" in {without_passwords(place)} takes other settings, as no trial has succeeded with those it had: '
@@ -99,13 +99,13 @@ def _why_kept(trials: Sequence[FrozenTrial]) -> str:
     return ""
 
 
-def differences(stored: object, given: object) -> list[str]:
+def differences(stored: object, current: object) -> list[str]:
     """Return the differences between the settings of a study and those given, in words: names with both values.
 
     For two policies or rewards with different names, only the names are given; for two spaces, the options of their specs that
     differ; for a user's own code and data, the parts that have changed.
     """
-    there, here = _structured(stored), _structured(given)
+    there, here = _structured(stored), _structured(current)
     if there.get(WORKLOAD) != here.get(WORKLOAD):
         for settings in (there, here):  # these options follow from the network
             options = settings.get(SPEC, {})

@@ -153,11 +153,11 @@ def adjacent(left: DimFacts, right: DimFacts) -> bool:
     return False
 
 
-def touches(one: DimFacts, other: DimFacts) -> bool:
+def touches(first: DimFacts, second: DimFacts) -> bool:
     """Return whether two dims are adjacent at one Merge or one reduction, in either order."""
     # Unlike in `adjacent`, two different reductions do not count: only what was one axis becomes one expanded axis again.
-    for weight, (left, right) in one.blocks.items():
-        begin, end = other.blocks.get(weight, (None, None))
+    for weight, (left, right) in first.blocks.items():
+        begin, end = second.blocks.get(weight, (None, None))
         if (right is not None and right is begin) or (left is not None and left is end):
             return True
     return False

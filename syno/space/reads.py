@@ -43,11 +43,11 @@ class Reads(OptionGroup):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_order(cls, given: Any) -> Any:
+    def _in_order(cls, sizes: Any) -> Any:
         """Sort the sizes, so that equal requirements have equal ids."""
-        if not isinstance(given, dict):
-            return given
-        return dict(sorted(given.items(), key=lambda pair: str(pair[0])))
+        if not isinstance(sizes, dict):
+            return sizes
+        return dict(sorted(sizes.items(), key=lambda pair: str(pair[0])))
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:
@@ -119,17 +119,17 @@ def _is_pair(ratio: dict[Variable, int]) -> bool:
     return sorted(ratio.values()) == [-1, 1] and all(variable.kind is VariableKind.PRIMARY for variable in ratio)
 
 
-def _meant(given: Any) -> Any:
+def _meant(text: Any) -> Any:
     """Return None for `none`. Raises ValueError for another text."""
-    if given == AUTO:
+    if text == AUTO:
         raise ValueError(
             "auto is what the network of a workload asks for, and there is none; give a mapping such as {H: 3}, or none"
         )
-    if isinstance(given, str) and given != NONE:
+    if isinstance(text, str) and text != NONE:
         raise ValueError(
-            f'"{given}" is no requirement; give auto, none, or a mapping such as {{H: 3}}.{suggestion(given, [AUTO, NONE])}'
+            f'"{text}" is no requirement; give auto, none, or a mapping such as {{H: 3}}.{suggestion(text, [AUTO, NONE])}'
         )
-    return None if given == NONE else given
+    return None if text == NONE else text
 
 
 Requirement = Annotated[Reads | None, BeforeValidator(_meant)]  # as an option of a spec: `none` may be written for None

@@ -53,13 +53,13 @@ def to_svg(graph: PGraph) -> str:
     return "\n".join(_document(layout(graph))) + "\n"
 
 
-def _attributes(**given: str | float) -> str:
+def _attributes(**attributes: str | float) -> str:
     """Return XML attributes, each after a space; `_` in a name becomes `-`."""
-    return "".join(f" {name.replace('_', '-')}={quoteattr(str(value))}" for name, value in given.items())
+    return "".join(f" {name.replace('_', '-')}={quoteattr(str(value))}" for name, value in attributes.items())
 
 
-def _text(text: str, x: int, y: int, **given: str | float) -> str:
-    return f"<text{_attributes(x=x, y=y, **given)}>{escape(text)}</text>"
+def _text(text: str, x: int, y: int, **attributes: str | float) -> str:
+    return f"<text{_attributes(x=x, y=y, **attributes)}>{escape(text)}</text>"
 
 
 def _document(placed: Layout) -> Iterator[str]:

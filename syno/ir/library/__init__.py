@@ -25,20 +25,20 @@ __all__ = ["FOLDERS", "OPERATORS", "KnownOperator", "find_operator"]
 FOLDERS: dict[str, Callable[[Path], PGraph]] = {}
 
 
-def find_operator(given: str, folder: Path = Path()) -> PGraph:
-    """Return the operator that `given` names.
+def find_operator(name: str, folder: Path = Path()) -> PGraph:
+    """Return the operator that `name` names.
 
     Args:
-        given: a name in `OPERATORS`, the path of a file that holds an operator's text, or of a folder as in `FOLDERS`.
+        name: a name in `OPERATORS`, the path of a file that holds an operator's text, or of a folder as in `FOLDERS`.
         folder: where relative paths start.
 
     Raises:
         UnknownNameError: it is none of these.
         ParseError: the file or the folder holds no operator; the message names the place.
     """
-    if given in OPERATORS:
-        return OPERATORS[given]()
-    path = folder / given
+    if name in OPERATORS:
+        return OPERATORS[name]()
+    path = folder / name
     if is_folder(path):
         load_extensions()
         for mark, read in FOLDERS.items():
@@ -49,6 +49,6 @@ def find_operator(given: str, folder: Path = Path()) -> PGraph:
     if is_file(path):
         return read_operator_file(path)
     raise UnknownNameError(
-        f'"{shortened(given)}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
-        f"{suggestion(given, OPERATORS)}"
+        f'"{shortened(name)}" is neither a file, a published folder, nor a known operator; known are: {", ".join(OPERATORS)}.'
+        f"{suggestion(name, OPERATORS)}"
     )

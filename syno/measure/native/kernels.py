@@ -432,13 +432,13 @@ def _timed(request: Request, target: Target, likely: Sequence[Sequence[Candidate
     return trials
 
 
-def _mixed(request: Request, found: Sequence[Candidate], laps: Array) -> Trial:
+def _mixed(request: Request, candidates: Sequence[Candidate], laps: Array) -> Trial:
     """Return the trial of the fastest schedule of each nest, from the laps of some candidates of one form."""
-    code = found[0].code
-    mixed = tuple(found[turn].schedules[nest] for nest, turn in enumerate(laps.argmin(axis=0)[1:-1]))
+    code = candidates[0].code
+    mixed = tuple(candidates[turn].schedules[nest] for nest, turn in enumerate(laps.argmin(axis=0)[1:-1]))
     rounds = -(-code.blocks // min(request.threads, code.blocks))
     into, *computing, out = laps.min(axis=0) * rounds / 1e6
-    return _trial(replace(found[0], schedules=mixed), (into, sum(computing), out))
+    return _trial(replace(candidates[0], schedules=mixed), (into, sum(computing), out))
 
 
 def _laps(request: Request, target: Target, groups: Sequence[Sequence[Candidate]]) -> list[Array]:

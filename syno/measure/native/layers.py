@@ -399,7 +399,7 @@ def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     return _pooling(node, graph, values, mean_of=math.prod(kernel))
 
 
-def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **given: Any) -> Layer:
+def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **options: Any) -> Layer:
     """Return an average or a maximum as a layer, with what else is given of it. It has no weights."""
     target: Any = node.target
     source: Any = node.args[0]
@@ -408,7 +408,7 @@ def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **given: Any)
     def other() -> Callable[[], object]:
         return partial(target, torch.randn(shape).relu(), *node.args[1:])
 
-    return Layer(str(node.name), graph, values, (), None, 1, str(target), other, **given)
+    return Layer(str(node.name), graph, values, (), None, 1, str(target), other, **options)
 
 
 @cache

@@ -180,36 +180,36 @@ def _tensors(values: Any) -> Any:
             yield from _tensors(value)
 
 
-def _is_view(function: Any, given: list[torch.Tensor], result: torch.Tensor) -> bool:
+def _is_view(function: Any, inputs: list[torch.Tensor], result: torch.Tensor) -> bool:
     """Return whether a call returns a view of its argument: it then moves no element."""
     own = result.untyped_storage()._cdata
-    return not function._schema.is_mutable and any(one.untyped_storage()._cdata == own for one in given)
+    return not function._schema.is_mutable and any(one.untyped_storage()._cdata == own for one in inputs)
 
 
-def _kernel(name: str, args: Any, given: list[torch.Tensor], result: torch.Tensor, of_weights: bool) -> Kernel:
-    read, written = sum(_elements(one) for one in given), result.numel()
+def _kernel(name: str, args: Any, inputs: list[torch.Tensor], result: torch.Tensor, of_weights: bool) -> Kernel:
+    read, written = sum(_elements(one) for one in inputs), result.numel()
     if name == "aten.convolution":
-        weight, groups = given[1], int(args[8])
+        weight, groups = inputs[1], int(args[8])
         outputs, channels, taps = weight.shape[0] // groups, weight.shape[1], math.prod(weight.shape[2:])
         return Kernel(
             Kind.CONVOLUTION, of_weights, written * channels * taps, read, written, groups, channels, outputs, taps,
-            written // max(outputs * groups, 1), given[0].shape[1] if given[0].stride(1) == 1 else 1,
+            written // max(outputs * groups, 1), inputs[0].shape[1] if inputs[0].stride(1) == 1 else 1,
         )  # fmt: skip
     if name in ("aten.bmm", "aten.mm"):
         matrices = result.shape[0] if result.dim() == 3 else 1
         rows, columns = result.shape[-2:]
-        inner = given[0].shape[-1]
+        inner = inputs[0].shape[-1]
         return Kernel(
             Kind.PRODUCT, of_weights, written * inner, read, written, matrices, inner, min(rows, columns), 1, max(rows, columns)
         )
-    kind = Kind.COPY if len(given) == 1 and read == written else Kind.ELEMENTWISE
-    largest = max(given, key=_elements)
+    kind = Kind.COPY if len(inputs) == 1 and read == written else Kind.ELEMENTWISE
+    largest = max(inputs, key=_elements)
     return Kernel(kind, of_weights, max(read, written), read, written, **_order(largest, result))
 
 
-def _elements(one: torch.Tensor) -> int:
+def _elements(tensor: torch.Tensor) -> int:
     """Return the number of different elements; those along an expanded axis are one."""
-    return math.prod(length for length, stride in zip(one.shape, one.stride(), strict=True) if stride)
+    return math.prod(length for length, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
 
 
 def _run(read: torch.Tensor, result: torch.Tensor) -> int:
@@ -234,10 +234,10 @@ def _order(read: torch.Tensor, result: torch.Tensor) -> dict[str, int]:
     return {"run": _run(read, result), "gap": gap, "spread": spread, "row_read": row_read, "row_written": row_written}
 
 
-def _neighbours(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int]:
+def _neighbours(tensor: torch.Tensor, other: torch.Tensor) -> tuple[int, int]:
     """Return the distance in the other tensor of neighbours in one, and the length of the axis on which they lie."""
-    if one.dim() != other.dim():
+    if tensor.dim() != other.dim():
         return 1, 1
-    axes = [axis for axis in range(one.dim()) if one.shape[axis] > 1 and one.stride(axis)]
-    fastest = min(axes, key=one.stride, default=None)
-    return (1, 1) if fastest is None else (int(other.stride(fastest)), one.shape[fastest])
+    axes = [axis for axis in range(tensor.dim()) if tensor.shape[axis] > 1 and tensor.stride(axis)]
+    fastest = min(axes, key=tensor.stride, default=None)
+    return (1, 1) if fastest is None else (int(other.stride(fastest)), tensor.shape[fastest])

@@ -163,8 +163,8 @@ class _Basis:
         return values
 
 
-def _alike(one: Numbers, other: Numbers, length: float) -> Numbers:
-    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
+def _alike(first: Numbers, second: Numbers, length: float) -> Numbers:
+    squares = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1) - 2 * first @ second.T
     alike: Numbers = np.exp(-np.maximum(squares, 0) / (2 * length**2))
     return alike
 

@@ -188,14 +188,14 @@ def turns_on(
         return measure_in_turns(lease, libraries, expected, first.settings, device.kind)
 
 
-def library_for(job: Job, device: DeviceSettings, found: Reached, network_of: Callable[[Job], Any] = network_of) -> Path:
+def library_for(job: Job, device: DeviceSettings, reached: Reached, network_of: Callable[[Job], Any] = network_of) -> Path:
     """Tune and build a module for a remote device that was reached, and return the file. The caller is the only writer."""
     began, to = time.perf_counter(), target_on(device)
     network = fused(network_of(job), to)
     each_ms = job.options.least_ms // 2
-    with rpc_runner(found, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
+    with rpc_runner(reached, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
         _, library = _tuned(job, network, to, _trials(job, device), runner=runner)
-    job.found(compile_seconds=time.perf_counter() - began)
+    job.note(compile_seconds=time.perf_counter() - began)
     return library
 
 
@@ -250,7 +250,7 @@ def _tuned(
     )
     seconds, trials = time.perf_counter() - start, job.options.trials_per_task
     summary = TuningSummary.of(tasks, json.loads(str(to)), trials, seconds, untuned_ms)
-    job.found(tuning=summary.model_dump())
+    job.note(tuning=summary.model_dump())
     if trials and summary.shortcoming:
         job.lacks(summary.shortcoming)
     job.begin("compiling")

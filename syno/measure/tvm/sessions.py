@@ -224,13 +224,13 @@ class Uploaded:
             found = found.worse(self.deviation(one))
         return found
 
-    def deviation(self, one: Expected) -> Deviation:
+    def deviation(self, expected: Expected) -> Deviation:
         """Return the deviation of the output of the last call."""
         import torch
 
         output = self._machine.get_outputs("main")
         parts = output if isinstance(output, tuple | list) else [output]
-        return one.deviation([torch.from_numpy(part.numpy()) for part in parts])
+        return expected.deviation([torch.from_numpy(part.numpy()) for part in parts])
 
     def evaluate(self, calls: int, repeats: int) -> list[float]:
         """Return the milliseconds of one call in each repeat. Each series makes one call more, which it does not time."""
@@ -397,8 +397,10 @@ def rpc_runner(
         def run(self, runner_inputs: Sequence[Any]) -> list[Any]:
             return [pending(begin(one)) for one in runner_inputs]
 
-    def begin(one: Any) -> Any:
-        return measuring.begin(str(one.artifact_path), str(one.device_type), [info.as_json() for info in one.args_info])
+    def begin(candidate: Any) -> Any:
+        return measuring.begin(
+            str(candidate.artifact_path), str(candidate.device_type), [info.as_json() for info in candidate.args_info]
+        )
 
     try:
         yield derived_object(Runner)()

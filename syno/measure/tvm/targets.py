@@ -47,11 +47,11 @@ def x86_level(flags: frozenset[str]) -> str:
     return next(level for number, level in enumerate(levels) if all(X86_LEVELS[name] <= flags for name in levels[number:]))
 
 
-def target(given: str | Mapping[str, Any]) -> Any:
+def target(description: str | Mapping[str, Any]) -> Any:
     """Return a `tvm.target.Target`.
 
     Args:
-        given: a name in `TARGETS`, or attributes as TVM's own targets have them, such as
+        description: a name in `TARGETS`, or attributes as TVM's own targets have them, such as
             `{"kind": "llvm", "mcpu": "znver4", "num-cores": 16}`.
 
     Raises:
@@ -59,7 +59,7 @@ def target(given: str | Mapping[str, Any]) -> Any:
         SpecError: TVM does not know some attributes; it names them.
         MissingPackageError: TVM is not installed.
     """
-    attributes = dict(TARGETS[given]() if isinstance(given, str) else given)
+    attributes = dict(TARGETS[description]() if isinstance(description, str) else description)
     module = tvm()
     try:
         made = module.target.Target(attributes)
@@ -141,14 +141,14 @@ HERE = ("cpu", "cuda", "cuda:1")  # examples of names of devices of this machine
 LOCAL = "local"  # in place of a tracker's address
 
 
-def _known(given: Any) -> Any:
+def _known(description: Any) -> Any:
     """Return the target. Raises ValueError, for pydantic, if it is a name that no preset has."""
-    if isinstance(given, str):
+    if isinstance(description, str):
         try:
-            TARGETS[given]
+            TARGETS[description]
         except SynoError as error:
             raise ValueError(str(error)) from None
-    return given
+    return description
 
 
 Target: TypeAlias = Annotated[str | Mapping[str, Any], AfterValidator(_known)]

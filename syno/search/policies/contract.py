@@ -289,12 +289,12 @@ class Policy(ABC):
         self._observe(candidate, STOPPED)
 
 
-def _is_policy(given: object) -> bool:
+def _is_policy(value: object) -> bool:
     return (
-        isinstance(given, type)
-        and issubclass(given, Policy)
-        and not inspect.isabstract(given)
-        and issubclass(given.Settings, PolicySettings)
+        isinstance(value, type)
+        and issubclass(value, Policy)
+        and not inspect.isabstract(value)
+        and issubclass(value.Settings, PolicySettings)
     )
 
 

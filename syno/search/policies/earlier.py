@@ -91,29 +91,29 @@ class EarlierTrial(NamedTuple):
     reward: float
 
 
-def trials_file(given: str) -> Path:
+def trials_file(source: str) -> Path:
     """Return the table of trials that a setting names: the folder of an experiment's results, or the table itself."""
-    place = Path(given)
+    place = Path(source)
     return place / TRIALS if place.is_dir() else place
 
 
-def content(given: str) -> str:
+def content(place: str) -> str:
     """Return the checksum of a table of trials; "" if there is none."""
-    file = trials_file(given)
+    file = trials_file(place)
     return checksum(file.read_bytes()) if file.is_file() else ""
 
 
-def read_earlier(given: str) -> list[EarlierTrial]:
+def read_earlier(place: str) -> list[EarlierTrial]:
     """Return the evaluated operators of an earlier study, in the order of its table.
 
     Raises SpecError if there is no such table, or if it holds no evaluated operator.
     """
     import pandas  # half a second
 
-    file = trials_file(given)
+    file = trials_file(place)
     if not file.is_file():
         raise SpecError(
-            f'policy: learn_from names "{given}", which has no {TRIALS}; give the folder of a finished search, such as '
+            f'policy: learn_from names "{place}", which has no {TRIALS}; give the folder of a finished search, such as '
             "results/quickstart"
         )
     try:

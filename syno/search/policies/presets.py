@@ -11,12 +11,12 @@ from syno.search.policies import mcts
 PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts", **mcts.PRESETS["published"].model_dump()}}
 
 
-def named_policy(given: Any) -> Any:
+def named_policy(settings: Any) -> Any:
     """Return a policy as an experiment gives it, a name or a mapping, as a mapping in which no name is that of a preset.
 
     Raises SpecError for a preset with settings.
     """
-    found = {"name": given} if isinstance(given, str) else given
+    found = {"name": settings} if isinstance(settings, str) else settings
     preset = PRESETS.get(str(found.get("name"))) if isinstance(found, Mapping) else None
     if preset is None:
         return found

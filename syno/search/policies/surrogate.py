@@ -121,9 +121,9 @@ Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]
 Point = tuple[float, float]
 
 
-def log_speedup(one: Evaluated) -> float | None:
+def log_speedup(evaluated: Evaluated) -> float | None:
     """Return the logarithm of an operator's speedup, measured or else predicted; None if neither is known."""
-    found = one.metrics.get("speedup", one.metrics.get("predicted_speedup"))
+    found = evaluated.metrics.get("speedup", evaluated.metrics.get("predicted_speedup"))
     return None if found is None or found <= 0 else math.log(found)
 
 
@@ -133,10 +133,10 @@ def log_fit_errors(known: Sequence[Evaluated]) -> Numbers:
     return errors
 
 
-def quality(one: Evaluated) -> float:
+def quality(evaluated: Evaluated) -> float:
     """Return the score of a trained operator, 0 for chance and 1 for the original network; its reward if that is not known."""
-    score = relative_score(one.metrics)
-    return (one.reward or 0.0) if score is None else max(score, 0.0)
+    score = relative_score(evaluated.metrics)
+    return (evaluated.reward or 0.0) if score is None else max(score, 0.0)
 
 
 class SpeedModel:
@@ -288,24 +288,24 @@ class GoalModels:
         return np.ones(len(rows)) if self.passing is None else np.clip(self.passing.predict(rows)[0], LEAST_CHANCE, 1.0)
 
 
-def _least(goal: Goal, one: Evaluated) -> float:
+def _least(goal: Goal, evaluated: Evaluated) -> float:
     """Return the least score that loses no more than the goal allows, by the metrics of a trained operator."""
-    metric = score_of(one.metrics)
-    scores = [one.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
+    metric = score_of(evaluated.metrics)
+    scores = [evaluated.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
     if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
         return 0.0
     return max(0.0, 1 - goal.lose_at_most / abs(scores[0] - scores[1]))
 
 
-def _score_to_beat(reward: Reward | None, one: Evaluated) -> Callable[[float], float] | None:
+def _score_to_beat(reward: Reward | None, evaluated: Evaluated) -> Callable[[float], float] | None:
     """Return a function for the score to beat at a speedup, as in `quality`; None without the reward `gain`, and a front.
 
     It takes the scores of the original and of chance from the metrics of a trained operator.
     """
-    metric = score_of(one.metrics)
-    if not (isinstance(reward, GainReward) and reward.front) or metric is None or relative_score(one.metrics) is None:
+    metric = score_of(evaluated.metrics)
+    if not (isinstance(reward, GainReward) and reward.front) or metric is None or relative_score(evaluated.metrics) is None:
         return None
-    original, chance = one.metrics[f"{OF_ORIGINAL}{metric}"], one.metrics[f"{CHANCE}{metric}"]
+    original, chance = evaluated.metrics[f"{OF_ORIGINAL}{metric}"], evaluated.metrics[f"{CHANCE}{metric}"]
     return lambda speedup: (reward.score_to_beat(speedup, metric, original) - chance) / (original - chance)
 
 
@@ -334,8 +334,8 @@ def expected_gain(
 
 
 def expected_hypervolume(
-    one: tuple[Numbers, Numbers],
-    other: tuple[Numbers, Numbers],
+    first: tuple[Numbers, Numbers],
+    second: tuple[Numbers, Numbers],
     points: Sequence[tuple[float, float]],
     worst: tuple[float, float],
 ) -> Numbers:
@@ -354,14 +354,14 @@ def expected_hypervolume(
         if not ahead or point[1] > ahead[-1][1]:
             ahead.append(point)
     front = ahead[::-1]  # the first quantity rises, the other falls
-    total: Numbers = np.zeros(len(one[0]))
+    total: Numbers = np.zeros(len(first[0]))
     begins = [worst[0], *(a for a, _ in front)]
     heights = [*(b for _, b in front), worst[1]]
     for place, (begin, height) in enumerate(zip(begins, heights, strict=True)):
-        width = expected_improvement(*one, begin)
+        width = expected_improvement(*first, begin)
         if place + 1 < len(begins):
-            width = width - expected_improvement(*one, begins[place + 1])
-        total = total + np.maximum(width, 0.0) * expected_improvement(*other, height)
+            width = width - expected_improvement(*first, begins[place + 1])
+        total = total + np.maximum(width, 0.0) * expected_improvement(*second, height)
     return total
 
 
@@ -636,11 +636,11 @@ class Surrogate(Policy):
             return self._events, self._informed()
         return events, known
 
-    def _row(self, one: Evaluated) -> tuple[float, ...]:
-        if one.row is not None:
-            return one.row
-        assert one.candidate is not None, "it is of this study"
-        return self._descriptions.of(one.candidate)
+    def _row(self, evaluated: Evaluated) -> tuple[float, ...]:
+        if evaluated.row is not None:
+            return evaluated.row
+        assert evaluated.candidate is not None, "it is of this study"
+        return self._descriptions.of(evaluated.candidate)
 
     def _sample(self, evaluated: list[tuple[Evaluated, float]]) -> list[tuple[Evaluated, float]]:
         """Return the training data of the model. A few more evaluations hardly change it, so few are described anew."""
@@ -657,18 +657,18 @@ class Surrogate(Policy):
     def _ended(self) -> list[Evaluated]:
         return [one for one in self._evaluated.values() if one.reward is not None]
 
-    def _learnt(self, given: str) -> list[Evaluated]:
+    def _learnt(self, place: str) -> list[Evaluated]:
         """Return the trials of an earlier study whose operators fit the layers of this one."""
         if self._descriptions.features is None:
             raise SpecError(
                 "policy: learn_from needs a space with a spec, by which its operators are compared with earlier ones"
             )
-        trials = read_earlier(given)
+        trials = read_earlier(place)
         described = [(trial, self._descriptions.of_operator(trial.operator)) for trial in trials]
         found = [Evaluated(trial.operator.id, trial.reward, row=row) for trial, row in described if row is not None]
         if not found:
             raise SpecError(
-                f'policy: none of the {len(trials)} operators of "{given}" in learn_from fits the layers of this search; '
+                f'policy: none of the {len(trials)} operators of "{place}" in learn_from fits the layers of this search; '
                 "name a search of a similar space"
             )
         return found

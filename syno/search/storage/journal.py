@@ -295,8 +295,8 @@ def _keep_beside(path: Path) -> Path:
             return kept
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _make_durable(folder: Path) -> None:

@@ -133,10 +133,10 @@ class Relaxation:
                     joined_alone.append((place, other))
         return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
 
-    def _find_apart(self, one: Dim, other: Dim) -> Apart:
-        a, b, ensured = self.facts[one], self.facts[other], self.ensured
+    def _find_apart(self, first: Dim, second: Dim) -> Apart:
+        a, b, ensured = self.facts[first], self.facts[second], self.ensured
         before, after = adjacent(a, b), adjacent(b, a)
-        both_end = all(self._ended_after(dim, facts) == 1 for dim, facts in ((one, a), (other, b)))
+        both_end = all(self._ended_after(dim, facts) == 1 for dim, facts in ((first, a), (second, b)))
         apart = Apart(
             ended=ensured.outer_not_adjacent and both_end and (before or after),
             joined=ensured.shared_stay_apart and not {*a.shared_by}.isdisjoint(b.shared_by),
@@ -232,7 +232,7 @@ class Relaxation:
         if not (cuts.now or anything or cuts.above_shift or slides):
             return NO_PIECES
         pieces = self.goal.pieces(size, cuts.now if cuts.now and not anything else None)
-        if pieces.more == UNREACHABLE or (weight == 1 and pieces.one == UNREACHABLE):
+        if pieces.more_contractions == UNREACHABLE or (weight == 1 and pieces.one_contraction == UNREACHABLE):
             return NO_PIECES
         if not cuts.now and not anything and not slides:  # above a Shift
             return PieceCosts(*(min(number + 1, UNREACHABLE) for number in pieces))

@@ -23,9 +23,9 @@ MOST_CUTS = 2  # Merges on one axis that are considered when it ends in pieces
 class PieceCosts(NamedTuple):
     """Merges, Unfolds and Expands that end an axis in pieces, by the number of contractions to come, or UNREACHABLE."""
 
-    without: int
-    one: int
-    more: int
+    without_contraction: int
+    one_contraction: int
+    more_contractions: int
 
     def with_contractions(self, contractions: int) -> int:
         """Return the cost with this number of contractions."""

@@ -422,7 +422,7 @@ class _BranchAndBound:
     """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
-        self.distance, self.given, self.limits, self.surpluses = distance, axes, limits, distance.surpluses
+        self.distance, self.unsorted_axes, self.limits, self.surpluses = distance, axes, limits, distance.surpluses
         self.axes = sorted(axes, key=BY_HARDNESS)
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
@@ -447,7 +447,7 @@ class _BranchAndBound:
             if self.most_cuts < 0 or (base and self.narrow is not None):
                 break
             if len(self.axes) >= self.empty:
-                self.assignment = Assignment(self.distance.goal, self.given, self.limits, partition)
+                self.assignment = Assignment(self.distance.goal, self.unsorted_axes, self.limits, partition)
                 self.groups = self.assignment.groups
                 self._assign(0, base, 0, int(self.limits.needs_weight))
         return self.best

@@ -190,21 +190,21 @@ def _top_down(tops: Mapping[Dim, Channels]) -> list[Operation]:
     return list(reversed(order))
 
 
-def _through_split(operation: Operation, above: Channels, found: set[str]) -> list[Channels]:
+def _through_split(operation: Operation, above: Channels, broken: set[str]) -> list[Channels]:
     if not above.unordered:
         return [ORDERED, ORDERED]
     major, minor = operation.bottoms
     below = minor.operation
     outermost = below.bottoms[0] if below is not None and below.primitive is SPLIT else minor
     if outermost.size < major.size:
-        found.add("U5")
+        broken.add("U5")
     return [Channels(True, above.axis, above.piece_of or operation, above.is_mixed)] * 2
 
 
-def _through_merge(above: list[Channels], found: set[str]) -> Channels:
+def _through_merge(above: list[Channels], broken: set[str]) -> Channels:
     sources = {channels.piece_of for channels in above if channels.piece_of is not None}
     if len(above) == 2 and above[0].piece_of is not None and above[0].piece_of is above[1].piece_of:
-        found.add("U6" + REST * any(channels.is_mixed for channels in above))
+        broken.add("U6" + REST * any(channels.is_mixed for channels in above))
     axes = {channels.axis for channels in above if channels.axis is not None}
     if len(axes) > 1 or len(sources) > 1 or not all(channels.unordered for channels in above):
         return ORDERED
