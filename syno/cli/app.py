@@ -106,7 +106,7 @@ def add_commands_of_extensions() -> None:
         import_module(module)
 
 
-def stopped(what: str) -> typer.Exit:
+def stopped(work: str) -> typer.Exit:
     """Return the exit to raise after an interruption of work that the same command continues."""
-    typer.echo(f"stopped: {visible(without_passwords(what))}; the same command goes on", err=True)
+    typer.echo(f"stopped: {visible(without_passwords(work))}; the same command goes on", err=True)
     return typer.Exit(INTERRUPTED)

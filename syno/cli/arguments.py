@@ -49,53 +49,53 @@ def experiment_of(config: str) -> Experiment:
     return load_experiment(config)
 
 
-def spec_of(given: str, depth: int | None = None) -> OperatorSpec:
+def spec_of(spec: str, depth: int | None = None) -> OperatorSpec:
     """Return a spec by what a user gives, with another depth if one is given. Results run no code until the command ends."""
     from syno.config import find_space
 
-    read_if_result(given)
-    found = find_space(given)
+    read_if_result(spec)
+    found = find_space(spec)
     return found if depth is None else found.with_(depth=depth)
 
 
-def read_if_result(given: str) -> None:
+def read_if_result(place: str) -> None:
     """Import no code that results name, until the command ends, if these are results."""
     from syno.base.registry import only_read
     from syno.config.files import is_result
 
-    if is_result(given):
-        only_read(f"the space of results ({given})")
+    if is_result(place):
+        only_read(f"the space of results ({place})")
 
 
-def operator_of(given: str, rename: list[str] | None = None) -> PGraph:
+def operator_of(operator: str, rename: list[str] | None = None) -> PGraph:
     """Return an operator by what a user gives, with variables renamed."""
     from syno.ir.rewriting import with_variables
     from syno.stages.store import find_stored
 
-    return with_variables(find_stored(given), pairs(rename, "--rename"))
+    return with_variables(find_stored(operator), pairs(rename, "--rename"))
 
 
-def replacement_of(given: str) -> PGraph | ModuleBaseline:
+def replacement_of(replacement: str) -> PGraph | ModuleBaseline:
     """Return an operator by what a user gives, or a baseline that is a PyTorch module."""
     from syno.model.networks import replacement_named
     from syno.model.replacements import ModuleBaseline
 
-    named = replacement_named(given)
-    return named if isinstance(named, ModuleBaseline) else operator_of(given)
+    named = replacement_named(replacement)
+    return named if isinstance(named, ModuleBaseline) else operator_of(replacement)
 
 
-def pairs(given: list[str] | None, option: str) -> dict[str, str]:
+def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
     """Return `A=1 B=2` or `A=1,B=2` as a mapping. Raises BadParameter for other text."""
-    found = [part.partition("=") for text in given or () for part in text.split(",")]
+    found = [part.partition("=") for text in texts or () for part in text.split(",")]
     for name, equals, value in found:
         if not (name and equals and value):
             raise typer.BadParameter(f'"{name}{equals}{value}" is not NAME=VALUE', param_hint=option)
     return {name.strip(): value.strip() for name, _, value in found}
 
 
-def sizes(given: list[str] | None) -> dict[str, int]:
+def sizes(texts: list[str] | None) -> dict[str, int]:
     """Return the sizes that `--set` gives, by name."""
-    found = pairs(given, "--set")
+    found = pairs(texts, "--set")
     for name, value in found.items():
         if not value.isdecimal() or len(value) > 10:  # the largest sizes are checked with others, later
             raise typer.BadParameter(
@@ -104,12 +104,12 @@ def sizes(given: list[str] | None) -> dict[str, int]:
     return {name: int(value) for name, value in found.items()}
 
 
-def image_shape(given: str, *, is_own: bool = False) -> tuple[int, ...]:
+def image_shape(text: str, *, is_own: bool = False) -> tuple[int, ...]:
     """Return channels, height and width of `3x224x224`; for a user's own model also channels and length of `1x4000`."""
-    parts = given.split("x")
+    parts = text.split("x")
     if (len(parts) != 3 and not is_own) or not all(part.isdecimal() and int(part) for part in parts):
         kind = "; a model of your own may take CxL, such as 1x4000" if len(parts) != 3 else ""
-        raise typer.BadParameter(f'"{given}" is no CxHxW, such as 3x224x224{kind}', param_hint="--image")
+        raise typer.BadParameter(f'"{text}" is no CxHxW, such as 3x224x224{kind}', param_hint="--image")
     return tuple(map(int, parts))
 
 

@@ -39,14 +39,14 @@ LocalDevice = Annotated[str, typer.Option(help="cpu, cuda, or a GPU such as cuda
 @app.command(rich_help_panel=STAGES)
 def train(
     config: Config,
-    given: NetworkOperator,
+    network: NetworkOperator,
     seed: Annotated[int, typer.Option(help="Seed of the weights and of the order of samples.")] = 0,
     output: OutputFile = None,
 ) -> None:
     """Train the network with one operator, and write a record."""
     from syno.stages.train import train as trained
 
-    record = trained(experiment_of(config), given, seed, output)
+    record = trained(experiment_of(config), network, seed, output)
     typer.echo(f"{_scored(record)}, {record.cpu_seconds:.1f} CPU-seconds")
 
 
@@ -99,16 +99,16 @@ def _scored(record: TrainingRecord) -> str:
 def _add_command(kind: MeasurementKind) -> None:
     """Add the command that measures a kind (`syno.stages.measurements`)."""
 
-    def command(**given: Any) -> None:
+    def command(**arguments: Any) -> None:
         from syno.stages.measure import measure
 
-        experiment, compiler, device = experiment_of(given["config"]), given.get("compiler", ""), given["device"]
-        record = measure(kind.name, experiment, given["given"], compiler, device, given["output"])
+        experiment, compiler, device = experiment_of(arguments["config"]), arguments.get("compiler", ""), arguments["device"]
+        record = measure(kind.name, experiment, arguments["network"], compiler, device, arguments["output"])
         print_lines(record.lines(f"{compiler} on {device}"), has_failed=record.has_failed)
 
     options: dict[str, tuple[Any, Any]] = {
         "config": (Config, Parameter.empty),
-        "given": (NetworkOperator if kind.of_original else ChangedOperator, Parameter.empty),
+        "network": (NetworkOperator if kind.of_original else ChangedOperator, Parameter.empty),
         "compiler": (Compiler, "eager"),
         "device": (Device if kind.of_original else LocalDevice, "cpu"),
         "output": (OutputFile, None),
@@ -130,7 +130,7 @@ for _kind in KINDS.values():
 
 @tune.command("operator")
 def tune_operator(
-    given: Operator,
+    operator_name: Operator,
     values: Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Sizes; the batch has its own option.")],
     output: RecordFile,
     compiler: Compiler = "eager",
@@ -149,7 +149,7 @@ def tune_operator(
     from syno.measure.subjects import OperatorSubject
     from syno.measure.tvm.targets import TARGETS, TvmSettings
 
-    operator, chosen = replacement_of(given), sizes(values)
+    operator, chosen = replacement_of(operator_name), sizes(values)
     subject = OperatorSubject.of(for_sizes(operator, chosen) if isinstance(operator, PGraph) else operator, chosen)
     if target is not None:
         TARGETS[target]
@@ -161,7 +161,7 @@ def tune_operator(
 
 @tune.command("network")
 def tune_network(
-    given: NetworkOperator,
+    network: NetworkOperator,
     output: RecordFile,
     model: Annotated[str, typer.Option(help="The backbone: a name, or your own as package.module:function.")] = "resnet18",
     classes: Annotated[int | None, typer.Option(min=1, help="Classes of a network for pictures; by default 1000.")] = None,
@@ -199,7 +199,7 @@ def tune_network(
         channels_last=channels_last,
         vocabulary=vocabulary,
         length=length,
-        operator=None if given == ORIGINAL else str(replacement_of(given)),
+        operator=None if network == ORIGINAL else str(replacement_of(network)),
         layers=layers,
     )
     limits = {"time_limit_s": time_limit, "memory_limit_mib": memory_limit}

@@ -35,14 +35,14 @@ def rules(markdown: Annotated[bool, typer.Option("--markdown", help="Print a Mar
 
 
 @app.command(rich_help_panel=SPACES)
-def spec(given: Spec) -> None:
+def spec(place: Spec) -> None:
     """Print a spec as YAML: of a preset, a spec file (which is checked), or an experiment."""
-    typer.echo(spec_of(given).dump(), nl=False)
+    typer.echo(spec_of(place).dump(), nl=False)
 
 
 @app.command(rich_help_panel=SPACES)
 def sample(
-    given: Spec,
+    place: Spec,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="Operators in the folder at the end.")] = 100,
     seed: Seed = 0,
     output: Output = None,
@@ -58,7 +58,7 @@ def sample(
 
     if by not in ("kind", "all"):
         raise typer.BadParameter(f'"{by}" is neither kind nor all', param_hint="--by")
-    wanted = spec_of(given, depth)
+    wanted = spec_of(place, depth)
     folder = OperatorFolder(output or Path("results/samples") / wanted.name, Space(wanted, use_distance=not without_distance))
     try:
         walks = draw_into(folder, number, seed=seed, by_kind=by == "kind", seconds=seconds, display=display())
@@ -70,7 +70,7 @@ def sample(
 
 @app.command(rich_help_panel=RESULTS)
 def show(
-    given: Operator,
+    operator_name: Operator,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Sizes, to count the cost.")] = None,
     spec: Annotated[str | None, typer.Option(metavar="SPEC", help=f"Layers to count the cost of. {SPEC_HELP}")] = None,
     rename: Rename = None,
@@ -81,7 +81,7 @@ def show(
     from syno.lower.tvm import to_te_source
     from syno.report.operators.card import card, write_drawing
 
-    operator = operator_of(given, rename)
+    operator = operator_of(operator_name, rename)
     given_sizes, layers = sizes(values) or None, spec_of(spec) if spec else None
     if te:
         text = to_te_source(operator, given_sizes or (layers.valuations if layers else None))
@@ -94,7 +94,7 @@ def show(
 
 @app.command(rich_help_panel=SPACES)
 def explain(
-    given: Operator,
+    operator_name: Operator,
     spec: Annotated[str, typer.Option(metavar="SPEC", help=f"The space. {SPEC_HELP}")],
     rename: Rename = None,
     depth: Depth = None,
@@ -104,7 +104,7 @@ def explain(
     from syno.report.operators.card import explain as explained
     from syno.space.space import Space
 
-    operator, space = operator_of(given, rename), Space(spec_of(spec, depth))
+    operator, space = operator_of(operator_name, rename), Space(spec_of(spec, depth))
     try:
         typer.echo(explained(space, operator), nl=False)
     except UnreachableError as error:

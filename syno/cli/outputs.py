@@ -15,7 +15,7 @@ from syno.cli.arguments import Config, OutputFile, Rename, experiment_of, operat
 
 @app.command(rich_help_panel=RESULTS)
 def get(
-    given: Annotated[
+    subject: Annotated[
         str, typer.Argument(metavar="OPERATOR|EXPERIMENT", help="An operator; or an experiment, by name or config.")
     ],
     network: Annotated[
@@ -55,8 +55,8 @@ def get(
         for option, value in (("--set", values), ("--rename", rename)):
             if value:
                 raise typer.BadParameter("a trained network has its sizes and names already; leave it out", param_hint=option)
-        may_run = run_code or is_own_file(given)
-        for line in take_network(find_experiment(given), network, output, (to,), seed, run_code=may_run):
+        may_run = run_code or is_own_file(subject)
+        for line in take_network(find_experiment(subject), network, output, (to,), seed, run_code=may_run):
             typer.echo(line)
         return
     from syno.export import FORMATS, check_own
@@ -65,7 +65,7 @@ def get(
     if seed is not None:
         raise typer.BadParameter("it is of a trained network: give EXPERIMENT and NETWORK", param_hint="--seed")
     form, chosen = FORMATS[to], sizes(values) or None
-    operator = for_sizes(operator_of(given, rename), chosen)
+    operator = for_sizes(operator_of(subject, rename), chosen)
     file = output or check_own(Path(f"{operator.name}{form.ending}"))
     typer.echo(f"{file}: {form.write(operator, file, chosen)}")
 

@@ -74,14 +74,14 @@ def check_needs(config: Config, profile: Annotated[str, typer.Option(help="As fo
         raise typer.Exit(NOT_THERE)
 
 
-def _print_needs(found: Sequence[Need]) -> None:
+def _print_needs(needs: Sequence[Need]) -> None:
     from syno.base.text_tables import wrapped
     from syno.stages.needs import need_rows
 
-    if not found:
+    if not needs:
         typer.echo("all files are there, so nothing is needed")
         return
-    typer.echo(wrapped(need_rows(found), shutil.get_terminal_size((WIDTH, 24)).columns, ("state",)), nl=False)
+    typer.echo(wrapped(need_rows(needs), shutil.get_terminal_size((WIDTH, 24)).columns, ("state",)), nl=False)
 
 
 def _stop_if_missing(experiments: Sequence[Experiment], *, elsewhere: bool) -> None:
@@ -346,23 +346,25 @@ def select(config: Config, output: OutputFile = None) -> None:
         typer.echo(advice)
 
 
-def _description(one: Selected) -> str:
+def _description(selected: Selected) -> str:
     """Return an operator of a selection, with its reward and score, in words."""
     from syno.train.metric import METRICS, score_of
 
-    key = score_of(one.metrics)
-    scores = [] if key is None else [f", {METRICS[key].name} {METRICS[key].text(one.metrics[key])}"]
-    reward = "published" if one.reward is None else f"reward {one.reward:.4f}"
-    origin = f"{reward}{''.join(scores)} in the search" if one.metrics or one.reward is not None else "named in the config"
-    return f"{one.name} ({one.key}): {origin}"
+    key = score_of(selected.metrics)
+    scores = [] if key is None else [f", {METRICS[key].name} {METRICS[key].text(selected.metrics[key])}"]
+    reward = "published" if selected.reward is None else f"reward {selected.reward:.4f}"
+    origin = (
+        f"{reward}{''.join(scores)} in the search" if selected.metrics or selected.reward is not None else "named in the config"
+    )
+    return f"{selected.name} ({selected.key}): {origin}"
 
 
 @app.command(rich_help_panel=RESULTS)
 def top(
-    given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
+    experiment: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
     count: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of operators.")] = 5,
 ) -> None:
     """Print the best operators of an experiment, finished or not: score, cost and latency as far as known."""
     from syno.stages.top import top as best
 
-    typer.echo(best(given, count), nl=False)
+    typer.echo(best(experiment, count), nl=False)

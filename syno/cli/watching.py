@@ -22,7 +22,7 @@ PAUSES = 4  # times the time that writing a page took, before it is written agai
 
 @app.command(rich_help_panel=RESULTS)
 def watch(
-    given: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
+    experiment: Annotated[str, typer.Argument(metavar="CONFIG", help="An experiment's file, folder of results, or name.")],
     every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="Seconds between two looks.")] = 5,
     once: Annotated[bool, typer.Option("--once", help="Print how the search is now, and end.")] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page of the search so far.")] = None,
@@ -30,7 +30,7 @@ def watch(
     """Watch a search from any machine that reaches its storage, until it is finished. Nothing is changed or locked."""
     from syno.stages.watch import Watch
 
-    watched = Watch(given)
+    watched = Watch(experiment)
     try:
         if once:
             found = watched.look()
@@ -68,10 +68,10 @@ def _looks(watched: Watch, every: float, page: Path | None) -> Iterator[tuple[Sn
             error = " ".join(str(problem).split())
 
 
-def _state(found: Snapshot) -> str:
+def _state(snapshot: Snapshot) -> str:
     """Return a text that differs if a trial has begun or ended."""
-    outcomes = " ".join(found.trials["outcome"]) if len(found.trials) else ""
-    return f"{outcomes} {found.is_over} {found.withdrawn}"
+    outcomes = " ".join(snapshot.trials["outcome"]) if len(snapshot.trials) else ""
+    return f"{outcomes} {snapshot.is_over} {snapshot.withdrawn}"
 
 
 def _on_terminal(watched: Watch, every: float, page: Path | None) -> None:

@@ -75,10 +75,10 @@ class Ablations(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_names(cls, given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            return {str(name): {} for name in given}
-        return given
+    def _from_names(cls, ablations: Any) -> Any:
+        if isinstance(ablations, list | tuple):
+            return {str(name): {} for name in ablations}
+        return ablations
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -51,17 +51,17 @@ def folders_of_join(name: str, join: Mapping[str, Any], folders: Mapping[str, Pa
     return {**join, "of": [_folder(name, str(one), folders) for one in given]}
 
 
-def _folder(name: str, given: str, folders: Mapping[str, Path]) -> str:
-    if given == name:
+def _folder(name: str, source: str, folders: Mapping[str, Path]) -> str:
+    if source == name:
         raise SpecError(f'experiment "{name}": join: of: it cannot be joined with itself; leave it out')
-    if given in folders:
-        return str(folders[given])
-    if not Path(given).exists() and "/" not in given:
+    if source in folders:
+        return str(folders[source])
+    if not Path(source).exists() and "/" not in source:
         raise SpecError(
-            f'experiment "{name}": join: of: neither an experiment here nor a folder of results is called "{given}"; there '
-            f"are: {', '.join(other for other in folders if other != name)}.{suggestion(given, folders)}"
+            f'experiment "{name}": join: of: neither an experiment here nor a folder of results is called "{source}"; there '
+            f"are: {', '.join(other for other in folders if other != name)}.{suggestion(source, folders)}"
         )
-    return given
+    return source
 
 
 def check_joins(names: Mapping[Path, str], joins: Mapping[Path, JoinSettings], sources: Mapping[Path, Path | None]) -> None:
@@ -147,8 +147,8 @@ class After(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_source(cls, given: Any) -> Any:
-        return {"source": given} if isinstance(given, str | Path) else given
+    def _from_source(cls, source: Any) -> Any:
+        return {"source": source} if isinstance(source, str | Path) else source
 
 
 def with_operators(

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 # The policy of an experiment: a name, or a mapping with its settings.
 
 
-def _with_name(given: Any) -> Any:
+def _with_name(settings: Any) -> Any:
     try:
-        return named_policy(given)
+        return named_policy(settings)
     except SynoError as error:
         raise ValueError(str(error)) from None
 
@@ -72,19 +72,19 @@ def _with_name(given: Any) -> Any:
 PolicyChoice = Annotated[Mapping[str, Any], BeforeValidator(_with_name)]
 
 
-def policy_of(given: Mapping[str, Any]) -> str:
+def policy_of(settings: Mapping[str, Any]) -> str:
     """Return the name of a policy, or the path of a user's own, in an experiment's settings."""
-    return str(given.get("name", "mcts"))
+    return str(settings.get("name", "mcts"))
 
 
-def policy_settings(given: Mapping[str, Any]) -> PolicySettings:
+def policy_settings(settings: Mapping[str, Any]) -> PolicySettings:
     """Return the settings of a policy with this name and these settings. Imports a user's own.
 
     Raises SpecError for unknown names and settings.
     """
-    rest = dict(given)
+    rest = dict(settings)
     rest.pop("name", None)
-    kind = POLICIES.find(policy_of(given)).Settings
+    kind = POLICIES.find(policy_of(settings)).Settings
     try:
         return kind(**rest)
     except ValidationError as error:
@@ -284,28 +284,28 @@ class Experiment(Section):
 
     @field_validator("name")
     @classmethod
-    def _names_a_folder(cls, given: str) -> str:
-        return check_name(given, "an experiment's name")
+    def _names_a_folder(cls, name: str) -> str:
+        return check_name(name, "an experiment's name")
 
     @field_validator("output")
     @classmethod
-    def _is_a_folder(cls, given: Path | None) -> Path | None:
-        return None if given is None else check_folder(given, "the folder of results")
+    def _is_a_folder(cls, folder: Path | None) -> Path | None:
+        return None if folder is None else check_folder(folder, "the folder of results")
 
     @field_validator("spec", mode="before")
     @classmethod
-    def _as_options(cls, given: Any) -> Any:
-        return given.model_dump() if isinstance(given, OperatorSpec) else given
+    def _as_options(cls, options: Any) -> Any:
+        return options.model_dump() if isinstance(options, OperatorSpec) else options
 
     @model_validator(mode="before")
     @classmethod
-    def _with_settings_of_the_workload(cls, given: Any) -> Any:
+    def _with_settings_of_the_workload(cls, settings: Any) -> Any:
         """Return the settings; `train: training` has those of the workload's training, too, unless it has a recipe."""
-        parts = [given.get(name) if isinstance(given, Mapping) else None for name in ("workload", "train")]
+        parts = [settings.get(name) if isinstance(settings, Mapping) else None for name in ("workload", "train")]
         workload, last = (part.get("training") if isinstance(part, Mapping) else None for part in parts)
         if not isinstance(workload, Mapping) or not isinstance(last, Mapping) or "recipe" in last:
-            return given
-        return {**given, "train": {**given["train"], "training": {**workload, **last}}}
+            return settings
+        return {**settings, "train": {**settings["train"], "training": {**workload, **last}}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

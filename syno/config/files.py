@@ -53,32 +53,32 @@ class ExperimentGroup(Section):
 
     @field_validator("name")
     @classmethod
-    def _names_a_folder(cls, given: str) -> str:
-        return check_name(given, "the name of a group of experiments")
+    def _names_a_folder(cls, name: str) -> str:
+        return check_name(name, "the name of a group of experiments")
 
     @field_validator("experiments")
     @classmethod
-    def _check_names(cls, given: Mapping[str, Settings]) -> Mapping[str, Settings]:
-        if not given:
+    def _check_names(cls, experiments: Mapping[str, Settings]) -> Mapping[str, Settings]:
+        if not experiments:
             raise ValueError("there is none; give names, each with an experiment's options")
-        for name in given:
+        for name in experiments:
             check_name(name, "an experiment's name")
-        return given
+        return experiments
 
 
-def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
+def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
     """Return all experiments of a file by their names. Code that they name is imported when they run (`Experiment.use_code`).
 
     Args:
-        given: a YAML file, or what was read from one.
+        source: a YAML file, or what was read from one.
         name: name of the experiment or group if it has none itself; by default the file's.
-        file: the file from which `given` was read. If it is kept beside results, its folder is the folder of results.
+        file: the file from which `source` was read. If it is kept beside results, its folder is the folder of results.
 
     Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or takes its
     operators from itself or joins itself through others.
     """
-    file = given if isinstance(given, Path) else file
-    content = read_mapping(given, "an experiment", Experiment) if isinstance(given, Path) else given
+    file = source if isinstance(source, Path) else file
+    content = read_mapping(source, "an experiment", Experiment) if isinstance(source, Path) else source
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
     found = _experiments_of_group(content) if "experiments" in content else [Experiment(**content)]
     if file is not None and is_kept(file):
@@ -94,12 +94,12 @@ def load_experiments(given: Path | Mapping[str, Any], name: str = "", file: Path
     return {experiment.name: experiment for experiment in found}
 
 
-def load_experiment(given: str | Path) -> Experiment:
+def load_experiment(place: str | Path) -> Experiment:
     """Return the experiment of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
 
     Raises SpecError, which lists the experiments of the file, if there is no such experiment.
     """
-    file, name = parted(given)
+    file, name = parted(place)
     of_folder = (file / KEPT).is_file()
     if of_folder:
         file = file / KEPT
@@ -119,12 +119,12 @@ def load_experiment(given: str | Path) -> Experiment:
     return found[name]
 
 
-def parted(given: str | Path) -> tuple[Path, str | None]:
+def parted(place: str | Path) -> tuple[Path, str | None]:
     """Return the file, and the name after the colon; None if there is none."""
-    file, colon, name = str(given).rpartition(":")
-    if colon and Path(file).is_file() and not Path(given).is_file():
+    file, colon, name = str(place).rpartition(":")
+    if colon and Path(file).is_file() and not Path(place).is_file():
         return Path(file), name
-    return Path(given), None
+    return Path(place), None
 
 
 def in_place(experiment: Experiment, folder: Path) -> Experiment:
@@ -148,7 +148,7 @@ def _of_results(experiment: Experiment) -> Experiment:
     return experiment if is_run_here else experiment.received()
 
 
-def find_space(given: str) -> OperatorSpec:
+def find_space(place: str) -> OperatorSpec:
     """Return the spec that a preset's name, the path of a spec file or an experiment (FILE, or FILE:NAME) means.
 
     The spec of an experiment has the experiment's name. If it follows from a network and a data set, these are made or loaded,
@@ -157,33 +157,33 @@ def find_space(given: str) -> OperatorSpec:
     Raises SpecError if there is no such thing, it is wrong, or the experiment has no space since it only holds results;
     RunsCodeError if results would have to run code.
     """
-    file, name = parted(given)
-    if given in PRESETS or not (name is not None or _is_experiment(file)):
-        return find_spec(given, "file (of a spec or an experiment)")
-    experiment = load_experiment(given)
+    file, name = parted(place)
+    if place in PRESETS or not (name is not None or _is_experiment(file)):
+        return find_spec(place, "file (of a spec or an experiment)")
+    experiment = load_experiment(place)
     if experiment.only_holds is not None:
         raise SpecError(
             f'experiment "{experiment.name}" in {file} is of {experiment.only_holds}, so it has no space of operators; '
             f"presets are: {', '.join(PRESETS)}"
         )
-    with reading_only(f"the space of results ({given})") if is_result(given) else nullcontext():
+    with reading_only(f"the space of results ({place})") if is_result(place) else nullcontext():
         return experiment.operator_spec.with_(name=experiment.name)
 
 
-def is_result(given: str) -> bool:
+def is_result(place: str) -> bool:
     """Return whether a path is a folder of results or lies in one; False for presets and for experiments' own files.
 
     Code that an experiment's own file names is run for its space, such as that of the network; what results name is not.
     """
-    file, _ = parted(given)
-    if given in PRESETS:
+    file, _ = parted(place)
+    if place in PRESETS:
         return False
     return (file / KEPT).is_file() or is_kept(file) or (file.exists() and file.resolve().is_relative_to(RESULTS.resolve()))
 
 
-def is_own_file(given: str) -> bool:
+def is_own_file(place: str) -> bool:
     """Return whether a path is a file of an experiment that lies outside of results: one that a user wrote to run it."""
-    return parted(given)[0].is_file() and not is_result(given)
+    return parted(place)[0].is_file() and not is_result(place)
 
 
 def _is_experiment(file: Path) -> bool:
@@ -256,10 +256,10 @@ def _experiment_of_group(name: str, plan: Mapping[str, Any], folders: Mapping[st
     return Experiment(**fields)
 
 
-def _check_folders(found: Iterable[Experiment]) -> None:
+def _check_folders(experiments: Iterable[Experiment]) -> None:
     """Raise SpecError if two experiments have the same folder of results."""
     owners: dict[Path, str] = {}
-    for experiment in found:
+    for experiment in experiments:
         other = owners.setdefault(experiment.folder, experiment.name)
         if other != experiment.name:
             raise SpecError(
@@ -268,11 +268,11 @@ def _check_folders(found: Iterable[Experiment]) -> None:
             )
 
 
-def _check_sources(found: Sequence[Experiment]) -> None:
+def _check_sources(experiments: Sequence[Experiment]) -> None:
     """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
-    sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in found}
-    waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in found}
-    names = {one.folder: one.name for one in found}
+    sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in experiments}
+    waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in experiments}
+    names = {one.folder: one.name for one in experiments}
     if way := way_back(sources):
         raise SpecError(
             f'experiment "{names[way[0]]}": select: source leads back to itself: {" takes from ".join(map(str, way))}; let one '

@@ -41,8 +41,8 @@ class OperatorChoice(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        return {"operator": given} if isinstance(given, str) else given
+    def _from_name(cls, choice: Any) -> Any:
+        return {"operator": choice} if isinstance(choice, str) else choice
 
     def find(self) -> PGraph:
         """Return the operator. Raises a SynoError if there is none."""

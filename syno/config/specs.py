@@ -54,34 +54,34 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
     }
 
 
-def find_spec(given: str, kind: str = "spec file") -> OperatorSpec:
+def find_spec(place: str, kind: str = "spec file") -> OperatorSpec:
     """Return the spec of a preset or of a YAML file.
 
     Args:
-        given: the preset's name, or the file's path.
+        place: the preset's name, or the file's path.
         kind: what the file may be, for the message.
 
     Raises SpecError if it is neither, or the file holds no valid spec.
     """
-    if given in PRESETS:
-        return preset(given)
-    file = Path(given)
+    if place in PRESETS:
+        return preset(place)
+    file = Path(place)
     if not is_file(file):
         raise SpecError(
-            f'"{shortened(given)}" is neither a {kind} nor a preset; presets are: {", ".join(PRESETS)}.'
-            f"{suggestion(given, PRESETS)}"
+            f'"{shortened(place)}" is neither a {kind} nor a preset; presets are: {", ".join(PRESETS)}.'
+            f"{suggestion(place, PRESETS)}"
         )
     return OperatorSpec.load(file)
 
 
-def make_spec(given: str | Mapping[str, Any]) -> OperatorSpec:
+def make_spec(spec: str | Mapping[str, Any]) -> OperatorSpec:
     """Return the spec of a preset, a file or a mapping of options; with `preset`, the mapping holds what differs from it."""
-    if isinstance(given, str):
-        return find_spec(given)
-    if "preset" not in given:
-        return OperatorSpec(**given)
-    changes = {key: value for key, value in given.items() if key != "preset"}
-    return OperatorSpec(**merged(find_spec(str(given["preset"])).model_dump(), changes))
+    if isinstance(spec, str):
+        return find_spec(spec)
+    if "preset" not in spec:
+        return OperatorSpec(**spec)
+    changes = {key: value for key, value in spec.items() if key != "preset"}
+    return OperatorSpec(**merged(find_spec(str(spec["preset"])).model_dump(), changes))
 
 
 def check_names(options: Mapping[str, Any]) -> None:

@@ -115,10 +115,10 @@ class TrainSettings(Section):
 
     @field_validator("seeds")
     @classmethod
-    def _different(cls, given: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(given)) < len(given):
-            raise ValueError(f"{list(given)} has a seed twice; each is one training")
-        return given
+    def _different(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"{list(seeds)} has a seed twice; each is one training")
+        return seeds
 
 
 DIVIDED = ("grouped", "low_rank")  # known layers whose costs are divided by a number
@@ -301,33 +301,33 @@ class TuneSettings(Section):
 
     @field_validator("devices", mode="before")
     @classmethod
-    def _chosen(cls, given: Any) -> Any:
+    def _chosen(cls, compilers: Any) -> Any:
         try:
-            return [DeviceChoice(**one) if isinstance(one, Mapping) else one for one in given]
+            return [DeviceChoice(**one) if isinstance(one, Mapping) else one for one in compilers]
         except ValidationError as error:
             raise ValueError(explained(error, DeviceChoice)) from None
 
     @field_validator("compilers", "original_compilers")
     @classmethod
-    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for name in given:
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
             try:
                 name_in_files(compiler_facts(name).name)
             except SynoError as error:
                 raise ValueError(str(error)) from None
-        return given
+        return names
 
     @field_validator("remote_devices")
     @classmethod
-    def _check_names(cls, given: Mapping[str, RemoteDevice]) -> Mapping[str, RemoteDevice]:
-        for name, device in given.items():
+    def _check_names(cls, devices: Mapping[str, RemoteDevice]) -> Mapping[str, RemoteDevice]:
+        for name, device in devices.items():
             try:
                 check_name(name)
                 for compiler in device.compilers or () if isinstance(device, SshSettings) else ():
                     compiler_facts(compiler)
             except SynoError as error:
                 raise ValueError(str(error)) from None
-        return given
+        return devices
 
     @model_validator(mode="after")
     def _places(self) -> Self:
@@ -458,10 +458,10 @@ class JoinSettings(Section):
 
     @field_validator("of", mode="before")
     @classmethod
-    def _all_or_several(cls, given: Any) -> Any:
-        if given != "all" and not (isinstance(given, list | tuple) and given):
-            raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {given!r}")
-        return given
+    def _all_or_several(cls, experiments: Any) -> Any:
+        if experiments != "all" and not (isinstance(experiments, list | tuple) and experiments):
+            raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {experiments!r}")
+        return experiments
 
 
 # Checks of the settings that end trials early.
@@ -507,7 +507,7 @@ OF_TRAINING: Mapping[str, Any] = {"reward": {"name": RelativeReward.name}, "poli
 
 
 def following(
-    evaluation: str, goal: Goal | None, reward: Mapping[str, Any], select: SelectSettings, given: Set[str]
+    evaluation: str, goal: Goal | None, reward: Mapping[str, Any], select: SelectSettings, set_options: Set[str]
 ) -> dict[str, Any]:
     """Return the options of a search for a network whose defaults follow from others.
 
@@ -516,19 +516,19 @@ def following(
         goal: the goal; None if there is none.
         reward: the reward, as it is without these defaults.
         select: the selection, likewise.
-        given: names of the options that the experiment gives.
+        set_options: names of the options that the experiment gives.
     """
-    found = {name: default for name, default in OF_TRAINING.items() if name not in given and evaluation == "training"}
+    found = {name: default for name, default in OF_TRAINING.items() if name not in set_options and evaluation == "training"}
     is_selected = "by" not in select.model_fields_set and not select.operators and select.source is None
     if goal is None:
         if is_selected and evaluation == "cost":  # trials have no score, which a front needs
             found["select"] = select.model_copy(update={"by": "reward"})
         return found
-    if "policy" not in given:
+    if "policy" not in set_options:
         found["policy"] = OF_TRAINING["policy"]
-    if "reward" not in given or reward.get("name") in (GoalReward.name, GainReward.name):
+    if "reward" not in set_options or reward.get("name") in (GoalReward.name, GainReward.name):
         numbers = {"find": goal.find, "speedup": goal.speedup, "lose_at_most": goal.lose_at_most}
-        own = reward if "reward" in given else {}
+        own = reward if "reward" in set_options else {}
         found["reward"] = {"name": GoalReward.name, **{name: one for name, one in numbers.items() if one is not None}, **own}
     if is_selected:
         found["select"] = select.model_copy(update={"by": "goal"})

@@ -105,10 +105,10 @@ def _without_network() -> Iterator[None]:
         datasets.config.HF_HUB_OFFLINE = before
 
 
-def _check_columns(place: str, given: Sequence[str], wanted: Sequence[str]) -> None:
+def _check_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
     for name in wanted:
-        if name not in given:
-            raise DataError(f'{place} has no column "{name}"; it has: {", ".join(given)}')
+        if name not in columns:
+            raise DataError(f'{place} has no column "{name}"; it has: {", ".join(columns)}')
 
 
 # ---- folders of pictures ---------------------------------------------------------------------------------------------

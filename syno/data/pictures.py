@@ -347,54 +347,54 @@ def read_arrays(file: Path) -> dict[str, Any]:
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-def check_images(what: str, images: Any, shape: tuple[int, ...], types: tuple[torch.dtype, ...] = (torch.float32,)) -> None:
-    """Raise DataError, which begins with `what`, if these are not finite samples [n, *shape] of one of the types."""
+def check_images(source: str, images: Any, shape: tuple[int, ...], types: tuple[torch.dtype, ...] = (torch.float32,)) -> None:
+    """Raise DataError, which begins with `source`, if these are not finite samples [n, *shape] of one of the types."""
     if not shape or tuple(images.shape[1:]) != shape or not images.numel():
         expected = ", ".join(map(str, shape)) if shape and 0 not in shape else "channels, ...], as [n, channels, height, width"
-        raise DataError(f"{what} has the shape {list(images.shape)}; it must be [n, {expected}] with n of at least 1")
+        raise DataError(f"{source} has the shape {list(images.shape)}; it must be [n, {expected}] with n of at least 1")
     if images.dtype not in types:
         names = " or ".join(map(_type_name, types))
-        raise DataError(f"{what} is {_type_name(images.dtype)}; it must be {names}: convert it, as with images.float()")
+        raise DataError(f"{source} is {_type_name(images.dtype)}; it must be {names}: convert it, as with images.float()")
     if images.is_floating_point() and not bool(torch.isfinite(images).all()):
-        raise DataError(f"{what} has values that are not finite (NaN or infinity); take out or repair these samples")
+        raise DataError(f"{source} has values that are not finite (NaN or infinity); take out or repair these samples")
 
 
 def check_labels(
-    what: str,
+    source: str,
     labels: Any,
     count: int,
     classes: int,
     label_shape: tuple[int, ...] = (),
     ignore_index: int | None = None,
 ) -> None:
-    """Raise DataError, which begins with `what`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1.
+    """Raise DataError, which begins with `source`, if these are not int64 labels [count, *label_shape] from 0 to classes - 1.
 
     Labels `ignore_index` are allowed, too, but not alone.
     """
     if labels.is_floating_point() and not bool((labels == labels.round()).all()):
         raise DataError(
-            f"{what} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, no whole numbers: "
+            f"{source} is {_type_name(labels.dtype)} with values such as {_no_whole_number(labels):g}, no whole numbers: "
             "a regression, and on a data set networks are trained to tell classes apart; give a task with a loss and a score "
             'of your own (workload: {task: "package.module:function"}, in Python a syno.Task: docs/tasks.md), or make classes '
             "of the values, as with torch.bucketize"
         )
     if label_shape in ((1,), (classes,)) and (hint := _hint_on_shape(labels, classes, label_shape)):
-        raise DataError(f"{what} has the shape {list(labels.shape)}: one label for each position{hint}")
+        raise DataError(f"{source} has the shape {list(labels.shape)}: one label for each position{hint}")
     if tuple(labels.shape) != (count, *label_shape) or not labels.numel():
         expected = ", ".join(map(str, (count, *label_shape)))
         each = "each position of each sample" if label_shape else "each sample"
         hint = _hint_on_shape(labels, classes, label_shape)
-        raise DataError(f"{what} has the shape {list(labels.shape)}; it must be [{expected}]: one label for {each}{hint}")
+        raise DataError(f"{source} has the shape {list(labels.shape)}; it must be [{expected}]: one label for {each}{hint}")
     if labels.dtype is not torch.int64:
         task = (
             "; if these are no classes, give a task with a loss of your own (docs/tasks.md)"
             if labels.is_floating_point()
             else ""
         )
-        raise DataError(f"{what} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long(){task}")
+        raise DataError(f"{source} is {_type_name(labels.dtype)}; it must be int64: convert it, as with labels.long(){task}")
     counted = labels if ignore_index is None else labels[labels != ignore_index]
     if not counted.numel():
-        raise DataError(f"{what} is {ignore_index} everywhere, which is the ignore_index; at least one label must count")
+        raise DataError(f"{source} is {ignore_index} everywhere, which is the ignore_index; at least one label must count")
     least, most = int(counted.min()), int(counted.max())
     if least < 0 or most >= classes:
         outside = counted[(counted < 0) | (counted >= classes)].unique()
@@ -405,7 +405,7 @@ def check_labels(
                 "attribute ignore_index of a data set of your own"
             )
         raise DataError(
-            f"{what} is from {least} to {most}; with {classes} classes, labels must be from 0 to {classes - 1}{hint}"
+            f"{source} is from {least} to {most}; with {classes} classes, labels must be from 0 to {classes - 1}{hint}"
         )
 
 

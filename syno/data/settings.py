@@ -54,10 +54,10 @@ class DataSettings(Settings):
         return 0
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, **settings: Any) -> Self:
         """Return the settings. SpecError says which of them are wrong, and what is allowed."""
         try:
-            return cls(**given)
+            return cls(**settings)
         except ValidationError as error:
             raise SpecError(explained(error, cls)) from None
 

@@ -39,7 +39,7 @@ class Material:
         inside: the least share of the multiply-adds that must be done: those that read padding need not be.
         by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
         network_inputs: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
-        has_values: whether `network_inputs` are values that nothing is drawn for, since the network computes something else for others.
+        has_values: whether the values of `network_inputs` are kept, since the network computes something else for drawn ones.
     """
 
     module: nn.Module

@@ -200,10 +200,10 @@ def with_own_inputs(network: nn.Module, *tensors: torch.Tensor) -> nn.Module:
         return WithOwnInputs(network) if changes_inputs(network, lambda network: network(*tensors)) else network
 
 
-def _are_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.is_meta or one.layout != torch.strided:
+def _are_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.is_meta or first.layout != torch.strided:
         return True
-    return one.shape == other.shape and bool(((one == other) | (one != one)).all())
+    return first.shape == second.shape and bool(((first == second) | (first != first)).all())
 
 
 @contextmanager

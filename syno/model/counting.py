@@ -309,7 +309,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             self._note_unknown(str(packet))
 
     def _count(
-        self, flops: int, given: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor, inside: float = 1.0
+        self, flops: int, inputs: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor, inside: float = 1.0
     ) -> None:
         """Count a product for the layer that it belongs to. `inside` is the share of it that reads no padding."""
         runs_in = self.running[-1]
@@ -320,19 +320,19 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             owners = {runs_in if runs_in in self.owners[of] else self.owners[of][0] for of in weights}
             layer = owners.pop() if len(owners) == 1 else runs_in
         memory = FLOAT_BYTES * sum(of.numel() for of in (*factors, made))
-        self._add(layer, runs_in, tuple(given.shape), tuple(made.shape), flops, memory, inside)
+        self._add(layer, runs_in, tuple(inputs.shape), tuple(made.shape), flops, memory, inside)
 
     def _add(
         self,
         layer: str,
         runs_in: str,
-        given: tuple[int, ...],
+        input_shape: tuple[int, ...],
         made: tuple[int, ...],
         flops: int,
         memory: int,
         inside: float,
     ) -> None:
-        work = self.work.setdefault((layer, runs_in), LayerWork(layer, runs_in, given, made))
+        work = self.work.setdefault((layer, runs_in), LayerWork(layer, runs_in, input_shape, made))
         work.flops += flops
         work.inside += flops * inside
         self.memory = max(self.memory, memory)
@@ -401,12 +401,12 @@ def published_parameters(model: nn.Module) -> int:
     return parameters(model) - sum(parameters(module) for module in model.modules() if isinstance(module, nn.Embedding))
 
 
-def _operator_cost(module: OperatorModule, given: tuple[int, ...]) -> tuple[int, int, float]:
+def _operator_cost(module: OperatorModule, input_shape: tuple[int, ...]) -> tuple[int, int, float]:
     """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan.
 
     The last number is the least share of the multiply-adds that reads no padding.
     """
-    chosen, valuation = _plan_of(module, given)
+    chosen, valuation = _plan_of(module, input_shape)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation), windows_inside(module.graph, valuation)
 
 
@@ -420,7 +420,7 @@ def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
     return math.prod(share_inside(*axis) for axis in axes)
 
 
-def _plan_of(module: OperatorModule, given: tuple[int, ...]) -> tuple[Plan, Valuation]:
+def _plan_of(module: OperatorModule, input_shape: tuple[int, ...]) -> tuple[Plan, Valuation]:
     """Return the plan of an operator on an input of this shape, and the values of its variables."""
-    values = {**module.sizes, **module.graph.runtime_values(given, module.sizes)}
+    values = {**module.sizes, **module.graph.runtime_values(input_shape, module.sizes)}
     return plan(module.graph, values), module.graph.valuation(values)

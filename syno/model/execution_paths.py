@@ -193,8 +193,8 @@ def _joined(samples: Sequence[Inputs], inputs: Inputs, whole: int) -> Any:
     """Return single samples of inputs as one batch."""
     columns = iter(zip(*map(first_inputs, samples), strict=True))
 
-    def joined(one: torch.Tensor) -> torch.Tensor:
+    def joined(tensor: torch.Tensor) -> torch.Tensor:
         column = next(columns)
-        return torch.cat(column) if one.dim() and len(one) == whole else column[0]
+        return torch.cat(column) if tensor.dim() and len(tensor) == whole else column[0]
 
     return mapped(joined, inputs)

@@ -152,8 +152,8 @@ def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, 
     return found
 
 
-def check_network(network: object, what: str) -> None:
-    """Raise UserCodeError, which begins with `what`, if this is no network whose layers can be replaced and trained."""
+def check_network(network: object, description: str) -> None:
+    """Raise UserCodeError, which begins with `description`, if this is no network whose layers can be replaced and trained."""
     advice = ""
     if not isinstance(network, nn.Module):
         exported = type(network).__name__ == "ExportedProgram"
@@ -171,7 +171,7 @@ def check_network(network: object, what: str) -> None:
                 advice = f"it was quantized, or prepared for that ({place}): give the network from before, in floating point"
                 break
     if advice:
-        raise UserCodeError(f"{what} {kind_of(network)}; {advice}")
+        raise UserCodeError(f"{description} {kind_of(network)}; {advice}")
 
 
 def _by_reason(refused: Mapping[str, str]) -> str:
@@ -197,9 +197,9 @@ def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) 
     return f"add {best}, which takes {counts[taking[0]]} of its layers{others and f'; other rules:{others[1:]}'}"
 
 
-def layers_of(model: nn.Module, found: Sequence[Layer]) -> tuple[Layer, ...]:
+def layers_of(model: nn.Module, layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Return the layers of a model that were found in another one of the same code, which has other weights."""
-    return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in found)
+    return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in layers)
 
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
@@ -280,11 +280,11 @@ def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
     return Layer(use.name, use.module, use.input, use.output, aliases=tuple(one for one in names if one != use.name))
 
 
-def _check_names(model: nn.Module, names: Sequence[str], found: Sequence[Layer], refused: Mapping[str, str]) -> None:
+def _check_names(model: nn.Module, names: Sequence[str], replaceable: Sequence[Layer], refused: Mapping[str, str]) -> None:
     """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
     modules = dict(model.named_modules(remove_duplicate=False))
     for name in names:
-        if any(fnmatchcase(one, name) for layer in found for one in layer.names):
+        if any(fnmatchcase(one, name) for layer in replaceable for one in layer.names):
             continue
         if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
             raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')

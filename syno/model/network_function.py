@@ -75,19 +75,19 @@ def make_network(
     return made
 
 
-def make_whole(network: nn.Module, example: Inputs, what: str) -> None:
+def make_whole(network: nn.Module, example: Inputs, description: str) -> None:
     """Give the lazy layers of a network their sizes and weights, in place, by running it on an example of its inputs.
 
     Weights are drawn from torch's random numbers, in the order in which layers run. What normalizations have learnt stays.
 
-    Raises UserCodeError, which begins with `what`, if a lazy layer does not run, or the network fails.
+    Raises UserCodeError, which begins with `description`, if a lazy layer does not run, or the network fails.
     """
     if not _lazy_layers(network):
         return
     known = {name: buffer.clone() for name, buffer in network.named_buffers() if not is_lazy(buffer)}
     inputs = of_batch(example, LEAST_BATCH)
     shapes = shapes_in_words(inputs)
-    with torch.no_grad(), user_code(f"{what}, run on {shapes} to find the sizes of its lazy layers,"):
+    with torch.no_grad(), user_code(f"{description}, run on {shapes} to find the sizes of its lazy layers,"):
         with evaluation_mode(network):
             call_network(network, inputs)
         if _lazy_layers(network):  # such as those of a head that exists in training only
@@ -104,7 +104,7 @@ def make_whole(network: nn.Module, example: Inputs, what: str) -> None:
                     reset()
     if lazy := _lazy_layers(network):
         raise UserCodeError(
-            f"{what} has lazy layers that do not run on {shapes}, so their sizes are not known: "
+            f"{description} has lazy layers that do not run on {shapes}, so their sizes are not known: "
             f"{', '.join(lazy[:5])}; give them sizes, or leave them out"
         )
 
@@ -157,8 +157,8 @@ def _rest(make: Callable[..., Any]) -> str | None:
     return next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
 
 
-def _handed_on(make: Callable[..., Any], error: TypeError, given: Mapping[str, Any]) -> str | None:
+def _handed_on(make: Callable[..., Any], error: TypeError, arguments: Mapping[str, Any]) -> str | None:
     """Return the argument that a function handed on to one that does not take it; None if the error is another one."""
     if _rest(make) is None or "unexpected keyword argument" not in str(error):
         return None
-    return next((name for name in given if f"'{name}'" in str(error)), None)
+    return next((name for name in arguments if f"'{name}'" in str(error)), None)

@@ -35,12 +35,12 @@ class PlacedOperator(Settings):
         return read_replacement(self.operator)
 
 
-def without_nothing(given: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+def without_nothing(network: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a network, as they are written, as they were before networks had `OPTIONAL` ones.
 
     Those that are given stay. Names of records depend on the text.
     """
-    return {name: value for name, value in settings.items() if name not in OPTIONAL or getattr(given, name)}
+    return {name: value for name, value in settings.items() if name not in OPTIONAL or getattr(network, name)}
 
 
 def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -592,12 +592,16 @@ def drawn(inputs: Inputs) -> Inputs:
     """
     tensors, generators = first_inputs(inputs), dict[torch.device, torch.Generator]()
 
-    def draw(one: torch.Tensor) -> torch.Tensor:
-        if not one.is_floating_point() or one.is_meta or (len(tensors) > 1 and bool((one != one.flatten()[:1]).any())):
-            return one
-        generator = generators.setdefault(one.device, torch.Generator(one.device).manual_seed(SEED))
-        drawn = torch.randn(one.shape, generator=generator, dtype=torch.float32, device=one.device)
-        return drawn.to(one.dtype, memory_format=format_of(one))
+    def draw(tensor: torch.Tensor) -> torch.Tensor:
+        if (
+            not tensor.is_floating_point()
+            or tensor.is_meta
+            or (len(tensors) > 1 and bool((tensor != tensor.flatten()[:1]).any()))
+        ):
+            return tensor
+        generator = generators.setdefault(tensor.device, torch.Generator(tensor.device).manual_seed(SEED))
+        drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=tensor.device)
+        return drawn.to(tensor.dtype, memory_format=format_of(tensor))
 
     return mapped(draw, inputs)
 

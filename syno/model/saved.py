@@ -93,8 +93,8 @@ def _facts(file: Path) -> dict[str, Any]:
     return facts if isinstance(facts, dict) and isinstance(facts.get(FILES, {}), dict) else {}
 
 
-def _damaged(file: Path, what: str) -> DataError:
-    said = " ".join(what.split())[:400]
+def _damaged(file: Path, damage: str) -> DataError:
+    said = " ".join(damage.split())[:400]
     return DataError(f"{file} {said}; copy the folder again, or write it again with `syno get EXPERIMENT OPERATOR`")
 
 

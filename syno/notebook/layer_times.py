@@ -106,5 +106,5 @@ def layer_latency(
     return pandas.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _call(module: nn.Module, given: torch.Tensor) -> Callable[[], object]:
-    return partial(module, given)
+def _call(module: nn.Module, inputs: torch.Tensor) -> Callable[[], object]:
+    return partial(module, inputs)

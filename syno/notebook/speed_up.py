@@ -270,9 +270,9 @@ def speed_up(
     return found
 
 
-def _check_numbers(**given: Any) -> None:
+def _check_numbers(**numbers: Any) -> None:
     """Raise SpecError if an argument of `speed_up` is no number, or not one that it may be."""
-    for name, value in given.items():
+    for name, value in numbers.items():
         if value is None and name in ("minutes", "cores"):
             continue
         is_whole = name in ("trials", "seeds", "cores")
@@ -380,10 +380,10 @@ class _Call:
         study = self.experiment["study"] | ({} if trials is None else {"n_trials": trials})
         write_whole(self.config, yaml.safe_dump({**self.experiment, "study": study}, sort_keys=False))
 
-    def _pickled(self, name: str, one: object) -> bytes:
+    def _pickled(self, name: str, value: object) -> bytes:
         try:
             file = io.BytesIO()
-            _Pickler(file).dump(moved_to(copy_of(one), "cpu") if isinstance(one, nn.Module) else one)
+            _Pickler(file).dump(moved_to(copy_of(value), "cpu") if isinstance(value, nn.Module) else value)
             return file.getvalue()
         except Exception as error:
             raise SpecError(
@@ -409,22 +409,22 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file)
         self.whole: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
-    def reducer_override(self, one: Any) -> Any:
+    def reducer_override(self, value: Any) -> Any:
         """Return the function and the arguments that make an object again; see `pickle.Pickler.reducer_override`.
 
         An iterator that a loader holds, as of its persistent workers, is None in the other process, where it begins anew.
         """
-        if isinstance(one, _BaseDataLoaderIter | GeneratorType):
+        if isinstance(value, _BaseDataLoaderIter | GeneratorType):
             return type(None), ()
-        if type(one) is not torch.Tensor or one.device.type != "cpu" or one.layout != torch.strided:
-            return super().reducer_override(one)
-        storage = one.untyped_storage()
-        if one.requires_grad or one.is_conj() or one.is_neg() or one.nbytes >= storage.nbytes():
-            return super().reducer_override(one)
-        key, count = (storage.data_ptr(), one.dtype), storage.nbytes() // one.element_size()
+        if type(value) is not torch.Tensor or value.device.type != "cpu" or value.layout != torch.strided:
+            return super().reducer_override(value)
+        storage = value.untyped_storage()
+        if value.requires_grad or value.is_conj() or value.is_neg() or value.nbytes >= storage.nbytes():
+            return super().reducer_override(value)
+        key, count = (storage.data_ptr(), value.dtype), storage.nbytes() // value.element_size()
         if key not in self.whole:
-            self.whole[key] = one.new_empty(0).set_(storage, 0, (count,), (1,))
-        return torch.Tensor.as_strided, (self.whole[key], tuple(one.shape), one.stride(), one.storage_offset())
+            self.whole[key] = value.new_empty(0).set_(storage, 0, (count,), (1,))
+        return torch.Tensor.as_strided, (self.whole[key], tuple(value.shape), value.stride(), value.storage_offset())
 
 
 def _described(task: Task) -> dict[str, Any]:
@@ -586,12 +586,12 @@ class SpeedUp:
         self.folder = Path(folder).resolve()
         self._age = ""
 
-    def score_again(self, task: Task, found: datetime, settings: TrainingSettings) -> None:
+    def score_again(self, task: Task, trained_at: datetime, settings: TrainingSettings) -> None:
         """Score the network of an earlier answer on the batches of a task, and note that the answer is old, and the score.
 
         Args:
             task: of this call.
-            found: when the answer was found.
+            trained_at: when the answer was found.
             settings: of the training.
 
         Raises DataError if the score is another one than in the record of the training.
@@ -606,12 +606,12 @@ class SpeedUp:
         allowed = max(SAME_SCORE * abs(before), (goal.lose_at_most or 0.0) / 2 if goal is not None else 0.0)
         if not abs(now - before) <= allowed:
             raise DataError(
-                f"{self.folder} holds the answer of {found:%Y-%m-%d %H:%M}, whose network {record.name} had {metric.name} "
+                f"{self.folder} holds the answer of {trained_at:%Y-%m-%d %H:%M}, whose network {record.name} had {metric.name} "
                 f"{before:.6g} then, and has {now:.6g} on the batches to test on of this call: they, or what scores them, are "
                 "other ones. Give another folder, or delete this one"
             )
         self._age = (
-            f"This answer is of {found:%Y-%m-%d %H:%M}, of an equal call; {record.name}, scored again now: {metric.name} "
+            f"This answer is of {trained_at:%Y-%m-%d %H:%M}, of an equal call; {record.name}, scored again now: {metric.name} "
             f"{now:.6g}, then {before:.6g}."
         )
 

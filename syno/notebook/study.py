@@ -335,21 +335,21 @@ class Study:
         return f"<study {self.name}: {outcomes(trials)}{f', best reward {best[0].reward:.4g}' if best else ''}>"
 
 
-def storage_url(given: str | Path | None) -> str:
+def storage_url(storage: str | Path | None) -> str:
     """Return the URL of a storage: a file's path is a journal if it ends in .log or .journal, else an SQLite database."""
-    if given is None:
+    if storage is None:
         return MEMORY
-    text = str(given)
-    if isinstance(given, str) and (text == MEMORY or "://" in text or text.startswith("journal:")):
+    text = str(storage)
+    if isinstance(storage, str) and (text == MEMORY or "://" in text or text.startswith("journal:")):
         return text
     return text if text.endswith(SUFFIXES) else f"sqlite:///{text}"
 
 
-def make_reward(given: str | Mapping[str, Any] | Reward) -> Reward:
+def make_reward(reward: str | Mapping[str, Any] | Reward) -> Reward:
     """Return a reward by its name, or by its name and settings. UnknownNameError or SpecError says what is wrong."""
-    if isinstance(given, Reward):
-        return given
-    settings = {"name": given} if isinstance(given, str) else given
+    if isinstance(reward, Reward):
+        return reward
+    settings = {"name": reward} if isinstance(reward, str) else reward
     try:
         return from_settings(settings)
     except ValidationError as error:

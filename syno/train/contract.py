@@ -96,6 +96,6 @@ class FunctionEvaluation(Evaluation):
         return self.function(operator, report)
 
 
-def evaluation_of(given: Evaluation | Evaluate) -> Evaluation:
+def evaluation_of(evaluation: Evaluation | Evaluate) -> Evaluation:
     """Return an evaluation; a function becomes one."""
-    return given if isinstance(given, Evaluation) else FunctionEvaluation(given)
+    return evaluation if isinstance(evaluation, Evaluation) else FunctionEvaluation(evaluation)

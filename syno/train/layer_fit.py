@@ -215,13 +215,13 @@ def _recorded(
     """
     found, room, number = dict[int, tuple[torch.Tensor, torch.Tensor]](), most, 0
 
-    def note(module: nn.Module, given: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
+    def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], made: torch.Tensor) -> None:
         nonlocal room
-        each = (given[0].numel() + made.numel()) // max(1, len(made))
+        each = (inputs[0].numel() + made.numel()) // max(1, len(made))
         kept = min(len(made), max(room // max(1, each), 0 if found else fewest))
         room -= kept * each
         if kept:  # what comes behind may change it in place
-            found[number] = given[0].detach()[:kept].clone(), made.detach()[:kept].clone()
+            found[number] = inputs[0].detach()[:kept].clone(), made.detach()[:kept].clone()
 
     hook = network.get_submodule(name).register_forward_hook(note)
     try:

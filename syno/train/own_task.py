@@ -303,36 +303,36 @@ def checked(task: Task) -> Task:
     return task
 
 
-def check_score(task: Task, found: object) -> float:
+def check_score(task: Task, score: object) -> float:
     """Return a score as a number. UserCodeError if it is none."""
     try:
-        value = float(cast("float", found))
+        value = float(cast("float", score))
     except (TypeError, ValueError, RuntimeError):
-        raise UserCodeError(f"the score of {task} is {kind_of(found)}; it must be one number") from None
+        raise UserCodeError(f"the score of {task} is {kind_of(score)}; it must be one number") from None
     return value
 
 
-def check_loss(task: Task, found: object) -> torch.Tensor:
+def check_loss(task: Task, loss: object) -> torch.Tensor:
     """Return a loss. UserCodeError if it is no scalar with a gradient, while gradients are made."""
-    if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        given = f"a tensor of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else kind_of(found)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        given = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else kind_of(loss)
         raise UserCodeError(f"the loss of {task} is {given}; it must be a scalar, as with .mean()")
-    if torch.is_grad_enabled() and not found.requires_grad:
+    if torch.is_grad_enabled() and not loss.requires_grad:
         raise UserCodeError(
             f"the loss of {task} does not depend on the network's weights by anything with a gradient; compute it of the "
             "network's outputs, without .item(), .detach() or torch.no_grad()"
         )
-    return found.reshape(())
+    return loss.reshape(())
 
 
-def check_count(task: Task, found: object) -> torch.Tensor:
+def check_count(task: Task, count: object) -> torch.Tensor:
     """Return how much counts in a batch. UserCodeError if that is no number of at least 0."""
     try:
-        value = float(cast("float", found))
+        value = float(cast("float", count))
     except (TypeError, ValueError, RuntimeError):
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UserCodeError(f"counted of {task} returned {found!r}; it must be a number of at least 0")
+        raise UserCodeError(f"counted of {task} returned {count!r}; it must be a number of at least 0")
     return torch.tensor(value, dtype=torch.float64)
 
 

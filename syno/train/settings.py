@@ -251,12 +251,12 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_recipe(cls, given: Any) -> Any:
+    def _fill_from_recipe(cls, settings: Any) -> Any:
         """Return the settings with the recipe's values where none are given."""
-        if not isinstance(given, Mapping):
-            return given
+        if not isinstance(settings, Mapping):
+            return settings
         try:
-            return {**RECIPES[str(given.get("recipe", QUICK))], **given}
+            return {**RECIPES[str(settings.get("recipe", QUICK))], **settings}
         except UnknownNameError as error:
             raise ValueError(f"recipe: {error}") from None
 
@@ -372,20 +372,20 @@ class WorkloadSettings(Settings):
 
     @field_validator("layers", mode="before")
     @classmethod
-    def _several_layers(cls, given: Any) -> Any:
-        if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):
-            return ", ".join(given)
-        if isinstance(given, str):
-            return given
+    def _several_layers(cls, layers: Any) -> Any:
+        if isinstance(layers, list | tuple) and layers and all(isinstance(one, str) for one in layers):
+            return ", ".join(layers)
+        if isinstance(layers, str):
+            return layers
         raise ValueError(
-            f"it is {given!r}; give a rule such as spatial, or names and patterns of layers, with commas or as a list"
+            f"it is {layers!r}; give a rule such as spatial, or names and patterns of layers, with commas or as a list"
         )
 
     @field_validator("milestones", mode="before")
     @classmethod
-    def _named_curve(cls, given: Any) -> Any:
+    def _named_curve(cls, curve: Any) -> Any:
         try:
-            return MILESTONES[given] if isinstance(given, str) else given
+            return MILESTONES[curve] if isinstance(curve, str) else curve
         except UnknownNameError as error:
             raise ValueError(str(error)) from None
 

@@ -580,21 +580,21 @@ class TextTask(DeviceTask):
 class OwnTask(DeviceTask):
     """A task of a user's own."""
 
-    def __init__(self, given: Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE) -> None:
-        super().__init__(str(given), settings, device)
+    def __init__(self, task: Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE) -> None:
+        super().__init__(str(task), settings, device)
         if unknown := [name for name in OF_CLASSES if getattr(settings, name) != TrainingSettings.model_fields[name].default]:
             raise SpecError(
-                f"training: {unknown[0]} is for classification and text; {given} has a loss and a score of its own, so leave "
+                f"training: {unknown[0]} is for classification and text; {task} has a loss and a score of its own, so leave "
                 "it out, and let these do it"
             )
-        self.given, self.metric, self.channels_last = checked(given), given.score_metric, False
-        self.counts = given.counts
-        self.batches = shared(LoaderBatches(given, seed, device, most_steps=settings.most_steps), share)
+        self.task, self.metric, self.channels_last = checked(task), task.score_metric, False
+        self.counts = task.counts
+        self.batches = shared(LoaderBatches(task, seed, device, most_steps=settings.most_steps), share)
 
     @property
     def tests(self) -> Iterable[Any]:
         """A copy of the first batch to test on, on the device; () if there is none, as where the score makes its own."""
-        return (mapped(lambda tensor: tensor.to(self.device, copy=True), batch) for batch in islice(self.given.test, 1))
+        return (mapped(lambda tensor: tensor.to(self.device, copy=True), batch) for batch in islice(self.task.test, 1))
 
     def check(self, batch: Any) -> None:
         """Raise DataError if there is no tensor in a batch, or one that is not finite."""
@@ -609,7 +609,7 @@ class OwnTask(DeviceTask):
         count = self.samples(batch)
         if most >= count:
             return [batch]
-        return [part_of(self.given, batch, slice(start, start + most)) for start in range(0, count, most)]
+        return [part_of(self.task, batch, slice(start, start + most)) for start in range(0, count, most)]
 
     def samples(self, batch: Any) -> int:
         """Return the length of the first tensor of a batch."""
@@ -617,7 +617,7 @@ class OwnTask(DeviceTask):
 
     def counted(self, batch: Any) -> torch.Tensor:
         """Return the number of samples or labels over which a loss is the mean."""
-        return check_count(self.given, self.given.counted(batch))
+        return check_count(self.task, self.task.counted(batch))
 
     def check_parts(self, network: nn.Module, batch: Any) -> None:
         """Raise SpecError if the losses of a batch's halves do not add up to its own, unless the task says what counts."""
@@ -636,8 +636,8 @@ class OwnTask(DeviceTask):
             )
 
     def _loss(self, network: nn.Module, batch: Any, label_smoothing: float) -> torch.Tensor:
-        if not self.counts or float(self.given.counted(batch)) > 0:
-            return check_loss(self.given, self.given.loss(network, copied(batch)))
+        if not self.counts or float(self.task.counted(batch)) > 0:
+            return check_loss(self.task, self.task.loss(network, copied(batch)))
         outputs: list[torch.Tensor] = []  # the mean over no label is no number
 
         def note(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -646,16 +646,16 @@ class OwnTask(DeviceTask):
             return output
 
         with calls_through(network, note):
-            loss = self.given.loss(network, copied(batch))
+            loss = self.task.loss(network, copied(batch))
         return torch.stack(outputs).sum() * 0 if outputs else torch.nan_to_num(loss) * 0
 
     def _difference(self, output: Any, taught: Any) -> torch.Tensor:
-        if getattr(self.given.difference, "__func__", None) is Task.difference:
+        if getattr(self.task.difference, "__func__", None) is Task.difference:
             check_outputs(output, taught)
-        return check_loss(self.given, self.given.difference(output, taught))
+        return check_loss(self.task, self.task.difference(output, taught))
 
     def _score(self, network: nn.Module, tests: Iterable[Any]) -> float:
-        return check_score(self.given, self.given.score(network))
+        return check_score(self.task, self.task.score(network))
 
 
 def task_of(

@@ -122,15 +122,15 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
         raise DataError(f"{path} holds no weights of this network: {said[:300]}; delete it, and train again") from error
 
 
-def _set(network: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
+def _set(network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
     """Set the parameters and buffers of a network. ValueError, or what torch raises, if they are of another network."""
     state = network.state_dict(keep_vars=True)
-    names = {_place(name, tensor): name for name, tensor in state.items() if name in given}
-    first = {name: name if name in given else names.get(_place(name, tensor)) for name, tensor in state.items()}
+    names = {_place(name, tensor): name for name, tensor in state.items() if name in tensors}
+    first = {name: name if name in tensors else names.get(_place(name, tensor)) for name, tensor in state.items()}
     missing = [name for name, source in first.items() if source is None]
-    if missing or (unknown := [name for name in given if name not in state]):
+    if missing or (unknown := [name for name in tensors if name not in state]):
         raise ValueError(f"it has no {missing[0]}" if missing else f"it has {unknown[0]}, which the network has not")
-    values = {name: given[source] for name, source in first.items() if source is not None}
+    values = {name: tensors[source] for name, source in first.items() if source is not None}
     for name, tensor in state.items():
         if (tensor.shape, tensor.dtype) != (values[name].shape, values[name].dtype):
             is_, has = ([*one.shape, one.dtype] for one in (tensor, values[name]))

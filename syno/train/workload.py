@@ -624,8 +624,8 @@ def _samples(data: PictureData | TokenSet, count: int) -> torch.Tensor:
     return batch[0]
 
 
-def _are_equal(one: torch.Tensor, other: torch.Tensor | None) -> bool:
-    return other is not None and one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+def _are_equal(first: torch.Tensor, second: torch.Tensor | None) -> bool:
+    return second is not None and first.shape == second.shape and torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
 
 
 def things_of_data(data: PictureData | TokenSet) -> dict[str, Any]:

@@ -449,7 +449,7 @@ class Joins:
         size = major.size * minor.size
         is_last = state.steps + 1 >= self._depth
         has_merges = not is_last and (self._merges is None or state.ends.counts.merges < self._merges)
-        if has_merges and (self.narrow is None or self.goal.pieces(size).more < UNREACHABLE):
+        if has_merges and (self.narrow is None or self.goal.pieces(size).more_contractions < UNREACHABLE):
             return True
         excess = self._excess.get(size)
         if excess is None:

@@ -86,7 +86,7 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     """
     for axis in assignment.parted:
         pieces = axis.endings.pieces
-        cost += pieces.with_contractions(assignment.contractions) - pieces.more
+        cost += pieces.with_contractions(assignment.contractions) - pieces.more_contractions
     choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
     found = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
     least = min((needed.primitives for needed in found), default=UNREACHABLE)
@@ -507,9 +507,9 @@ class _BranchAndBound:
             chosen.repeated.append(axis)
             self._assign(index + 1, cost + 1, cuts, contractions, Case.REPEAT)
             chosen.repeated.pop()
-        if endings.pieces.more < UNREACHABLE and cuts < self.most_cuts:
+        if endings.pieces.more_contractions < UNREACHABLE and cuts < self.most_cuts:
             chosen.parted.append(axis)
-            self._assign(index + 1, cost + endings.pieces.more, cuts + 1, contractions, Case.PIECES)
+            self._assign(index + 1, cost + endings.pieces.more_contractions, cuts + 1, contractions, Case.PIECES)
             chosen.parted.pop()
 
     def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
