@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.setdefault("SYNO_CORE_LOCKS", "off")  # tests do not wait for what else runs on this machine
+
+# A thousand processes of the tests import Syno: where bytecode may not be written, each would compile it again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import pytest
 import torch

@@ -92,7 +92,10 @@ WITHOUT_NAMES = {  # further places of the recipe, which hold something for each
 def primitives_named(module: Path) -> set[str]:
     """The primitives that a module imports, or reads as `primitives.NAME`; all of them if it reads the table."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    text = module.read_text(encoding="utf-8")
+    if "primitives" not in text:  # most modules: all processes of pytest read them before the first test
+        return found
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module == "syno.ir.primitives":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "primitives":
