@@ -13,10 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.setdefault("SYNO_CORE_LOCKS", "off")  # tests do not wait for what else runs on this machine
 
-# A thousand processes of the tests import Syno: where bytecode may not be written, each would compile it again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 import pytest
 import torch
 from typer.main import get_command
@@ -24,6 +20,10 @@ from typer.main import get_command
 from syno.base.collection import SELDOM
 
 torch.set_num_threads(1)  # whatever is set outside
+
+# A thousand processes of the tests import Syno: where bytecode may not be written, each would compile it again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What takes no time in a command, and much in thousands of tests.
 gc.set_threshold(*SELDOM)

@@ -69,6 +69,7 @@ def jobs(folder: Path, *arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_forty_jobs_with_ten_kills_on_eight_gpus(tmp_path: Path) -> None:
     """No two compute on one; after every end and kill, no GPU is idle while jobs wait."""
     assert jobs(tmp_path, 8, 40, 10, 0) == {"faults": [], "lost": [], "killed": 10}

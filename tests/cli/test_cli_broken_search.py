@@ -74,6 +74,7 @@ def test_a_broken_search_stops_with_the_reason_and_goes_on_when_mended(
     assert (study_table(experiment).outcome == "complete").sum() == 3
 
 
+@pytest.mark.slow
 def test_a_broken_search_of_several_workers_ends_in_one_line(
     run: Run, folder: Path, own: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_workload_that_cannot_be_trained(
         assert list(study_table(experiment).outcome) == outcomes
 
 
+@pytest.mark.slow
 def test_settings_that_were_corrected_are_taken(run: Run, folder: Path) -> None:
     """A learning rate at which nothing learns, say; after a success the difference is named."""
     fields = {**FIELDS, "name": "mine", "study": {"n_trials": 2, "storage": "journal"}}

@@ -34,6 +34,7 @@ class TestSearch:
         assert text.splitlines()[2].split()[1] == f"quick_{best}"
         assert run("search", "quick.yaml", "--best", "2").stdout == text  # all is done already
 
+    @pytest.mark.slow
     def test_a_space_that_turns_out_to_be_empty_is_a_result(self, run: Run, folder: Path) -> None:
         """Its root is within the distance, so only the search shows that no walk ends in an operator."""
         shapes = 'input: "N, C: unordered, H, H", output: "N, C: unordered, H, H", variables: "N:0, C:2, H:0; k=3:2"'
@@ -63,6 +64,7 @@ class TestSearch:
             assert "the same command goes on" in run("search", "quick.yaml", code=130).stderr
         assert "9 trials (8 complete, 1 interrupted)" in run("search", "quick.yaml").stdout
 
+    @pytest.mark.slow
     def test_two_workers_share_a_search(self, run: Run, folder: Path) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         assert "8 complete" in run("search", "quick.yaml", "--workers", "2").stdout
@@ -75,6 +77,7 @@ class TestSearch:
 
 
 class TestAblate:
+    @pytest.mark.slow
     def test_canonical_writes_tables_and_figures(self, run: Run, folder: Path) -> None:
         arguments = ("--samples", "30", "--complete", "3", "--depth", "4", "--output", "out")
         text = run("ablate", "canonical", "small.yaml", *arguments).stdout
@@ -83,6 +86,7 @@ class TestAblate:
         for name in ("canonical.svg", "canonical.png", "canonical-complete.csv"):
             assert (folder / "out" / name).stat().st_size > 100
 
+    @pytest.mark.slow
     def test_distance_writes_tables_and_figures(self, run: Run, folder: Path) -> None:
         arguments = ("--trials", "30", "--seconds", "0.5", "--depth", "4")
         text = run("ablate", "distance", "small.yaml", *arguments).stdout

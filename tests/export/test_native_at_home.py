@@ -112,6 +112,7 @@ def outputs(model: nn.Module, x: torch.Tensor, warning: str = "") -> torch.Tenso
     return y
 
 
+@pytest.mark.slow
 def test_the_source_says_what_each_kernel_computes_and_where(taken: Path) -> None:
     head = (taken / "native.cpp").read_text().partition("#define")[0]
     assert f"For {platform.machine()}" in head and f"Syno {syno.__version__}" in head and "1 call:" in head
@@ -120,6 +121,7 @@ def test_the_source_says_what_each_kernel_computes_and_where(taken: Path) -> Non
     assert {"native.py", "native.cpp", "native.pt2"} <= set(json.loads((taken / "network.json").read_text())["files"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_compiler", [True, False])
 def test_without_syno_kernels_compute_or_one_warning_says_why_not(has_compiler: bool, taken: Path, tmp_path: Path) -> None:
     shutil.rmtree(taken / "native_cache", ignore_errors=True)
@@ -133,6 +135,7 @@ def test_without_syno_kernels_compute_or_one_warning_says_why_not(has_compiler: 
         assert done.stderr.count("UserWarning: PyTorch's code computes this network") == 1
 
 
+@pytest.mark.slow
 def test_pytorchs_code_computes_what_kernels_cannot(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = at_home(taken)
     model, plain = code.load(), code.network()
@@ -189,6 +192,7 @@ CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "said"), CHANGES.values(), ids=CHANGES)
 def test_after_a_change_of_the_network_pytorchs_code_computes(
     change: Callable[[nn.Module], object], said: str, taken: Path
@@ -204,6 +208,7 @@ def test_after_a_change_of_the_network_pytorchs_code_computes(
         assert torch.equal(outputs(model, X, said), plain(X))
 
 
+@pytest.mark.slow
 def test_a_change_of_one_number_is_noticed_when_its_piece_is_compared(taken: Path) -> None:
     code = at_home(taken)
     code.PIECE_BYTES = 64
@@ -216,6 +221,7 @@ def test_a_change_of_one_number_is_noticed_when_its_piece_is_compared(taken: Pat
     assert model.loaded.difference(False)
 
 
+@pytest.mark.slow
 def test_a_copy_is_computed_by_pytorchs_code(taken: Path) -> None:
     code = at_home(taken)
     model = code.load()
@@ -225,6 +231,7 @@ def test_a_copy_is_computed_by_pytorchs_code(taken: Path) -> None:
     torch.testing.assert_close(outputs(model, X), outputs(copy, X, ""))
 
 
+@pytest.mark.slow
 def test_steps_of_an_optimizer_of_another_network_change_nothing(taken: Path) -> None:
     model = at_home(taken).load()
     wanted = outputs(model, X)
@@ -261,6 +268,7 @@ def test_a_library_that_is_not_the_users_own_is_compiled_again(attack: Callable[
         code._library()
 
 
+@pytest.mark.slow
 def test_a_program_of_another_network_is_refused(taken: Path, tmp_path: Path) -> None:
     shutil.copytree(taken, tmp_path / "taken")
     (tmp_path / "taken/native.pt2").write_bytes(b"of another one")

@@ -70,7 +70,8 @@ class TestExport:
         assert weight.grad is not None and weight.grad.abs().sum() > 0
 
     @pytest.mark.parametrize(
-        ("name", "sizes"), [("operator_1", SMALL), ("pixel_shuffle", None), ("gpt2_projection", None), ("matmul", None)]
+        ("name", "sizes"),
+        [("operator_1", SMALL), ("pixel_shuffle", {"C": 4, "H": 6}), ("gpt2_projection", None), ("matmul", None)],
     )
     def test_operators_of_all_kinds(self, name: str, sizes: dict[str, int] | None, tmp_path: Path) -> None:
         operator = OPERATORS[name]()
@@ -116,7 +117,9 @@ class TestOnnx:
         torch.testing.assert_close(torch.from_numpy(y), meaning(x, weight), rtol=1e-4, atol=1e-5)
 
     @needs_onnx
-    @pytest.mark.parametrize(("name", "sizes"), [("operator_1", SMALL), ("pixel_shuffle", None), ("gpt2_projection", None)])
+    @pytest.mark.parametrize(
+        ("name", "sizes"), [("operator_1", SMALL), ("pixel_shuffle", {"C": 4, "H": 6}), ("gpt2_projection", None)]
+    )
     def test_operators_of_all_kinds(self, name: str, sizes: dict[str, int] | None, tmp_path: Path) -> None:
         operator = OPERATORS[name]()
         values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 48)

@@ -72,6 +72,7 @@ def test_without_syno_it_has_the_recorded_accuracy(trained: Experiment, tmp_path
         assert torch.equal(syno.load(tmp_path / "taken")(x), syno.load(tmp_path / "taken")(x))
 
 
+@pytest.mark.slow
 def test_the_card_has_all_formats_and_another_seed_begins_anew(trained: Experiment, tmp_path: Path) -> None:
     folder = tmp_path / "taken"
     for form in ("module", "export"):

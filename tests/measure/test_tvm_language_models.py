@@ -52,7 +52,7 @@ def in_tvm(module: nn.Module, *examples: torch.Tensor) -> TvmModule:
     ("operator", "width"),
     [
         pytest.param(PROJECTION, 1.0, id="projection", marks=pytest.mark.slow),
-        pytest.param(window(2), 1 / 4, id="window"),
+        pytest.param(window(2), 1 / 4, id="window", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_computes_the_same(operator: syno.PGraph | None, width: float) -> None:

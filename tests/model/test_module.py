@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import golden_files
@@ -57,17 +54,6 @@ def test_the_source_with_composed_weights_is_that_of_the_golden_file() -> None:
     graph = OPERATORS["operator_1"]()
     composed = [one for one in candidates(graph, {**SIZES, "N": 1}, inference=True) if one.composition is not None]
     golden_files.check("operator_1.composed.py", to_source(graph, plan=composed[0]))
-
-
-def test_the_source_runs_without_syno(tmp_path: Path) -> None:
-    (tmp_path / "conv.py").write_text(to_source(OPERATORS["operator_1"]()))
-    program = (
-        "import sys; sys.modules['syno'] = None\nimport torch, conv\n"
-        "module = conv.Operator1(C_in=64, C_out=64, k_1=3, g=32, s=2, seed=0)\n"
-        "print(tuple(module(torch.randn(3, 64, 8, 8)).shape))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "(3, 64, 8, 8)", done.stderr
 
 
 def test_a_variable_may_not_have_a_name_the_code_needs() -> None:

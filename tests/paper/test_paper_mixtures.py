@@ -228,6 +228,7 @@ def test_rows_under_machine_names_give_the_same_page(published: pandas.DataFrame
     assert paper_page(found, {}) == paper_page(expected, {})
 
 
+@pytest.mark.slow
 def test_own_numbers_meet_the_papers_with_the_difference(published: pandas.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator that is 10 % faster here than in the published data, in all networks, by a GPU and two ways to a board."""
     own = under_machine_names(published)
@@ -335,6 +336,7 @@ def test_figure_6_has_a_line_of_panels_for_each_compiler(published: pandas.DataF
 # ---- what figures and the page say ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_data_that_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Numbers) -> None:
     told = {name: " ".join(lines(figure.left_out(numbers))) for name, figure in PAPER_FIGURES.items()}
     assert f"Operator 1 in ResNet-18, TVM (failed: {FAILED})" in told["figure-5"]
@@ -349,6 +351,7 @@ def test_data_that_is_left_out_is_listed(rows: pandas.DataFrame, numbers: Number
     assert any(line.count(";") == 2 and "more (" in line for line in many)
 
 
+@pytest.mark.slow
 def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame, numbers: Numbers) -> None:
     counts = {"space": "s", "variant": "all rules", "primitives": [1, None], "sampled": [900, 8000], "canonical": [900, 100]}
     ablations = {"ablation-canonical": pandas.DataFrame({**counts, "origin": "measured"})}
@@ -361,6 +364,7 @@ def test_headlines_of_own_devices_stand_beside_the_papers(rows: pandas.DataFrame
     assert found["Random samples without canonicalization for each distinct operator"].verdict == "holds"
 
 
+@pytest.mark.slow
 def test_the_fastest_rival_stands_beside_the_operator_of_the_same_rule() -> None:
     scores = {"original": (0.9,), "found_1": (0.895,), "pruned_0.5": (0.893,), "pruned_0.3": (0.88,)}
     times = {"original": 12.0, "found_1": 4.0, "pruned_0.5": 3.0, "pruned_0.3": 1.0}
@@ -381,6 +385,7 @@ def test_the_fastest_rival_stands_beside_the_operator_of_the_same_rule() -> None
     assert worse.verdict == "unknown" and worse.note == "those here have no latency beside the original's, or lose more"
 
 
+@pytest.mark.slow
 def test_the_page_says_where_each_number_comes_from(numbers: Numbers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "syno.paper.figures.page.PAPER_FIGURES", {"figure-5": PAPER_FIGURES["figure-5"]}

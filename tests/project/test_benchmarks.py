@@ -52,6 +52,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", ["Forward", "Forward and backward"])
 def test_the_report_has_times_of_every_form_and_their_ratios(report: str, title: str) -> None:
     columns, _, convolution, shuffle = (cells(line) for line in section(report, title))
@@ -63,6 +64,7 @@ def test_the_report_has_times_of_every_form_and_their_ratios(report: str, title:
     assert [shuffle[4], shuffle[6]] == ["–", "–"]  # no layer to replace
 
 
+@pytest.mark.slow
 def test_the_report_has_costs_and_peak_memory(report: str) -> None:
     columns, _, convolution, _ = (cells(line) for line in section(report, "Costs and peak memory"))
     row = dict(zip(columns, convolution, strict=True))
@@ -71,6 +73,7 @@ def test_the_report_has_costs_and_peak_memory(report: str) -> None:
     assert output - 1e-3 < float(row["fused, forward, MiB"]) <= float(row["fused, forward and backward, MiB"])
 
 
+@pytest.mark.slow
 def test_the_report_names_what_is_left_out_and_what_is_required(report: str) -> None:
     assert "- Published operators: skipped, as SYNO_ARTIFACT is not set" in report
     assert section(report, "Not measured: sizes that do not fit")[0].startswith("- operator_1 8->8 7x7: size g^-1*C_in is 1/4")

@@ -170,6 +170,7 @@ def test_the_wheel_that_the_container_builds_runs_the_quickstart_in_an_environme
     pip("--python", python, "install", "--no-index", "syno-operators[workflow]")  # of what is installed: no index is asked
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_without_other_extras() -> None:
     """The modules of its stages, each with all that it imports at once, load where these packages are absent."""
     import subprocess

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_cases import quick_cases
 from small_examples import EXAMPLES, FOLDER, fields_of, small_example
 from torch import nn
 from typer.testing import CliRunner
@@ -19,6 +20,7 @@ from syno.space.space import Space
 from syno.space.state_graph import check_not_empty
 
 WITH_WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
+SOME = quick_cases(EXAMPLES, "own_cnn".__eq__)
 REPLACED = {"keyword_spotting": 5, "mixer": 13, "mobilenet": 11, "own_cnn": 8, "resnet_biases": 8, "segmentation": 8}
 
 
@@ -26,7 +28,7 @@ def test_there_are_six_examples() -> None:
     assert list(REPLACED) == EXAMPLES
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", SOME)
 def test_the_layer_table_of_an_example_is_that_of_its_page(name: str) -> None:
     network = small_example(name).network
     model = network.model()
@@ -53,7 +55,7 @@ def test_own_cnn_has_eleven_layers_with_weights() -> None:
     assert sum(row.kind == "3x3 convolution, stride 2" for row in rows) == 2
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", SOME)
 def test_the_space_of_an_example_has_operators(name: str) -> None:
     experiment = load_experiment(FOLDER / name / "experiment.yaml")
     assert experiment.name == name and experiment.searches and experiment.trains
@@ -62,7 +64,7 @@ def test_the_space_of_an_example_has_operators(name: str) -> None:
     check_not_empty(Space(small_example(name).operator_spec))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", SOME)
 def test_the_data_of_an_example_is_the_same_each_time(name: str) -> None:
     one, same = small_example(name).network.data, small_example(name).network.data
     assert one is not same and one.hash == same.hash and (one.train_count, one.test_count) == (64, 32)
@@ -89,7 +91,7 @@ def test_the_network_of_an_example_is_plain_pytorch(name: str) -> None:
     assert {module.partition(".")[0] for module in imported} == {"torch"}
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", SOME)
 def test_the_page_of_an_example_shows_its_commands_and_results(name: str) -> None:
     page = (FOLDER / name / "README.md").read_text(encoding="utf-8")
     assert f"syno run examples/{name}/experiment.yaml --cores 2" in page
@@ -101,6 +103,7 @@ def test_the_page_of_an_example_shows_its_commands_and_results(name: str) -> Non
     assert f"({name}/)" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["the clone", "its folder"])
 def test_the_modules_beside_the_file_are_found(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another example's modules have the same names, and were imported before."""

@@ -37,6 +37,7 @@ def bare(tmp_path: Path, *command: str, **variables: str) -> subprocess.Complete
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_on_a_bare_machine_it_says_that_there_is_no_gpu(tmp_path: Path) -> None:
     """All that it imports is there; after the versions, one line."""
     done = bare(tmp_path, str(bare_python(tmp_path / "bare")), "-c", BOTH, PYTHONPATH=str(ROOT / "benchmarks"))

@@ -120,6 +120,7 @@ def test_speedups_in_either_format(layers: ModuleType, artifact: Path) -> None:
         assert nothing is None
 
 
+@pytest.mark.slow
 def test_a_layer_by_itself_has_its_picture_and_pooling() -> None:
     """The layer by itself, with the pooling that stands for its stride, on the picture that it gets in the network."""
     material = record(str(OPERATORS["operator_1"]()), "layer4.0.downsample.0").subject.make("cpu", 1)

@@ -42,6 +42,7 @@ def arguments(records: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_row_is_measured_once(native: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.main(arguments(tmp_path)) == 0
     monkeypatch.setattr(native, "_row", lambda *_: pytest.fail("it is measured again"))

@@ -17,6 +17,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("search")
 
 
+@pytest.mark.slow
 def test_the_report_has_a_row_for_each_policy_with_a_p_value(benchmark: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["--space", "mock", "--trials", "60", "--seeds", "6"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -31,6 +31,7 @@ def test_every_trial_is_there_once(storage: str, tmp_path: Path) -> None:
     assert 0 < sum(asked) <= 60
 
 
+@pytest.mark.slow
 def test_more_processes_than_workers_are_refused() -> None:
     done = run("--workers", "2", "--processes", "3")
     assert done.returncode == 2 and "--processes 3: from 1 to as many as there are workers, 2" in done.stderr

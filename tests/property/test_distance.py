@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import small_specs
+from quick_cases import quick_cases
 from truth import Truth
 
 from syno.space import OperatorSpec, Space, distance
@@ -17,11 +18,12 @@ from syno.space.steps import CandidateStep
 
 SHARP = 0.95  # the share of states in which the distance is the truth
 ON = [name for name, row in RULES.items() if row.on]
+QUICK = (small_specs.matmul, small_specs.repeated)
 RELIED_ON = ["V1", "V6", "V16", "C8", "C14"]  # by the distance, most
 Make = Callable[..., OperatorSpec]
 
 
-@pytest.mark.parametrize("make", small_specs.ALL, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", quick_cases(small_specs.ALL, QUICK.__contains__), ids=lambda make: make.__name__)
 def test_the_distance_is_never_above_the_truth_and_in_nearly_every_state_equal(make: Make) -> None:
     truth, space, equal = Truth.of(make()), Space(make()), 0
     for state, steps in truth.steps.items():
@@ -35,7 +37,7 @@ def test_the_distance_is_never_above_the_truth_and_in_nearly_every_state_equal(m
     assert_no_step_on_a_blocked_axis(space, truth)
 
 
-@pytest.mark.parametrize("rule", [name if name in RELIED_ON else pytest.param(name, marks=pytest.mark.slow) for name in ON])
+@pytest.mark.parametrize("rule", quick_cases(ON, RELIED_ON.__contains__))
 def test_the_distance_loses_no_operator_with_one_rule_off(rule: str) -> None:
     spec = small_specs.convolution(depth=3, rules_off=[rule])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators
@@ -65,6 +67,7 @@ def assert_no_step_on_a_blocked_axis(space: Space, truth: Truth) -> None:
     assert blocked
 
 
+@pytest.mark.slow
 def test_the_distance_loses_no_operator_with_all_rules_off() -> None:
     spec = small_specs.convolution(depth=3, rules_off=["all"])
     assert {operator.id for _, operator in Space(spec).enumerate()} == Truth.of(spec).operators

@@ -25,7 +25,7 @@ from syno.lower.pytorch.tensor_code import Decisions, TensorCode, Writer
 from syno.model import build
 from syno.paper.artifact.published_operator import distinct, read_artifact
 
-QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 THOROUGH = settings(QUICK, max_examples=500)
 
 
@@ -41,7 +41,7 @@ def test_random_operators_with_composed_weights(graph: PGraph) -> None:
     check_compositions(graph, graph.variables.valuation())
 
 
-@settings(QUICK, max_examples=100)
+@settings(QUICK, max_examples=30)
 @given(pgraphs(max_weights=3))
 def test_gradients_of_random_operators(graph: PGraph) -> None:
     check_gradients(graph, graph.variables.valuation())
@@ -158,6 +158,7 @@ def test_kernels_of_one_channel_or_row_without_onednn(
             check_gradients(graph, values, layout)
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=100)
 @given(pgraphs(max_weights=3))
 def test_gradients_of_the_usual_form_without_onednn(graph: PGraph) -> None:

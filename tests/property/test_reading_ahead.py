@@ -13,7 +13,7 @@ from syno.ir.graph import PGraph
 from syno.lower.causality import leak
 from syno.lower.interpreter import interpret, shapes
 
-QUICK = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 THOROUGH = settings(QUICK, max_examples=500)
 
 

@@ -21,7 +21,7 @@ from syno.lower.plan import candidates
 from syno.lower.tvm import prim_functions, source, stage_functions, te_stages
 from syno.paper.artifact.published_operator import distinct, read_artifact
 
-QUICK = settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, derandomize=True, max_examples=10, suppress_health_check=list(HealthCheck))
 WINDOWS = ["conv2d", "dilated_conv2d", "operator_1", "operator_2", "separable_conv2d"]
 
 

@@ -17,7 +17,7 @@ from syno.base.errors import SizeError
 from syno.ir.graph import PGraph
 from syno.model import build
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 WINDOWS = st.lists(st.sampled_from(["unfold", "unfold", "stride", "contract", "shift", "merge"]), min_size=2, max_size=8)
 LARGEST = 20_000
 

@@ -45,6 +45,7 @@ def test_one_sample_may_not_scatter() -> None:
     assert found == pytest.approx((-0.25, -0.25 - half, -0.25 + half))
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     random = np.random.default_rng(0)
     pairs = [(random.normal(1, 3, 5).tolist(), random.normal(0, 1, 12).tolist()) for _ in range(2000)]

@@ -69,7 +69,8 @@ def test_another_worker_resumes_what_this_one_paused(tmp_path: Path, storage: st
     assert resumed and max(Counter(training.trained).values()) == 1
 
 
-@pytest.mark.parametrize(("policy", "every"), [("surrogate", 37), pytest.param("mcts", 3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "every"), [("surrogate", 37), ("mcts", 3)])
 def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, every: int) -> None:
     """Before an access to what is stored, or a step of training, one after another. Operators are fitted first."""
     whole, study = Training(fits=True), open_study(journal(tmp_path / "whole"), policy, stopping=FITTED)

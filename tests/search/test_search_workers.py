@@ -56,6 +56,7 @@ def finished(study: Study) -> pandas.DataFrame:
     return trials[trials.outcome.isin(["complete", "failed", "pruned"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_workers_share_the_trials(tmp_path: Path, kind: str) -> None:
     storage, notes, count = place(kind, tmp_path), tmp_path / "notes", 60

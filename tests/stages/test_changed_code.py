@@ -193,6 +193,7 @@ def test_weights_in_a_file_count_where_they_matter(experiment: Any, tmp_path: Pa
     assert {name for name in found[0] if found[0][name] != found[2][name]} == LOADED
 
 
+@pytest.mark.slow
 def test_a_study_with_other_code_says_what_changed(experiment: Any) -> None:
     """Before a trial has succeeded, it begins anew, with a warning; after that, it is refused (test_python_study.py)."""
 

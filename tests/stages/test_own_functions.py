@@ -240,6 +240,7 @@ def test_data_says_which_shares_can_be_reached() -> None:
     assert text.endswith("one step of training and one of testing work on cpu\n")
 
 
+@pytest.mark.slow
 def test_data_tells_no_limit_where_there_is_none() -> None:
     """The budget without a limit is a number, some 100,000 times the FLOPs of this network."""
     workload = {"width": 2, "data": "shapes", "data_settings": {"size": 48}, "training": {"batch": 32}}

@@ -89,6 +89,7 @@ def test_top_shows_what_is_known(done: Experiment, monkeypatch: pytest.MonkeyPat
         top("larger", 1)
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
     for name in figures.names(done):
         files = figures.draw(done, name)

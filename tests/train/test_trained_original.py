@@ -76,6 +76,7 @@ def test_an_operator_that_can_express_its_layer_does(weights: Path) -> None:
     assert relative_error(made, expected) < 1e-3
 
 
+@pytest.mark.slow
 def test_no_operator_of_a_space_is_worse_than_it_began(weights: Path) -> None:
     spec = workload(weights).spec({"depth": 5})
     operators = sample(Space(spec), 6, seed=3)

@@ -12,6 +12,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate, pairwise, permutations
 from math import floor
 from statistics import median_low
@@ -344,7 +345,11 @@ class Layout:
 
 def layout(graph: PGraph) -> Layout:
     """Return the layout of a drawing of `graph`."""
-    picture = diagram(graph)
+    return _layout(diagram(graph))
+
+
+@lru_cache(maxsize=256)  # most of the time of a page, and the page of a running search shows the same operators again
+def _layout(picture: Diagram) -> Layout:
     return _Placing(picture, ordered_levels(picture)).layout()
 
 

@@ -83,6 +83,7 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
 
 
+@pytest.mark.slow
 def test_kernels_of_one_store_are_told_apart(store: Path) -> None:
     """Requests that differ in one thing, whatever it is, have kernels of their own: none computes another's."""
     usual = Request(
@@ -164,6 +165,7 @@ def test_what_follows_a_layer_is_computed_with_it(store: Path) -> None:
     assert operations(found) == ["syno.native.default"] * 4 + ["batch_norm.default", "add.Tensor"]
 
 
+@pytest.mark.slow
 def test_another_shape_is_refused_without_code_that_each_call_runs(store: Path) -> None:
     found = prepared(Ends(), (2, 4, 3, 3), store)
     for call in (found.module, found.compiled((torch.randn(2, 4, 3, 3),))):
@@ -172,6 +174,7 @@ def test_another_shape_is_refused_without_code_that_each_call_runs(store: Path) 
     assert not [name for name, value in vars(found.module).items() if "hooks" in name and value]
 
 
+@pytest.mark.slow
 def test_ordinary_layers_are_kernels_where_these_are_faster(store: Path) -> None:
     layers = nn.Sequential(
         nn.Conv2d(3, 4, (3, 1), padding=(1, 0), bias=False),
