@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from made_once import made_once
+from native_kernels import kernel_store, make_quickly
 from torch import nn
 
 import syno
@@ -27,7 +28,7 @@ from syno.base.files import checksum
 from syno.export import native_formats
 from syno.export.comparison import Calls
 from syno.export.network_folder import TrainedNetwork, write_network
-from syno.measure.native import choice, kernels
+from syno.measure.native import choice
 from syno.model.saved import code_of
 
 pytestmark = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler")
@@ -68,17 +69,13 @@ def trained(**changes: Any) -> TrainedNetwork:
 
 
 def quick(patches: pytest.MonkeyPatch, store: Path) -> None:
-    """Let kernels be made quickly, and be chosen."""
-    patches.setattr(kernels, "SCHEDULES_TIMED", 1)
-    patches.setattr(kernels, "SECONDS_TIMED", 0.0)
-    patches.setattr(choice, "hopeless", lambda *_: "")
-    patches.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
+    make_quickly(patches)
     patches.setattr(native_formats, "store_of_user", lambda: store)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
+    return kernel_store(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def write(folder: Path) -> None:
         with pytest.MonkeyPatch.context() as patches:
-            quick(patches, folder / "store")
+            quick(patches, kernel_store(tmp_path_factory))
             plain, native = write_network(trained(), folder / "small", ("module",))
         assert "network.py" in plain and "native kernels for 3 layers at batches of 4" in native
         torch.save(X, folder / "small/x.pt")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from made_once import made_once
 from numpy.typing import NDArray
 
 from syno.algebra import Valuation
@@ -21,10 +23,31 @@ from syno.lower.native.sample_lanes import sample_lanes
 from syno.lower.native.schedules import schedules
 from syno.lower.native.target import Target, own_target
 from syno.lower.plan import candidates, fewest_flops
+from syno.measure.native import build, choice, kernels, torch_operator
 from syno.measure.native.build import library
 from syno.measure.native.kernels import aligned, from_lanes
 
 TOLERANCE = 1e-5
+
+
+def make_quickly(patches: pytest.MonkeyPatch) -> None:
+    """Let kernels be made quickly, not optimized, and be chosen."""
+    patches.setattr(build, "FLAGS", tuple(flag.replace("-O2", "-O0") for flag in build.FLAGS))
+    patches.setattr(kernels, "SCHEDULES_TIMED", 1)
+    patches.setattr(kernels, "SECONDS_TIMED", 0.0)
+    patches.setattr(choice, "hopeless", lambda *_: "")
+    patches.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
+
+
+def kernel_store(factory: pytest.TempPathFactory) -> Path:
+    """Return a store of kernels for all processes of pytest. It has PyTorch's operator, which compiles for seconds."""
+
+    def compile_operator(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patches:
+            make_quickly(patches)
+            torch_operator.compiled_operator(folder)
+
+    return made_once(factory, "kernels", compile_operator)
 
 
 def lanes_of(

@@ -117,6 +117,7 @@ def test_the_error_in_one_layer_ranks_operators_before_they_are_trained(weights:
     assert few.layer_error(OPERATORS["conv2d"]()) < far and len(few._recorded.inputs) == layer_fit.FEWEST_SAMPLES
 
 
+@pytest.mark.slow
 def test_a_search_compares_operators_by_that_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with the original that it trains itself: its weights are there before the first operator is proposed."""
     begun: list[str | None] = []

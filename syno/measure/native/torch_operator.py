@@ -29,14 +29,15 @@ def torch_operator(store: Path) -> Any:
     Raises MissingPackageError if there is no C++ compiler, BuildError if it does not compile PyTorch's headers.
     """
     if not _LOADED:
-        path = _library(store)
+        path = compiled_operator(store)
         torch.ops.load_library(str(path))
         torch.library.register_fake("syno::native", _fake)
         _LOADED.append(path)
     return torch.ops.syno.native.default
 
 
-def _library(store: Path) -> Path:
+def compiled_operator(store: Path) -> Path:
+    """Return the library of the operator, compiled into the store unless it is there."""
     place = Path(torch.__file__).parent
     linked = (f"-I{place / 'include'}", f"-L{place / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu")
     source = f"// PyTorch {torch.__version__}\n{SOURCE.read_text()}"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from native_kernels import kernel_store, make_quickly
 from torch import nn
 from torch.nn import functional
 
@@ -71,16 +72,12 @@ def test_the_compiler_of_the_environment_is_taken_or_refused(
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
+    return kernel_store(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let kernels be made quickly, and be chosen."""
-    monkeypatch.setattr(kernels, "SCHEDULES_TIMED", 1)
-    monkeypatch.setattr(kernels, "SECONDS_TIMED", 0.0)
-    monkeypatch.setattr(choice, "hopeless", lambda *_: "")
-    monkeypatch.setattr(choice, "fastest_in_turns", lambda other, *native: (2.0, *(1.0 for _ in native)))
+    make_quickly(monkeypatch)
 
 
 @pytest.mark.slow
