@@ -343,7 +343,7 @@ class Experiment(Section):
         if self.has_own_reward and not runs:
             REWARDS.check(str(self.reward["name"]))
         reward = self.make_reward() if runs or not self.has_own_reward else None
-        check_stopping(self.study, self.workload, self.evaluation, runs=runs)
+        check_stopping(self.study, self.workload, self.evaluation)
         check_goal(self.goal, str(self.reward.get("name")), self.select, self.tune, searches=self.searches)
         check_selection(self.select, self.train, self.tune, self.workload, self.evaluation)
         if self.begins_with_rivals:

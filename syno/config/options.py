@@ -21,7 +21,6 @@ from syno.base.text_tables import markdown
 from syno.base.validation import submodel
 from syno.config.experiment import Experiment
 from syno.config.files import ExperimentGroup
-from syno.search.evaluation import PRUNERS
 from syno.search.policies import POLICIES
 from syno.search.policies.presets import PRESETS as POLICY_PRESETS
 from syno.search.reward import REWARDS
@@ -146,11 +145,6 @@ def _experiment() -> dict[str, Any]:
     for name in REWARDS:
         groups |= _schema(REWARDS[name]).get("$defs", {})
     properties["reward"] |= {"anyOf": [*(_schema_of_named(name, REWARDS[name]) for name in REWARDS), OWN]}
-    groups["StudySettings"]["properties"]["pruner"]["anyOf"][0] = {
-        "type": "object",
-        "properties": {"name": {"anyOf": [{"enum": list(PRUNERS)}, OWN_NAME]}},
-        "required": ["name"],
-    }
     groups["TrainingSettings"]["properties"]["recipe"]["enum"] = list(RECIPES)
     workload = groups["WorkloadSettings"]["properties"]
     workload["milestones"] = {

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from syno.base.errors import SpecError, SynoError, suggestion
-from syno.base.registry import check_path, is_path
 from syno.base.validation import explained
 from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
@@ -38,10 +37,8 @@ class StudySettings(Section):
     """number of trials of the study, by all workers and all runs together"""
     workers: Annotated[int, Field(ge=1)] = 1
     """jobs of the workflow that share the study; with one worker, runs are reproducible"""
-    pruner: Mapping[str, Any] | None = None
-    """name and settings of an Optuna pruner, as in {name: median, n_warmup_steps: 1}"""
     stopping: HalvingSettings | None = None
-    """early stopping of trials that can be resumed, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}; not with a pruner"""
+    """early stopping of trials that can be resumed, as in {keep: auto} or {keep: {1: 0.5, 2: 0.3}}"""
     most_attempts: Annotated[int, Field(ge=1)] = 3
     """number of workers that may die while they evaluate an operator, before its trial counts as failed"""
     heartbeat_seconds: Annotated[float, Field(ge=0.1)] = 60
@@ -50,6 +47,16 @@ class StudySettings(Section):
     """seconds without a sign of life after which another worker takes over a trial; at least twice `heartbeat_seconds`"""
     check_gradients: bool = True
     """whether an operator fails without a training if, on the first batch, the gradient of a weight is zero or not finite"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_pruner(cls, given: Any) -> Any:
+        """Leave out `pruner: null`, which experiments kept beside results have."""
+        if not isinstance(given, Mapping) or "pruner" not in given:
+            return given
+        if given["pruner"] is not None:
+            raise ValueError("there is no pruner; give study: {stopping: {keep: auto}}, or workload: {milestones: ...}")
+        return {name: value for name, value in given.items() if name != "pruner"}
 
     @model_validator(mode="after")
     def _workers_live_on(self) -> Self:
@@ -474,23 +481,10 @@ def rounds_of(workload: WorkloadSettings | None, evaluation: str) -> int | None:
     return workload.training.epochs
 
 
-def check_stopping(study: StudySettings, workload: WorkloadSettings | None, evaluation: str, *, runs: bool) -> None:
-    """Raise SpecError if the pruner is wrong, or beside `stopping`, or if the steps of that do not fit the evaluation.
-
-    A pruner of a user's own is imported and made only if `runs`: if the experiment is about to run.
-    """
-    if study.pruner is not None:
-        from syno.search.evaluation import make_pruner
-
-        name = str(study.pruner.get("name", ""))
-        if is_path(name) and not runs:
-            check_path(name, "pruner")
-        else:
-            make_pruner(study.pruner)
+def check_stopping(study: StudySettings, workload: WorkloadSettings | None, evaluation: str) -> None:
+    """Raise SpecError if the steps of `stopping` do not fit the evaluation."""
     if study.stopping is None:
         return
-    if study.pruner is not None:
-        raise SpecError("study: pruner and stopping both end trials early; give one of them")
     keep = study.stopping.rungs(rounds_of(workload, evaluation))
     is_fitted = workload is None or evaluation != "training" or workload.training.initialization == "fit"
     if OF_FIT in keep and not is_fitted:

@@ -1,4 +1,4 @@
-"""Evaluations of operators, and pruners, by name, as experiments give them; `syno.train.contract` says what an evaluation is.
+"""Evaluations of operators by name, as experiments give them; `syno.train.contract` says what an evaluation is.
 
 `cost` counts. `package.module:function` is a function of the user's own, which takes an operator and a `Report` and returns
 metrics by name. It is imported in every worker, with the folder where the command runs on the path.
@@ -6,11 +6,10 @@ metrics by name. It is imported in every worker, with the folder where the comma
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from syno.base.errors import SpecError, suggestion
 from syno.base.progress import Display, Progress
@@ -20,10 +19,6 @@ from syno.search.workers import Interruption
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 from syno.train.contract import Evaluation, Report, Screening, evaluation_of
-
-if TYPE_CHECKING:
-    from optuna.pruners import BasePruner
-
 
 # Evaluations and displays that signals stop, except while trials are stored.
 
@@ -139,46 +134,3 @@ def find_evaluation(name: str, spec: OperatorSpec, original: Cost | None = None)
     if not callable(found):
         raise SpecError(f'evaluate is "{name}", which is no function but {found!r}')
     return evaluation_of(found)
-
-
-# ---- pruners, which stop an evaluation that does worse than others did at the same step -------------------------------
-
-PRUNERS: Mapping[str, str] = {
-    "median": "MedianPruner",
-    "percentile": "PercentilePruner",
-    "successive_halving": "SuccessiveHalvingPruner",
-    "hyperband": "HyperbandPruner",
-    "threshold": "ThresholdPruner",
-}
-
-
-def make_pruner(settings: Mapping[str, Any]) -> BasePruner:
-    """Return the pruner with these settings: its `name`, and the arguments of its class.
-
-    `name` is one of Optuna's in `PRUNERS`, or the path `package.module:name` of a user's own subclass of Optuna's BasePruner.
-
-    Raises SpecError for unknown names and arguments; it lists the known ones.
-    """
-    import optuna  # half a second
-
-    rest = dict(settings)
-    name = str(rest.pop("name", ""))
-    if is_path(name):
-        kind = imported(name, "pruner")
-        if not (isinstance(kind, type) and issubclass(kind, optuna.pruners.BasePruner) and not inspect.isabstract(kind)):
-            raise SpecError(f'the pruner is "{name}", which is {kind!r}; it must be a subclass of optuna.pruners.BasePruner')
-    elif name in PRUNERS:
-        kind = getattr(optuna.pruners, PRUNERS[name])
-    else:
-        known = f'{", ".join(PRUNERS)}, or your own as "package.module:name"'
-        raise SpecError(f'"{name}" is no pruner; there are: {known}.{suggestion(name, PRUNERS)}')
-    allowed = list(inspect.signature(kind).parameters)
-    for key in rest:
-        if key not in allowed:
-            known = f"there are: {', '.join(allowed)}.{suggestion(key, allowed)}"
-            raise SpecError(f'the pruner "{name}" has no setting {key}; {known}')
-    try:
-        pruner: BasePruner = kind(**rest)
-    except (TypeError, ValueError) as error:
-        raise SpecError(f'the pruner "{name}": {error}') from error
-    return pruner

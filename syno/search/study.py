@@ -18,7 +18,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from optuna import TrialPruned
-from optuna.pruners import BasePruner
 
 from syno.base.collection import seldom_collected
 from syno.base.errors import SearchStoppedError, SpecError, StorageError, SynoError
@@ -98,7 +97,7 @@ TOLD_TO_STOP = Result("interrupted", message="the worker was told to stop")
 
 @dataclass
 class TrialReport(Report):
-    """The report of one trial, which stops or pauses its evaluation.
+    """The report of one trial, which may pause its evaluation.
 
     Attributes:
         trial: the trial.
@@ -141,9 +140,8 @@ class TrialReport(Report):
             self._compare(OF_FIT, -metrics[FIT_ERROR])
 
     def __call__(self, step: int, value: float) -> None:
-        """Store a value at a step. Raise TrialPruned if the pruner stops the trial, Paused if it is to pause."""
-        if self.scheduler.store.report(self.trial.trial_id, step, value):
-            raise TrialPruned(f"pruned at step {step}, where {value:g} was reported")
+        """Store a value at a step. Raise Paused if the trial is to pause."""
+        self.scheduler.store.report(self.trial.trial_id, step, value)
         at, loss = self._loss or (None, 0.0)
         compared = -loss if self.by == "loss" and at == step else value
         self._compare(step, compared)
@@ -275,7 +273,6 @@ class Study:
         reward: Reward | None = None,
         warm_start: Sequence[PGraph] = (),
         known: Sequence[KnownResult] | None = None,
-        pruner: BasePruner | None = None,
         stopping: HalvingSettings | None = None,
         rounds: int | None = None,
         goal: Goal | None = None,
@@ -298,7 +295,6 @@ class Study:
             reward: computes the reward in [0, 1] from metrics; the accuracy reward by default.
             warm_start: operators to begin with, in this order.
             known: operators of the space that the policy is told of before its first proposal. They are no trials.
-            pruner: an Optuna pruner, which sees what evaluations report; none by default.
             stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
             rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
             goal: the goal, which the policy follows; the evaluation screens by it (`syno.search.screening`).
@@ -342,7 +338,7 @@ class Study:
             more["stopping"] = {"keep": {str(step): share for step, share in keep.items()}, "by": stopping.by}
         self.settings = study_settings(space_id, self.policy, self.reward, proposals, most_attempts, more)
         with database_errors(storage):
-            self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, pruner, storage)
+            self._store = TrialStore(*open_storage(storage, heartbeat_seconds, grace_seconds), name, storage)
             agree(self._store, self.settings, storage)
         self._terminator = Terminator(self._store, self.settings)
         self._make_scheduler = partial(

@@ -22,7 +22,7 @@ from syno.stages.opening import open_study
 from syno.stages.places import DATA, FROZEN, SELECTED
 
 OWNER_ONLY, OF_OTHERS = 0o600, 0o077  # permissions of a file
-MAY_CHANGE = ("n_trials", "pruner", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later
+MAY_CHANGE = ("n_trials", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later
 
 
 def keep_config(experiment: Experiment) -> Path:

@@ -35,7 +35,6 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
     """
     from optuna import logging  # slow to import
 
-    from syno.search.evaluation import make_pruner
     from syno.search.settings import WORKLOAD
     from syno.search.study import Study
 
@@ -61,7 +60,6 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
         reward=reward,
         warm_start=[] if experiment.warm_start == "known" else [choice.find() for choice in experiment.warm_start],
         known=known,
-        pruner=None if settings.pruner is None else make_pruner(settings.pruner),
         stopping=settings.stopping,
         rounds=rounds_of(workload, experiment.evaluation),
         goal=experiment.goal,

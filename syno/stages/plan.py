@@ -212,7 +212,7 @@ def _search_hours(experiment: Experiment, assumed: Assumptions) -> float | None:
     study, rounds = experiment.study, rounds_of(workload, experiment.evaluation)
     if study.stopping is not None and rounds is not None and not workload.milestones:
         return None if whole is None else count * whole * study.stopping.part_of_training(rounds)
-    if not (workload.milestones or study.pruner is not None or study.stopping is not None):
+    if not workload.milestones and study.stopping is None:
         return None if whole is None else count * whole
     if assumed.search_share is not None:
         return None if whole is None else count * whole * assumed.search_share

@@ -15,9 +15,9 @@ FIT_ERROR = "fit_error"  # the metric: how far an operator was from the layers t
 class Report:
     """Reports how an evaluation is going, at increasing steps such as epochs. Higher values are better.
 
-    This class ignores what is reported. A search gives a subclass, whose methods raise `optuna.TrialPruned` to stop the
-    evaluation, or `syno.train.progress.Paused` to pause it. An evaluation lets both pass; before a pause it may keep its state,
-    by the operator's id. When the trial is resumed, the evaluation is called again, and reports earlier steps, too.
+    This class ignores what is reported. A search gives a subclass, whose methods raise `syno.train.progress.Paused` to
+    pause the evaluation, which lets it pass, and may keep its state by the operator's id. When the trial is resumed, the
+    evaluation is called again, and reports earlier steps, too. To end a trial for good, it raises `optuna.TrialPruned`.
 
     Attributes:
         passed: the step after which the evaluation of this operator paused before; 0 if it did not.

@@ -189,7 +189,7 @@ class TrainingSettings(Settings):
     most_epoch_seconds: Above | None = None
     """training ends after a round, other than the first, that trained for longer; null: no limit; the paper's: 60"""
     round_steps: Positive | None = None
-    """steps of a round, after which the network is tested and milestones and pruners are asked; null: an epoch"""
+    """steps of a round, after which the network is tested and milestones and `stopping` are asked; null: an epoch"""
     most_tests: Positive | None = None
     """most pictures or sequences to test on, the first ones; null: all"""
     batch: Positive = 64

@@ -48,7 +48,6 @@ def test_configs_meet_it(file: Path, validator: Draft202012Validator) -> None:
         {"nmae": "x"},
         {"study": {"n_trails": 2}},
         {"study": {"n_trials": "many"}},
-        {"study": {"pruner": {"name": "medain"}}},
         {"policy": {"name": "mcts", "explore": 1}},
         {"policy": {"name": "mtcs"}},
         {"reward": {"name": "accuracy", "lower": 0.1}},

@@ -168,7 +168,6 @@ TABLE: Mapping[str, Of] = {
     "study.most_attempts": Of(3, PROCESSES),
     "study.heartbeat_seconds": Of(60.0, PROCESSES),
     "study.grace_seconds": Of(180.0, PROCESSES),
-    "study.pruner": Of(None, "program: milestones alone"),
     "study.stopping": Of(None, NONE),
     "study.check_gradients": Of(False, NONE),
     "select.by": Of("pareto", "paper: the front of accuracy and FLOPs; Figure 6: and latency", {FINAL: "front"}),

@@ -1,4 +1,4 @@
-"""Policies, rewards and pruners of a user's own, by their path `package.module:name`."""
+"""Policies and rewards of a user's own, by their path `package.module:name`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from small_specs import matmul
 from syno.base.errors import SpecError, UnknownNameError
 from syno.config import Experiment
 from syno.ir.graph import PGraph
-from syno.search.evaluation import make_pruner
 from syno.search.policies import POLICIES, Policy
 from syno.search.policies.contract import CHECKS, check_proposing_changes_nothing, check_seed
 from syno.search.reward import REWARDS, Failure, from_settings
@@ -24,11 +23,10 @@ from syno.stages.opening import open_study
 from syno.train.contract import Report
 
 MODULE = """
-    from own_search import AfterSteps, BestOfDrafts, FewWeights
+    from own_search import BestOfDrafts, FewWeights
 
     class Mine(BestOfDrafts): pass
     class Weights(FewWeights): pass
-    class Pruner(AfterSteps): pass
 """
 
 
@@ -47,8 +45,6 @@ def experiment(storage: str = "memory:", **changes: Any) -> Experiment:
 def evaluate(operator: PGraph, report: Report) -> Mapping[str, float]:
     parameters = float(int(operator.id, 16) % 1000)
     report(1, -parameters)
-    if parameters % 3 == 0:
-        report(2, -parameters)
     return {"parameters": parameters}
 
 
@@ -60,17 +56,17 @@ class TestStudy:
         monkeypatch.chdir(tmp_path)
 
         def run(storage: str, n_trials: int) -> list[tuple[Any, ...]]:
-            study_settings = {"storage": storage, "n_trials": 10, "pruner": {"name": "mine_for_test:Pruner", "steps": 2}}
+            study_settings = {"storage": storage, "n_trials": 10}
             policy, reward = ({"name": f"mine_for_test:{name}"} for name in ("Mine", "Weights"))
             one = experiment(policy=policy, reward=reward, study=study_settings)
             study = open_study(one, Space(one.operator_spec))
             study.run(evaluate, n_trials)
-            return [tuple(row) for row in study.trials[["fingerprint", "outcome", "message"]].itertuples(index=False)]
+            return [tuple(row) for row in study.trials[["fingerprint", "outcome", "reward"]].itertuples(index=False)]
 
         run("sqlite:///trials.db", 4)
         resumed, whole = run("sqlite:///trials.db", 10), run("memory:", 10)
         assert resumed == whole and len(whole) == 10
-        assert {outcome for _, outcome, _ in whole} == {"complete", "pruned"}
+        assert {outcome for _, outcome, _ in whole} == {"complete"}
 
     def test_settings_of_ones_own_are_stored_and_compared(self, tmp_path: Path) -> None:
         storage = f"sqlite:///{tmp_path}/trials.db"
@@ -97,10 +93,6 @@ class TestMistakes:
             ({"reward": {"name": "nowhere:Mine"}}, 'the reward is "nowhere:Mine", which cannot be imported: No module'),
             ({"reward": {"name": "own_search:BestOfDrafts"}}, "it must be a subclass of syno.search.reward.Reward"),
             ({"reward": {"name": "own_search:FewWeights", "scale": 0}}, "reward: scale: Input should be greater than 0"),
-            ({"study": {"pruner": {"name": "nowhere:Mine"}}}, 'the pruner is "nowhere:Mine", which cannot be imported'),
-            ({"study": {"pruner": {"name": "own_search:no_class"}}}, "it must be a subclass of optuna.pruners.BasePruner"),
-            ({"study": {"pruner": {"name": "own_search:AfterSteps", "step": 2}}}, "has no setting step; there are: steps."),
-            ({"study": {"pruner": {"name": "own_search:AfterSteps", "steps": 0}}}, "steps=0; it must be 1 or more"),
         ],
     )
     def test_each_is_one_clear_error(self, changes: dict[str, Any], message: str) -> None:
@@ -114,8 +106,6 @@ class TestMistakes:
             POLICIES.find("mine")
         with pytest.raises(UnknownNameError, match='Your own is "package.module:name"'):
             REWARDS.find("mine")
-        with pytest.raises(SpecError, match='"mine" is no pruner; there are: .*, or your own as "package.module:name"'):
-            make_pruner({"name": "mine"})
 
     def test_a_reward_that_is_no_number_is_the_functions_fault(self) -> None:
         failure = from_settings({"name": "own_search:NoNumber"})({"parameters": 2.0})

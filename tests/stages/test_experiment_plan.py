@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,8 +77,9 @@ class TestHoursOfATraining:
 
 
 class TestStages:
-    def experiment(self, **fields: Any) -> Experiment:
+    def experiment(self, *, milestones: Mapping[int, float] | None = None, **fields: Any) -> Experiment:
         workload = {"model": "resnet18", "data": "cifar100", "training": {"device": "cuda", "epochs": 72, "batch": 100}}
+        workload |= {} if milestones is None else {"milestones": milestones}
         fields = {"workload": workload, "study": {"n_trials": 10, "workers": 2}, "select": {"count": 2}, **fields}
         fields = {"reward": {"name": "accuracy"}, "tune": {"compilers": ["eager"], "devices": ["cuda"]}, **fields}
         return Experiment(name="small", **fields)
@@ -86,13 +88,13 @@ class TestStages:
         assert stage(plan(self.experiment(), SPEED), "worker").gpu_hours == pytest.approx(10)
 
     def test_bad_trials_are_shorter_where_something_ends_them(self) -> None:
-        pruned = self.experiment(study={"n_trials": 10, "workers": 2, "pruner": {"name": "median"}})
+        pruned = self.experiment(milestones={1: 0.1})
         assert stage(plan(pruned, SPEED), "worker").gpu_hours == pytest.approx(10 * TRIAL_HOURS)
         share = SPEED.model_copy(update={"search_share": 0.25})
         assert stage(plan(pruned, share), "worker").gpu_hours == pytest.approx(2.5)
 
     def test_no_trial_is_longer_than_a_whole_training(self) -> None:
-        pruned = self.experiment(study={"n_trials": 10, "workers": 2, "pruner": {"name": "median"}})
+        pruned = self.experiment(milestones={1: 0.1})
         fast = SPEED.model_copy(update={"pictures_per_second": 50_000})
         assert stage(plan(pruned, fast), "worker").gpu_hours == pytest.approx(10 * 72 * 50_000 / 50_000 / 3600)
 

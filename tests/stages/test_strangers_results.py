@@ -33,7 +33,7 @@ raise RuntimeError("code of a stranger")
 NAMED: dict[str, Any] = {
     "reward": {"name": "theirs:Reward", "power": 2},
     "policy": {"name": "theirs:Policy", "width": 3},
-    "study": {"n_trials": 4, "pruner": {"name": "theirs:Pruner"}},
+    "study": {"n_trials": 4},
     "ablations": {"canonical": {"rules": ["theirs:rule"]}},
 }
 OF_NETWORK = {"model": "theirs:network", "data": "theirs:pictures", "layers": "theirs.layers:rule"}

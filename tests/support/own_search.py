@@ -1,11 +1,10 @@
-"""A policy, a reward and a pruner as a user writes them, and wrong ones. Their paths are `own_search:NAME`."""
+"""A policy and a reward as a user writes them, and wrong ones. Their paths are `own_search:NAME`."""
 
 from __future__ import annotations
 
 import random
 from typing import Annotated
 
-import optuna
 from pydantic import Field
 
 from syno.search.policies import Policy, PolicySettings
@@ -72,17 +71,5 @@ class NoNumber(Reward):
         return float("nan")
 
 
-class AfterSteps(optuna.pruners.BasePruner):
-    """Stops every trial at a step."""
-
-    def __init__(self, steps: int = 1) -> None:
-        if steps < 1:
-            raise ValueError(f"steps={steps}; it must be 1 or more")
-        self.steps = steps
-
-    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
-        return trial.last_step is not None and trial.last_step >= self.steps
-
-
 def no_class() -> None:
-    """Neither a policy, nor a reward, nor a pruner."""
+    """Neither a policy nor a reward."""

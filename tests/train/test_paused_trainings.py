@@ -130,7 +130,6 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("study", "why"),
     [
-        ({"stopping": {}, "pruner": {"name": "median"}}, "give one of them"),
         ({"stopping": {"keep": {1: 0.5, 3: 0.2}}}, "keep has 3, and a training ends after 3"),
         ({"stopping": {"keep": {1: 0.5, 2: 0.6}}}, "cannot grow"),
     ],
@@ -138,3 +137,8 @@ def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) 
 def test_pausing_with_unfit_settings_is_an_error(study: dict[str, Any], why: str) -> None:
     with pytest.raises(Exception, match=why):
         Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=study)
+
+
+def test_experiments_kept_when_there_was_a_pruner_are_read() -> None:
+    kept = {"n_trials": 7, "pruner": None}
+    assert Experiment(name="small", workload=SMALL, spec={"depth": 4}, study=kept).study.n_trials == 7

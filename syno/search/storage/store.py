@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import optuna
-from optuna.pruners import BasePruner
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -90,15 +89,13 @@ class TrialStore:
     minute.
     """
 
-    def __init__(
-        self, storage: BaseStorage, leases: Leases, name: str, pruner: BasePruner | None = None, place: str = "of this study"
-    ) -> None:
+    def __init__(self, storage: BaseStorage, leases: Leases, name: str, place: str = "of this study") -> None:
         """Open the study of this name, or make it. `place` is the storage's URL, for messages."""
         self.storage = storage
         self.leases = leases
         self.place = place
         with storage_errors(place):
-            self.study = repeated(lambda: _open_study(storage, name, pruner or optuna.pruners.NopPruner()))
+            self.study = repeated(lambda: _open_study(storage, name))
             self._study_id = storage.get_study_id_from_name(name)
         self._verification = Verification(place)
         self._ids: dict[int, int] = {}  # of trials, by number
@@ -170,21 +167,19 @@ class TrialStore:
         by_id = {self.id_of(trial): trial for trial in running}
         return self._do(lambda: self.leases.end_stale(self.study, by_id))
 
-    def report(self, trial_id: int, step: int, value: float) -> bool:
-        """Store an intermediate value of a running trial. Return whether the pruner stops the trial there."""
+    def report(self, trial_id: int, step: int, value: float) -> None:
+        """Store an intermediate value of a running trial."""
         trial = optuna.Trial(self.study, trial_id)
         self._do(lambda: trial.report(value, step))
-        return self._do(trial.should_prune)
 
 
-def _open_study(storage: BaseStorage, name: str, pruner: BasePruner) -> optuna.Study:
-    sampler = optuna.samplers.RandomSampler(seed=0)  # never used: trials have no parameters
+def _open_study(storage: BaseStorage, name: str) -> optuna.Study:
+    # Never used: trials have no parameters, and are never pruned by what they report.
+    unused: dict[str, Any] = {"sampler": optuna.samplers.RandomSampler(seed=0), "pruner": optuna.pruners.NopPruner()}
     try:
-        return optuna.load_study(study_name=name, storage=storage, sampler=sampler, pruner=pruner)
+        return optuna.load_study(study_name=name, storage=storage, **unused)
     except KeyError:
-        return optuna.create_study(
-            study_name=name, storage=storage, sampler=sampler, pruner=pruner, direction="maximize", load_if_exists=True
-        )
+        return optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True, **unused)
 
 
 def read_trials(url: str, name: str) -> list[FrozenTrial]:
