@@ -56,7 +56,7 @@ from syno.train.own_task import Task, checked, divergence
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.tasks import on_device
 from syno.train.training import score_only
-from syno.train.workload import try_step
+from syno.train.trial_step import try_step
 
 if TYPE_CHECKING:
     from syno.search.snapshot import Snapshot

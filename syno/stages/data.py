@@ -193,7 +193,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
         check_not_empty(Space(experiment.operator_spec))
     if experiment.trains:
-        from syno.train.workload import try_step
+        from syno.train.trial_step import try_step
 
         with leased(experiment.network.settings.training.device, "training.device"):
             try_step(experiment.network, keeps_weights=experiment.train.weights != "none")

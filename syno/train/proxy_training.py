@@ -55,7 +55,7 @@ class ProxyTraining(Evaluation):
                 recent loss, and after each part of a round in its `looks`.
 
         Raises TrainingError if training produced NaN or infinity, if the device's memory did not suffice, or if the operator
-        cannot learn on the first batch; see `syno.train.workload`.
+        cannot learn on the first batch; see `syno.train.first_batch`.
         """
         counted = cost(operator, self.spec).metrics(self.workload.original)
         file, passed = self._file(operator.id), report.passed

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from math import inf, isfinite, log
 from pathlib import Path
 from typing import Any, Self
@@ -22,22 +22,19 @@ import torch
 from torch import nn
 
 from syno.base.core_locks import computing
-from syno.base.errors import DataError, SpecError, SynoError, TrainingError, UserCodeError
+from syno.base.errors import DataError, SpecError, TrainingError
 from syno.base.files import checksum
 from syno.base.identity import Identity, identity_of, identity_of_paths
 from syno.base.registry import OWN_PACKAGE, imported, is_path, own_paths
 from syno.base.user_code import unchanged_process, user_code
 from syno.data import PictureData, TokenSet
-from syno.data.contract import label_shape_of
 from syno.data.pictures import check_images
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
-from syno.model.calls import changes_inputs
 from syno.model.counting import count
 from syno.model.execution_paths import MOST_SAMPLES, ExecutionPaths, find_paths
 from syno.model.extraction import layers_of, replaceable, size_of
 from syno.model.geometry import LAYER_RULES, Layer
 from syno.model.inputs import len_of_batch, of_batch
-from syno.model.module import OperatorModule
 from syno.model.network_function import make_network
 from syno.model.outputs import moved_to, to_channels_last
 from syno.model.placed import placed_layers, with_placed
@@ -48,104 +45,18 @@ from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_workload
+from syno.train.first_batch import fault_on_first_batch
 from syno.train.layer_fit import LayerFit, RecordedLayer, fit_layers, measure_statistics, output_difference, record_layer
 from syno.train.metric import ACCURACY, LOSS, Metric
-from syno.train.micro_batches import first_part
 from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
-from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.tasks import DeviceTask, check_learns, initialize, on_device, own_state, task_of
-from syno.train.training import score_now, score_only, train
-from syno.train.weights import check_keeping, content_of_weights, give_weights
+from syno.train.settings import WorkloadSettings
+from syno.train.tasks import DeviceTask, initialize, on_device, own_state, task_of
+from syno.train.training import score_only, train
+from syno.train.weights import content_of_weights, give_weights
 
-# ---- check on the first batch ----------------------------------------------------------------------------------------
-
-# A check of an operator on the first batch, before it is trained: whether all its weights can learn, and its input counts.
-
-INPUT = ""  # in place of a weight's name
 NEW_DEVIATION = 0.02  # of weights that are drawn anew, where their module does not say how
-
-
-@dataclass(frozen=True)
-class _Use:
-    """A use of the operator in the network: the layer, the module, its input and its output."""
-
-    layer: str
-    module: OperatorModule
-    input: torch.Tensor
-    output: torch.Tensor
-
-
-def fault_on_first_batch(
-    network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int
-) -> str | None:
-    """Return in words why the operator in this network cannot be trained; None if nothing is wrong on the first batch.
-
-    The network runs forward and backward once, in float32; nothing is learnt, and the training that follows
-    is not influenced. These are faults: an output or a gradient that is not finite; a weight whose gradient is exactly zero in
-    all layers; an output that does not depend on the input in any layer. A layer whose own output has the gradient zero, such
-    as one behind a normalization that begins with zeros, does not count.
-
-    Args:
-        network: with an operator in its layers, on its device. Its running statistics change.
-        data: that it is trained on. Nothing is known of the batches of a task with its own training, which is not checked.
-        settings, seed: of the training.
-    """
-    if isinstance(data, Task) and data.fits:
-        return None
-    settings = settings.model_copy(update={"precision": "float32"})  # small gradients are not rounded to zero
-    uses: list[_Use] = []
-
-    def note(layer: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        assert isinstance(module, OperatorModule)
-        uses.append(_Use(layer, module, inputs[0], output))
-
-    device = next(network.parameters()).device
-    with own_state(seed, settings, device):
-        network.train()
-        for name, module in network.named_modules():
-            if isinstance(module, OperatorModule):
-                module.register_forward_hook(partial(note, name))
-        task = task_of(data, settings, seed, device)
-        loss = task.loss(network, first_part(task, next(iter(task.batches.epoch(1)))))
-        return _fault(loss, uses)
-
-
-def _fault(loss: torch.Tensor, uses: list[_Use]) -> str | None:
-    arriving = torch.autograd.grad(loss, [use.output for use in uses], retain_graph=True, allow_unused=True)
-    moved: dict[str, bool] = {}  # by weight: whether its gradient is above zero in some layer
-    for use, gradient in zip(uses, arriving, strict=True):
-        if not _is_finite([use.output]):
-            return f"its output in layer {use.layer} is not finite on the first batch"
-        if gradient is None or not gradient.any():  # the network is to blame, not the operator
-            continue
-        weights = dict(use.module.named_parameters())
-        of = {**weights, **({INPUT: use.input} if use.input.requires_grad else {})}
-        found = torch.autograd.grad(use.output, list(of.values()), gradient, retain_graph=True, allow_unused=True)
-        for name, one in zip(of, found, strict=True):
-            if one is not None and not _is_finite([one]):
-                return f"the gradient of {_quoted_name(name)} in layer {use.layer} is not finite on the first batch"
-            moved[name] = moved.get(name, False) or (one is not None and bool(one.any()))
-    dead = [name for name, moves in moved.items() if not moves]
-    if INPUT in dead:
-        return "its output does not depend on its input on the first batch, in no layer"
-    return (
-        f"the gradient of {_quoted_name(dead[0])} is zero on the first batch, in every layer: it cannot learn" if dead else None
-    )
-
-
-def _is_finite(tensors: Iterable[torch.Tensor]) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
-
-
-def _quoted_name(name: str) -> str:
-    return f"weight {name}" if name else "its input"
-
-
-# ---- workload --------------------------------------------------------------------------------------------------------
-
-
 OF_CODE = ("data", "data_settings", "fit", "score", "example_inputs")  # settings that may name code of the data or the task
 LEAST_ROWS = 8  # of each part of the data that are looked at
 _IDENTITIES: dict[tuple[str, int], tuple[Any, Identity | None]] = {}  # by settings and data, which is kept for its address
@@ -209,7 +120,7 @@ class Workload:
 
     @cached_property
     def hash(self) -> str:
-        """What results are compared by, beside the settings: the data, the content of the file of weights, and own code."""
+        """Cache key of results beside the settings: a hash of the data, of the file of weights, and of own code."""
         weights = self.settings.weights
         parts = [] if weights is None else [content_of_weights(weights)]
         parts += [] if self.identity is None else [self.identity.checksum.encode()]
@@ -217,9 +128,9 @@ class Workload:
 
     @cached_property
     def identity(self) -> Identity | None:
-        """What a user's own network and data are: code, data, and weights that no seed draws; None if nothing is own.
+        """The identity of a user's own network and data: code, data, and weights that no seed draws; None if nothing is own.
 
-        It is found once for a network and data of given settings, before they are used: what they then keep is no change.
+        It is computed once per settings, before the first use: caches that the code fills later are no change.
         """
         whole = self.settings.model_dump(include={"model", "model_settings", "width", "layers", "seed", *OF_CODE})
         code = identity_of_paths(whole)
@@ -420,7 +331,7 @@ class Workload:
         return model
 
     def fault_on_first_batch(self, operator: AnyOperator) -> str | None:
-        """Return in words why the operator cannot be trained, as far as one batch shows; see `syno.train.workload`.
+        """Return in words why the operator cannot be trained, as far as one batch shows.
 
         Raises SpecError and TrainingError as `train` does.
         """
@@ -521,15 +432,19 @@ class Workload:
         replacement, names = as_replacement(operator), [layer.name for layer in self.layers]
         if not (fitted := replacement.fitted(names)):
             return ()
-        settings, device = self.settings.training, next(network.parameters()).device
-        with own_state(seed, settings, device):
-            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
+        with self._float32_task(seed, next(network.parameters()).device) as task:
             if task.channels_last:
                 to_channels_last(network)
                 to_channels_last(original)
-            with computing(device.type):
-                original = self._base_of(replacement, original, task)
-                return fit_layers(network, original, [name for name in names if name in fitted], task)
+            original = self._base_of(replacement, original, task)
+            return fit_layers(network, original, [name for name in names if name in fitted], task)
+
+    @contextmanager
+    def _float32_task(self, seed: int, device: torch.device) -> Iterator[DeviceTask]:
+        """Yield the task in float32, whose outputs are compared; it computes on leased cores, with random states of its own."""
+        settings = self.settings.training
+        with own_state(seed, settings, device), computing(device.type):
+            yield task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
 
     def layer_error(self, operator: AnyOperator) -> float:
         """Return the error of an operator that is fitted to one layer of the trained original alone, the one with most FLOPs.
@@ -553,9 +468,8 @@ class Workload:
         for one in count(self.model(), self.example).work:
             if one.layer in flops:
                 flops[one.layer] += one.flops
-        settings, seed = self.settings.training, self.settings.seed
-        with on_device(settings.device) as device, own_state(seed, settings, device), computing(device.type):
-            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
+        seed = self.settings.seed
+        with on_device(self.settings.training.device) as device, self._float32_task(seed, device) as task:
             trained = moved_to(self.trained(seed), device)
             for layer in sorted(flops, key=lambda name: -flops[name]):
                 if (found := record_layer(trained, layer, task)) is not None:
@@ -579,11 +493,8 @@ class Workload:
 
     def difference(self, network: nn.Module, original: nn.Module, seed: int) -> float:
         """Return the difference of the outputs of two networks on some batches, as distillation compares them."""
-        settings, device = self.settings.training, next(network.parameters()).device
-        with own_state(seed, settings, device):
-            task = task_of(self.data, settings.model_copy(update={"precision": "float32"}), seed, device)
-            with computing(device.type):
-                return output_difference(network, original, task)
+        with self._float32_task(seed, next(network.parameters()).device) as task:
+            return output_difference(network, original, task)
 
     def narrowable_layers(self, share: float, base: NarrowerNetwork | None = None) -> tuple[str, ...]:
         """Return the names of the layers to replace that can keep a share of their channels alone; see `narrowable`."""
@@ -658,123 +569,3 @@ def untrained(network: nn.Module, seed: int) -> nn.Module:
                     if weight.dim() > 1:
                         nn.init.normal_(weight, std=NEW_DEVIATION)
     return network
-
-
-# ---- trial step ------------------------------------------------------------------------------------------------------
-
-# A trial step of a training, made before anything that takes long: forward and backward on one batch, a test on another.
-
-
-def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
-    """Run the original network forward and backward over one batch, test it on another, and return the loss in nats.
-
-    The result is not kept. This finds what every training would fail on: a device that is missing or too small, data and labels
-    in a wrong format or range, a network whose output doesn't fit the data, NaN or infinity.
-
-    Args:
-        workload: the network and the data.
-        keeps_weights: whether to try, too, that the network's weights can be kept in a file, and loaded again.
-
-    Raises:
-        SpecError: this machine has no such device, or the network's weights cannot be kept.
-        DataError: the data has a wrong shape, number format or range.
-        ShapeError: the network's output does not fit the data, or the batch is larger than the data set.
-        TrainingError: the device's memory does not suffice.
-        UserCodeError: the network or the data raised an exception.
-    """
-    settings, seed = workload.settings.training, workload.settings.seed
-    with on_device(settings.device) as device, own_state(seed, settings, device):
-        network = moved_to(workload.network(None, seed), device)
-        check_learns(network)
-        if isinstance(workload.data, Task) and workload.data.fits:
-            return score_now(network, workload.data)
-        with user_code(f'the data set "{workload.settings.data}"'):  # of the user's own, perhaps
-            task = task_of(workload.data, settings, seed, device)
-            batch, test = next(iter(task.batches.epoch(1)), None), next(iter(task.tests), None)
-            for part, one in (("train", batch), ("test", test)):
-                if one is not None:
-                    task.check(one)
-                elif part == "train" or not isinstance(workload.data, Task):  # whose score may need none
-                    raise DataError(f"{workload.data.name} has no batch to {part} on")
-        _warn_of_changed_inputs(workload, task, network, batch)
-        try:
-            loss = _try(workload, task, network, batch, test)
-        except UserCodeError as error:
-            if settings.channels_last and _runs_on_contiguous(workload):
-                raise UserCodeError(
-                    f"{error} It works on pictures in contiguous memory: set training: {{channels_last: false}}, "
-                    "or write reshape in place of view"
-                ) from error
-            raise
-        if keeps_weights:
-            check_keeping(network, workload.network(None, seed))
-        return loss
-
-
-def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> None:
-    """Warn if the network changes what it is called with in place."""
-    with suppress(SynoError):  # what fails is said of the step
-        if changes_inputs(network, lambda network: task.loss(network.train(), first_part(task, batch))):
-            warnings.warn(
-                f'the model "{workload.settings.model}" changes its input in place, as x.sub_(mean) does, so each call gets '
-                "a copy, the time of which is in its latency; x = x - mean leaves the input as it is",
-                stacklevel=3,
-            )
-
-
-def _runs_on_contiguous(workload: Workload) -> bool:
-    """Return whether the step works without channels-last pictures, as that of a network that uses `view` on them does."""
-    training = workload.settings.training.model_copy(update={"channels_last": False})
-    try:
-        try_step(replace(workload, settings=workload.settings.model_copy(update={"training": training})), keeps_weights=False)
-    except SynoError:
-        return False
-    return True
-
-
-def _try(workload: Workload, task: DeviceTask, network: nn.Module, batch: object, test: object) -> float:
-    """Run the step on these batches, and return the loss in training."""
-    if isinstance(workload.data, Task):
-        return _try_own(workload, task, network, batch)
-    classes: list[int] = []  # lengths of the axes of outputs that have logits
-    axis = 1 if label_shape_of(workload.data) else -1
-
-    def note(module: nn.Module, inputs: object, output: object) -> None:
-        classes.append(output.shape[axis] if isinstance(output, torch.Tensor) and output.dim() else 0)
-
-    with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {workload.data.name}'):
-        network.train()
-        with network.register_forward_hook(note):
-            loss = task.loss(network, first_part(task, batch))
-        loss.backward()
-        network.eval()
-        with torch.no_grad():
-            value, tested = float(loss.detach()), float(task.loss(network, test))
-    if not all(abs(one) < float("inf") for one in (value, tested)):
-        raise DataError(
-            f"the loss on the first batch of {workload.data.name} is {value:g} in training and {tested:g} in testing, before "
-            "anything was learnt; look for values in the data, or weights in the network, that are not finite"
-        )
-    assert not isinstance(workload.data, Task)
-    if is_path(workload.settings.model) and classes[0] > workload.data.classes:
-        warnings.warn(
-            f'the model "{workload.settings.model}" makes {classes[0]} outputs for {workload.data.classes} classes; '
-            "those above are never right",
-            stacklevel=2,
-        )
-    return value
-
-
-def _try_own(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> float:
-    """Run a step of a user's own task, and its score, and return the loss in training."""
-    with user_code(f'a training step of the model "{workload.settings.model}" on one batch of {task.name}'):
-        network.train()
-        loss = task.loss(network, first_part(task, batch))
-        loss.backward()
-    value, score = float(loss.detach()), task.score(network)
-    if not isfinite(value) or score != score:
-        raise DataError(
-            f"{task.name}: the loss on the first batch is {value:g} and the score {score:g}, before anything was learnt; look "
-            "for values in the data, or weights in the network, that are not finite"
-        )
-    return value

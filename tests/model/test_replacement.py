@@ -22,7 +22,8 @@ from syno.base.errors import ReplacedWeightError, UserCodeError
 from syno.model.extraction import sorted_out
 from syno.model.substitution import substitute
 from syno.train.settings import WorkloadSettings
-from syno.train.workload import Workload, try_step
+from syno.train.trial_step import try_step
+from syno.train.workload import Workload
 
 C, X = 8, torch.randn(2, 8, 8, 8)
 SEPARABLE = syno.OPERATORS["separable_conv2d"]()

@@ -81,7 +81,7 @@ def test_trainings_one_after_another(experiment: Experiment, computes: Any, seen
 
 
 def test_the_check_of_the_data(experiment: Experiment, computes: Any, seen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno.train.workload.try_step", computes)
+    monkeypatch.setattr("syno.train.trial_step.try_step", computes)
     prepare(experiment)
     assert seen == FIRST
 

@@ -16,9 +16,10 @@ from syno.ir.rewriting import with_variables
 from syno.model.module import OperatorModule
 from syno.search.faults import fault_of
 from syno.train.contract import Report
+from syno.train.first_batch import fault_on_first_batch
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import WorkloadSettings
-from syno.train.workload import Workload, fault_on_first_batch
+from syno.train.workload import Workload
 
 OPERATOR = with_variables(OPERATORS["separable_conv2d"](), {"k": "k_1"})
 

@@ -42,7 +42,8 @@ from syno.train.progress import Paused, Pruned, TrainingResult
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.training import train
 from syno.train.training_record import TrainingRecord
-from syno.train.workload import Workload, try_step
+from syno.train.trial_step import try_step
+from syno.train.workload import Workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 MODULES = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))

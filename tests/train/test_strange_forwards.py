@@ -42,7 +42,7 @@ from syno.train.micro_batches import add_gradients
 from syno.train.settings import TrainingSettings, WorkloadSettings
 from syno.train.tasks import task_of
 from syno.train.training import train
-from syno.train.workload import try_step
+from syno.train.trial_step import try_step
 
 CLASSES, LENGTH, TOKENS = 3, 6, 7
 SHAPES = {"pictures": (2, 6, 6), "contiguous pictures": (2, 6, 6), "sound": (2, 12), "volumes": (2, 4, 4, 4)}
