@@ -236,6 +236,7 @@ def test_steps_of_an_optimizer_of_another_network_change_nothing(taken: Path) ->
     assert torch.equal(outputs(model, X), wanted) and model.program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack",
     [

@@ -117,6 +117,7 @@ class TestOnnx:
         torch.testing.assert_close(torch.from_numpy(y), meaning(x, weight), rtol=1e-4, atol=1e-5)
 
     @needs_onnx
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "sizes"), [("operator_1", SMALL), ("pixel_shuffle", {"C": 4, "H": 6}), ("gpt2_projection", None)]
     )

@@ -26,12 +26,12 @@ def test_examples_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypa
     assert result.failed == 0, "".join(report)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=documents.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for path, anchor in documents.links(page):
-        target = page.parent / path if path else page
-        assert target.exists(), path
-        assert not anchor or anchor in documents.anchors(target), f"{path}#{anchor}: {sorted(documents.anchors(target))}"
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for path, anchor in documents.links(page):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{documents.name(page)}: {path}"
+            assert not anchor or anchor in documents.anchors(target), f"{documents.name(page)}: {path}#{anchor}"
 
 
 def test_the_language_page_shows_table_1_as_it_is_in_code() -> None:

@@ -63,7 +63,7 @@ def test_gradients_of_many_random_operators(graph: PGraph) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("even_window", [False, True])
+@pytest.mark.parametrize("even_window", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_library_operators_in_every_form(name: str, even_window: bool) -> None:
     graph = OPERATORS[name]()
     windows = {variable: 4 for variable in ("k", "k_1") if even_window and variable in graph.variables}
@@ -167,6 +167,7 @@ def test_gradients_of_the_usual_form_without_onednn(graph: PGraph) -> None:
         check_gradients(graph, graph.variables.valuation())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradients_of_library_operators_without_onednn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "cheapest", usual_form)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ def links(page: Path) -> Iterator[tuple[str, str]]:
             yield path, anchor
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as code hosts make them."""
     known: Counter[str] = Counter()

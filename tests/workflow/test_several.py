@@ -32,44 +32,38 @@ def write(folder: Path, content: Mapping[str, Any]) -> Path:
     return file
 
 
+AFTER = {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}}
+
+
 @pytest.mark.slow
-def test_an_experiment_takes_the_operators_of_another(tmp_path: Path) -> None:
-    config = write(tmp_path, GROUP)
+def test_experiments_take_the_operators_of_another_and_go_on_from_it(tmp_path: Path) -> None:
+    group = merged(GROUP, {"experiments": {"next": AFTER}})
+    config = write(tmp_path, group)
     results = tmp_path / "results" / "group"
-    done = snakemake(tmp_path, config, "taking")
+    dry = planned(tmp_path, config, "next")
+    assert dry["worker"] == 1 and dry["data"] == 2  # the search goes first
+    done = snakemake(tmp_path, config, "taking", "next")
     assert done.returncode == 0, done.stdout
+
     assert (results / "taking" / "report.html").is_file() and not (results / "searched" / "report.html").exists()
     assert not (results / "taking" / "trials.db").exists() and not (results / "taking" / "trials.parquet").exists()
     assert Experiment.load(results / "taking" / "experiment.yaml").select.source == Path("results/group/searched")
     (best,) = read_selected(results / "taking" / "selected.json")  # one of two
-    assert best.key in {one.key for one in read_selected(results / "searched" / "selected.json")}
-    assert (results / "taking" / "train" / best.key / "seed4.json").is_file()
-
-    assert planned(tmp_path, config) == {"figure": 4, "report": 1}  # of the other; nothing is trained again
-    worse = merged(GROUP, {"experiments": {"taking": {"select": {"within": 1.0}}}})
+    found = {one.key: one.name for one in read_selected(results / "searched" / "selected.json")}
+    assert best.key in found and (results / "taking" / "train" / best.key / "seed4.json").is_file()
+    worse = merged(group, {"experiments": {"taking": {"select": {"within": 1.0}}}})
     assert planned(tmp_path, write(tmp_path, worse), "taking") == {"select": 1, "tables": 1, "figure": 2, "report": 1}
-    longer = merged(GROUP, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
+    longer = merged(group, {"experiments": {"taking": {"workload": {"training": {"epochs": 3}}}}})
     jobs = planned(tmp_path, write(tmp_path, longer), "taking")
     assert jobs == {"data": 1, "train": 2, "tables": 1, "figure": 2, "report": 1}
 
-
-@pytest.mark.slow
-def test_an_experiment_goes_on_from_another(tmp_path: Path) -> None:
-    after = {"after": "searched", "workload": {"layers": "stem"}, "select": {"operators": ["conv2d"]}, "train": {"seeds": [4]}}
-    config = write(tmp_path, merged(GROUP, {"experiments": {"next": after}}))
-    results = tmp_path / "results" / "group"
-    dry = planned(tmp_path, config, "next")
-    assert dry["worker"] == 1 and dry["data"] == 2  # the search goes first
-    done = snakemake(tmp_path, config, "next")
-    assert done.returncode == 0, done.stdout
-    found = {one.name for one in read_selected(results / "searched" / "selected.json")}
-    assert set(DataRecord.read(results / "next" / "data.json").placed.values()) < found
+    assert set(DataRecord.read(results / "next" / "data.json").placed.values()) < {*found.values()}
     (record, _) = (TrainingRecord.read(file) for file in results.glob("next/train/*/seed4.json"))
     (placed,) = record.workload.placed
-    assert placed.replacement.name in found and placed.layers == "spatial"
-    assert planned(tmp_path, config, "next") == {}
-    after["after"] = {"source": "searched", "operator": placed.replacement.name}
-    assert planned(tmp_path, write(tmp_path, merged(GROUP, {"experiments": {"next": after}})), "next") == {}
+    assert placed.replacement.name in found.values() and placed.layers == "spatial"
+    assert planned(tmp_path, write(tmp_path, group)) == {"figure": 4, "report": 1}  # of the first; none is trained again
+    named = {**AFTER, "after": {"source": "searched", "operator": placed.replacement.name}}
+    assert planned(tmp_path, write(tmp_path, merged(GROUP, {"experiments": {"next": named}})), "next") == {}
 
 
 def test_experiments_that_wait_for_each_other_are_one_message(tmp_path: Path) -> None:

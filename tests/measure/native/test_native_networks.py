@@ -268,7 +268,7 @@ class Residuals(nn.Module):
         return self.head(y.mean((2, 3))) + y.amax((2, 3))[:, :5]
 
 
-@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages of whole pictures are kernels only where such a tensor is; this one's input is used by something else, too."""
     monkeypatch.setattr(choice, "LEAST_IN_LANES", 0)
@@ -382,7 +382,7 @@ class Drawn(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch", "side"), [(1, 6), (7, 4), (7, 7), (64, 6)])
+@pytest.mark.parametrize(("batch", "side"), [(7, 7), (64, 6)])
 def test_random_networks_in_random_formats(batch: int, side: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(batch + side)
     monkeypatch.setattr(choice, "LEAST_IN_LANES", 0)
