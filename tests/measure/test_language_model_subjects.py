@@ -160,6 +160,7 @@ class TestStages:
             with pytest.raises(ValidationError, match="of pictures has an image_shape, one of a text has a length"):
                 DataRecord(**{**fields, **other})
 
+    @pytest.mark.slow
     def test_its_network_is_measured(self, experiment: Experiment) -> None:
         record = measure("tune", experiment, "gpt2_projection", "eager", "cpu")
         assert (record.status, record.reason) == ("ok", "")
@@ -170,6 +171,7 @@ class TestCommands:
     def run(self, *arguments: str) -> Result:
         return CliRunner().invoke(app, list(arguments))
 
+    @pytest.mark.slow
     def test_data_says_what_there_is(self, tmp_path: Path) -> None:
         config = {
             "name": "small",

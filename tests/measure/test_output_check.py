@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from quick_cases import quick_cases
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -196,7 +197,7 @@ ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 class TestPeakedOutputs:
     """Fifty networks few of whose outputs have errors that matter."""
 
-    @pytest.mark.parametrize("ending", ENDINGS)
+    @pytest.mark.parametrize("ending", quick_cases(ENDINGS, {"softmax x100", "tanh"}.__contains__))
     def test_honest_computations_are_not_refused_and_wrong_ones_are(self, ending: str) -> None:
         for seed in range(5):
             network = Peaked(ENDINGS[ending], seed).eval()

@@ -72,6 +72,7 @@ def experiment(*compilers: str) -> Experiment:
     return Experiment(name="x", workload={}, tune={"compilers": list(compilers)})
 
 
+@pytest.mark.slow
 def test_its_latency_is_recorded_under_its_name() -> None:
     record = measured("plain")
     assert (record.status, record.compiler, record.checked) == ("ok", "my_compilers:plain", True)
