@@ -148,6 +148,7 @@ def test_a_function_is_a_compiler_for_this_machine() -> None:
     assert reaches("my_compilers:plain", None) and not found.tunes and found.tolerance is None
 
 
+@pytest.mark.slow
 def test_commands_take_it(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     given = ["tune", "operator", "conv2d", "--set", "C_in=4,C_out=4,H=4", "--compiler", "my_compilers:plain"]
