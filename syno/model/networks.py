@@ -163,13 +163,13 @@ def module_baseline(name: str) -> ModuleBaseline:
     return ModuleBaseline(name_of_operator(name), name) if is_path(name) else MODULE_BASELINES[name]
 
 
-def name_of_operator(given: str) -> str:
+def name_of_operator(name: str) -> str:
     """Return the name in paths of a network with an operator that settings name: a known one, a file, or a path of code.
 
     >>> [name_of_operator(given) for given in ("grouped_4", "operators/mine.txt", "my_package.layers:block")]
     ['grouped_4', 'mine', 'my_package.layers.block']
     """
-    return given.replace(":", ".") if is_path(given) else Path(given).stem
+    return name.replace(":", ".") if is_path(name) else Path(name).stem
 
 
 def read_replacement(text: str) -> AnyOperator:

@@ -177,7 +177,7 @@ def _walked(
 
 
 def patterns(
-    found: Found,
+    operators: Found,
     spec: OperatorSpec,
     *,
     best: float = 0.1,
@@ -189,7 +189,7 @@ def patterns(
     """Count the patterns of operators that were found, of the best of them, and of random operators of a space.
 
     Args:
-        found: the operators.
+        operators: the operators.
         spec: the space of the random operators.
         best: the share of operators that count as the best.
         random: the number of random operators; 0 for none.
@@ -200,7 +200,7 @@ def patterns(
     kept = NO_PARTS if parts is None else Parts.of(parts, spec, seed=seed)
     with display or nullcontext(), kept.timed("seconds") as seconds:
         drawn = random_operators(spec, random, seed=seed, show=shown_on(display), parts=kept)
-        rows = pattern_rows(found, drawn, best=best, seed=seed)
+        rows = pattern_rows(operators, drawn, best=best, seed=seed)
     table = [{**dict.fromkeys(PATTERN_COLUMNS), **of_space(spec, seed, seconds()), **row} for row in rows]
     short = [{name: row[name] for name in SHOWN_PATTERNS} for row in table if row["family"] != "triple"]
     return Measured("patterns", table, {"patterns": short})

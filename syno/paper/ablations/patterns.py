@@ -254,16 +254,16 @@ def random_operators(
     return found
 
 
-def pattern_rows(found: Found, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
+def pattern_rows(operators: Found, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
     """Return a row for each pattern: by family, the most frequent first.
 
     Args:
-        found: the operators that were found.
+        operators: the operators that were found.
         drawn: random operators of the same space; none to compare with none.
         best: the share of operators that count as the best.
         seed: the seed of the bootstrap samples.
     """
-    sets, is_best = [patterns(operator) for operator in found.operators], found.best(best)
+    sets, is_best = [patterns(operator) for operator in operators.operators], operators.best(best)
     at_random = [patterns(operator) for operator in drawn]
     names = sorted({name for each in (*sets, *at_random) for name in each})
     rows = [_row(name, [name in each for each in sets], is_best, [name in each for each in at_random], seed) for name in names]
@@ -314,13 +314,13 @@ def lift_of_best(has: Sequence[bool], is_best: Sequence[bool], seed: int) -> Lif
 _KINDS = ((True, True), (True, False), (False, True), (False, False))  # with the pattern, and among the best
 
 
-def lift_of_found(found: int, of: int, drawn: int, of_drawn: int) -> Lift:
+def lift_of_found(having: int, of: int, drawn: int, of_drawn: int) -> Lift:
     """Return the share of a pattern among operators found over its share among random ones, with its 95 % interval."""
     from scipy.stats.contingency import relative_risk
 
     if not of or not drawn:
         return UNKNOWN
-    ratio = relative_risk(found, of, drawn, of_drawn)
+    ratio = relative_risk(having, of, drawn, of_drawn)
     interval = ratio.confidence_interval(CONFIDENCE)
     low, high = float(interval.low), float(interval.high)
     return float(ratio.relative_risk), low if isfinite(low) else 0.0, high if isfinite(high) else None

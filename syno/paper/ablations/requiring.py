@@ -107,25 +107,25 @@ def walk(
     return found
 
 
-def _row(spec: OperatorSpec, found: Walks, seed: int) -> AblationRow:
+def _row(spec: OperatorSpec, walks: Walks, seed: int) -> AblationRow:
     from scipy.stats import chi2
 
-    ended, seconds = found.walks - found.dead_ends, found.seconds
-    low, high = wilson(ended, found.walks)
+    ended, seconds = walks.walks - walks.dead_ends, walks.seconds
+    low, high = wilson(ended, walks.walks)
     outside = (1 - CONFIDENCE) / 2
-    least = float(chi2.ppf(outside, 2 * found.meeting)) / 2 if found.meeting else 0.0
-    most = float(chi2.ppf(1 - outside, 2 * found.meeting + 2)) / 2
+    least = float(chi2.ppf(outside, 2 * walks.meeting)) / 2 if walks.meeting else 0.0
+    most = float(chi2.ppf(1 - outside, 2 * walks.meeting + 2)) / 2
     row = of_space(spec, seed, seconds) | {
         "reads": ", ".join(f"{name}: {value}" for name, value in (spec.reads.model_dump() if spec.reads else {}).items()),
-        "side": found.side,
-        "walks": found.walks,
+        "side": walks.side,
+        "walks": walks.walks,
         "ended": ended,
-        "ended_share": ended / found.walks if found.walks else None,
+        "ended_share": ended / walks.walks if walks.walks else None,
         "low": low,
         "high": high,
-        "operators": found.operators,
-        "meeting": found.meeting,
-        "per_second": found.meeting / seconds if seconds else None,
+        "operators": walks.operators,
+        "meeting": walks.meeting,
+        "per_second": walks.meeting / seconds if seconds else None,
         "per_second_low": least / seconds if seconds else None,
         "per_second_high": most / seconds if seconds else None,
     }

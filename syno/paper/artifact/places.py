@@ -93,19 +93,19 @@ class Problem(BaseModel):
         return f"{self.place}: {self.what}"
 
 
-def find_data(given: Path) -> Path:
+def find_data(checkout: Path) -> Path:
     """Return the data folder: the folder given, or `data` in it. DataError, which lists what is there, if it is neither."""
-    if not given.is_dir():
-        raise DataError(f"{given} is {'no folder' if given.exists() else 'not there'}; {WANTED}")
-    for folder in (given, given / "data"):
+    if not checkout.is_dir():
+        raise DataError(f"{checkout} is {'no folder' if checkout.exists() else 'not there'}; {WANTED}")
+    for folder in (checkout, checkout / "data"):
         if any((folder / name).is_dir() for name in EXPECTED):
             return folder
-    found = sorted(entry.name for entry in given.iterdir())
+    found = sorted(entry.name for entry in checkout.iterdir())
     if not found:
-        raise DataError(f"{given} is empty; {WANTED}")
+        raise DataError(f"{checkout} is empty; {WANTED}")
     names = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
     folders = " nor ".join(EXPECTED)
-    raise DataError(f"{given} holds no artifact: neither {folders} is in it or in its data; {WANTED}; it has: {names}")
+    raise DataError(f"{checkout} holds no artifact: neither {folders} is in it or in its data; {WANTED}; it has: {names}")
 
 
 def missing(data: Path, expected: Iterable[PurePosixPath]) -> list[Problem]:

@@ -48,12 +48,12 @@ class Contents:
     problems: tuple[Problem, ...]
 
 
-def read(given: Path) -> Contents:
+def read(checkout: Path) -> Contents:
     """Return the content of a checkout of the artifact, or of its data folder.
 
     Raises DataError if it is neither, or has no measurement.
     """
-    data = find_data(given)
+    data = find_data(checkout)
     problems: list[Problem] = []
     folders = list(read_folders(data, problems))
     operators = entries(data, folders, problems)
@@ -83,12 +83,21 @@ class _Collection:
         self.problems = problems
         self.measurements: dict[tuple[object, ...], Measurement] = {}
 
-    def add(self, found: Measurement) -> None:
-        key = (found.operator, found.model, found.data, found.layer, found.device, found.compiler, found.metric)
-        first = self.measurements.setdefault(key, found)
-        if first.value != found.value:
-            what = f"{found.metric} {found.value:g} of {found.operator}, but {first.source} has {first.value:g}, which is kept"
-            self.problems.append(Problem(place=found.source, what=what))
+    def add(self, measurement: Measurement) -> None:
+        key = (
+            measurement.operator,
+            measurement.model,
+            measurement.data,
+            measurement.layer,
+            measurement.device,
+            measurement.compiler,
+            measurement.metric,
+        )
+        first = self.measurements.setdefault(key, measurement)
+        if first.value != measurement.value:
+            value = f"{measurement.metric} {measurement.value:g} of {measurement.operator}"
+            what = f"{value}, but {first.source} has {first.value:g}, which is kept"
+            self.problems.append(Problem(place=measurement.source, what=what))
 
     def time(self, file: PurePosixPath, fields: dict[str, Any]) -> None:
         """Add a latency, if its file is there."""

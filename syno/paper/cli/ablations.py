@@ -22,7 +22,7 @@ app.add_typer(ablate, name="ablate", rich_help_panel=STAGES)
 
 @ablate.command("canonical")
 def canonical(
-    given: Spec,
+    place: Spec,
     depth: Depth = None,
     samples: Annotated[int, typer.Option(min=1, help="Random graphs of each size.")] = 1000,
     complete: Annotated[int, typer.Option(min=0, help="Enumerate all complete operators of up to so many primitives.")] = 3,
@@ -35,14 +35,14 @@ def canonical(
     """Measure the share of random graphs that are canonical, by size."""
     from syno.paper.ablations.ablation import canonical as measure
 
-    spec = spec_of(given, depth)
+    spec = spec_of(place, depth)
     spec = spec.with_(rules_on=tuple(dict.fromkeys((*spec.rules_on, *(rules or ())))))
     _run(measure, spec, output, samples=samples, complete=complete, seed=seed)
 
 
 @ablate.command("distance")
 def distance(
-    given: Spec,
+    place: Spec,
     depth: Depth = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Most walks with each distance.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Most CPU-seconds with each distance.")] = 30,
@@ -53,12 +53,12 @@ def distance(
     """Count the operators that random walks find with each shape distance and with none, and those that it loses."""
     from syno.paper.ablations.ablation import distance as measure
 
-    _run(measure, spec_of(given, depth), output, trials=trials, seconds=seconds, complete=complete, seed=seed)
+    _run(measure, spec_of(place, depth), output, trials=trials, seconds=seconds, complete=complete, seed=seed)
 
 
 @ablate.command("requirements")
 def requirements(
-    given: Spec,
+    place: Spec,
     depth: Depth = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="CPU-seconds of walks on each side.")] = 60,
     seed: Seed = 0,
@@ -67,7 +67,7 @@ def requirements(
     """Count the operators that read enough, by random walks with the spec's requirement and without it."""
     from syno.paper.ablations.ablation import requirements as measure
 
-    _run(measure, spec_of(given, depth), output, seconds=seconds, seed=seed)
+    _run(measure, spec_of(place, depth), output, seconds=seconds, seed=seed)
 
 
 def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | None, **settings: float | None) -> None:
@@ -87,7 +87,7 @@ def _run(measure: Callable[..., Measured], spec: OperatorSpec, output: Path | No
 
 @ablate.command("patterns")
 def patterns(
-    given: Annotated[
+    place: Annotated[
         str, typer.Argument(metavar="CONFIG|FOLDER", help="An experiment, or a folder of results or of an import.")
     ],
     best: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the operators that count as the best.")] = 0.1,
@@ -101,8 +101,8 @@ def patterns(
     from syno.paper.ablations.ablation import provenance, write
     from syno.paper.stages.ablations import experiment_of_results, measure_patterns, operators_found, space_of
 
-    read_if_result(given)
-    experiment = experiment_of_results(given)
+    read_if_result(place)
+    experiment = experiment_of_results(place)
     (found, source), space = operators_found(experiment), space_of(experiment, spec)
     folder = output or Path("results/ablation") / experiment.name
     parts = folder / "parts-patterns"

@@ -46,16 +46,16 @@ Output = Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Folder
 
 
 @artifact.command("import")
-def import_(given: Artifact, output: Output = FOLDER) -> None:
+def import_(checkout: Artifact, output: Output = FOLDER) -> None:
     """Import the authors' measurements and operators into a folder of results."""
     from syno.paper.stages.artifact import import_artifact
 
-    _tell(import_artifact(given, output), output)
+    _tell(import_artifact(checkout, output), output)
 
 
 @artifact.command()
 def figures(
-    given: Annotated[Path, typer.Argument(metavar="DIR", help="As for import, or a folder that an import has written.")],
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="As for import, or a folder that an import has written.")],
     output: Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help=f"By default {FOLDER}.")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="FIGURE", help="One figure, such as figure-5.")] = None,
 ) -> None:
@@ -64,15 +64,15 @@ def figures(
     from syno.paper.stages.artifact import import_artifact
     from syno.paper.stages.figures import draw_paper
 
-    if (given / RECORD).is_file():
+    if (source / RECORD).is_file():
         if output is not None:
             raise typer.BadParameter(
-                f"{given} was written by an import already; figures are drawn there", param_hint="--output"
+                f"{source} was written by an import already; figures are drawn there", param_hint="--output"
             )
-        folder = given
+        folder = source
     else:
         folder = output or FOLDER
-        _tell(import_artifact(given, folder), folder)
+        _tell(import_artifact(source, folder), folder)
     for file in draw_paper(folder, only or ()):
         if file.suffix == ".pdf":
             typer.echo(f"{file} (also as SVG and PNG)")

@@ -143,9 +143,9 @@ def _marks(is_wrong: bool, is_over_own: bool) -> str:
     return WRONG * is_wrong + OVER_OWN * is_over_own
 
 
-def _over(what: str, references: Sequence[str | None]) -> str:
+def _over(quantity: str, references: Sequence[str | None]) -> str:
     """Return the label of an axis with speedups."""
-    return f"speedup over the\n{what} with TVM" if TVM in references else f"speedup over the {what}"
+    return f"speedup over the\n{quantity} with TVM" if TVM in references else f"speedup over the {quantity}"
 
 
 def _unlike_tvm(reference: str | None, by_compiler: bool) -> str:
@@ -224,7 +224,7 @@ def layerwise_figure(
 
 
 def _bar_text(
-    what: str, compiler: str, rows: pandas.DataFrame, key: str, reference: str | None, is_original: bool = False
+    quantity: str, compiler: str, rows: pandas.DataFrame, key: str, reference: str | None, is_original: bool = False
 ) -> Point:
     """Return the text at a bar, from the row of its key; empty where there is no such row, and no bar."""
     if key not in rows.index:
@@ -233,11 +233,11 @@ def _bar_text(
     named = compiler_title(compiler)
     over = "" if reference is None else f"{row['bar']:.2f} times as fast as the original with {compiler_title(reference)}"
     if is_original:
-        return Point(f"{what}, original with {named}: {over}", ORIGINAL)
+        return Point(f"{quantity}, original with {named}: {over}", ORIGINAL)
     difference: Any = row["difference"]
     speedup = f"{row['speedup']:.2f} times as fast with {named}{beside_published(difference)}"
     operator = str(row["operator"])
-    return Point(f"{what}, {operator_title(operator)}: {speedup}{over and f'; {over}'}", operator)
+    return Point(f"{quantity}, {operator_title(operator)}: {speedup}{over and f'; {over}'}", operator)
 
 
 def beside_published(difference: float) -> str:

@@ -197,9 +197,9 @@ def imagenet_figure(points: pandas.DataFrame, title: str, notes: Sequence[str]) 
     return figure
 
 
-def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed: bool) -> None:
-    is_original, is_baseline = found["operator"] == ORIGINAL, found["is_baseline"].astype(bool)
-    operators, originals, baselines = found[~is_original & ~is_baseline], found[is_original], found[is_baseline]
+def _network(axes: Axes, table: pandas.DataFrame, colour: str, mark: str, mixed: bool) -> None:
+    is_original, is_baseline = table["operator"] == ORIGINAL, table["is_baseline"].astype(bool)
+    operators, originals, baselines = table[~is_original & ~is_baseline], table[is_original], table[is_baseline]
     size = 6.5 if mixed else 4.5
     (filled,) = axes.plot(operators["latency_ms"], operators["accuracy"], mark, color=colour, markersize=size, zorder=3)
     (crosses,) = axes.plot(baselines["latency_ms"], baselines["accuracy"], "x", color=colour, markersize=5, zorder=3)
@@ -207,9 +207,9 @@ def _network(axes: Axes, found: pandas.DataFrame, colour: str, mark: str, mixed:
     hollow.set_markerfacecolor("white")
     for line, rows in ((filled, operators), (crosses, baselines), (hollow, originals)):
         identify(line, [_point(row) for row in rows.to_dict("records")])
-    for _, row in found[~is_baseline].iterrows() if mixed else ():
+    for _, row in table[~is_baseline].iterrows() if mixed else ():
         origins.mark_point(axes, row, mark)
-    ahead = found[found["on_front"]].sort_values("latency_ms")
+    ahead = table[table["on_front"]].sort_values("latency_ms")
     axes.plot(ahead["latency_ms"], ahead["accuracy"], color=colour, linewidth=1, zorder=2)
 
 

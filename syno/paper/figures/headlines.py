@@ -95,7 +95,7 @@ class Headline(NamedTuple):
 
 def compared(
     figure: str,
-    what: str,
+    description: str,
     computed: float,
     paper: float | None,
     why: str = "",
@@ -108,28 +108,28 @@ def compared(
     """Return a number beside the paper's, compared to `places` decimals, or alone if the paper has none.
 
     Args:
-        figure: As in `Headline`, and so are `what`, `computed`, `paper` and `origin`.
+        figure: As in `Headline`, and so are `description` (its `what`), `computed`, `paper` and `origin`.
         why: The note if both values differ.
         always: The note in any case.
         places: The decimals that are compared.
         printed: What the paper prints, if that is not the number itself.
     """
     if paper is None:
-        return Headline(figure, what, computed, None, printed, "no number", origin, always)
+        return Headline(figure, description, computed, None, printed, "no number", origin, always)
     same = f"{computed:.{places}f}" == f"{paper:.{places}f}"
     note = "; ".join(filter(None, ["" if same else why, always]))
-    return Headline(figure, what, computed, paper, printed or _text(paper), "same" if same else "differs", origin, note)
+    return Headline(figure, description, computed, paper, printed or _text(paper), "same" if same else "differs", origin, note)
 
 
-def below(figure: str, what: str, computed: float, bound: float, always: str = "", *, origin: str) -> Headline:
+def below(figure: str, description: str, computed: float, bound: float, always: str = "", *, origin: str) -> Headline:
     """Return a number of which the paper says that it is less than `bound`."""
     verdict: Verdict = "holds" if computed < bound else "does not hold"
-    return Headline(figure, what, computed, bound, f"< {bound:g}", verdict, origin, always)
+    return Headline(figure, description, computed, bound, f"< {bound:g}", verdict, origin, always)
 
 
-def unknown(figure: str, what: str, paper: float | None, why: str = UNKNOWN, *, printed: str = "") -> Headline:
+def unknown(figure: str, description: str, paper: float | None, why: str = UNKNOWN, *, printed: str = "") -> Headline:
     """Return a number that cannot be computed from the data."""
-    return Headline(figure, what, None, paper, printed or ("" if paper is None else _text(paper)), "unknown", "", why)
+    return Headline(figure, description, None, paper, printed or ("" if paper is None else _text(paper)), "unknown", "", why)
 
 
 def _text(paper: float) -> str:
@@ -363,11 +363,11 @@ def headlines(
     ]
 
 
-def _targets(found: pandas.DataFrame, printed: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[str, str, float | None, Any]]:
+def _targets(rows: pandas.DataFrame, printed: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[str, str, float | None, Any]]:
     """Yield compiler, place, the paper's number and the row, for the paper's places and for all others that are found."""
     known = {compiler: dict(zip(PLACES, numbers, strict=True)) for compiler, numbers in printed.items()}
     by_target: dict[tuple[str, str], list[Any]] = {}
-    for row in found.to_dict("records"):
+    for row in rows.to_dict("records"):
         by_target.setdefault((row["compiler"], row["device"]), []).append(row)
     for compiler, numbers in known.items():
         for device, paper in numbers.items():
@@ -513,10 +513,10 @@ def _language(rows: pandas.DataFrame) -> Iterator[Headline]:
         yield unknown("10", what, paper) if value is None else compared("10", what, value, paper, origin="artifact")
 
 
-def origin_of(found: pandas.DataFrame) -> str:
+def origin_of(table: pandas.DataFrame) -> str:
     """Return the origins of the latencies and accuracies in a table, as text."""
     latency, accuracy = (
-        sorted({str(origin) for column in columns if column in found for origin in found[column].dropna()})
+        sorted({str(origin) for column in columns if column in table for origin in table[column].dropna()})
         for columns in (("latency_origin",), ("accuracy_origin", "original_origin"))
     )
     if not accuracy or latency == accuracy:
@@ -524,15 +524,15 @@ def origin_of(found: pandas.DataFrame) -> str:
     return f"latency {', '.join(latency)}; accuracy {', '.join(accuracy)}"
 
 
-def headline_table(found: list[Headline]) -> pandas.DataFrame:
+def headline_table(headlines: list[Headline]) -> pandas.DataFrame:
     """Return the numbers as a table; those that could not be computed, or that the paper does not print, are missing.
 
     The column `difference` is that of a number from the paper's, in percent; it is missing beside a bound.
     """
-    table = pandas.DataFrame(found, columns=list(Headline._fields)).astype({"computed": float, "paper": float})
+    table = pandas.DataFrame(headlines, columns=list(Headline._fields)).astype({"computed": float, "paper": float})
     is_compared = table["verdict"].isin(["same", "differs"]) & (table["paper"] != 0)
     difference = percent(table["computed"], table["paper"]).where(is_compared)
-    return table.assign(same=[one.same for one in found], difference=difference)
+    return table.assign(same=[one.same for one in headlines], difference=difference)
 
 
 def has_own(table: pandas.DataFrame) -> bool:

@@ -76,12 +76,12 @@ def mean_curve(series: pandas.DataFrame) -> pandas.DataFrame:
     return means.assign(perplexity=numpy.exp(means["loss"].clip(upper=700)))
 
 
-def perplexities(found: pandas.DataFrame) -> tuple[Perplexity | None, Perplexity | None]:
+def perplexities(table: pandas.DataFrame) -> tuple[Perplexity | None, Perplexity | None]:
     """Return GPT-2's perplexity at the end of its longest training, and the lowest one with an operator.
 
     It is of the mean loss of the last fifth of the steps, of which seeds are averaged. None where there is no curve.
     """
-    ours = found[found["model"] == LANGUAGE_MODEL]
+    ours = table[table["model"] == LANGUAGE_MODEL]
     known: dict[str, Perplexity] = {}
     for (_, _, operator, origin), series in ours.groupby(SERIES, sort=False):
         mean = mean_curve(series)
@@ -97,8 +97,8 @@ def perplexities(found: pandas.DataFrame) -> tuple[Perplexity | None, Perplexity
     return original, min((one for one in known.values() if one.steps == longest), default=None)
 
 
-def _rank(one: Perplexity) -> tuple[int, bool]:
-    return one.steps, one.origin == "measured"
+def _rank(perplexity: Perplexity) -> tuple[int, bool]:
+    return perplexity.steps, perplexity.origin == "measured"
 
 
 def training_speedups(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -113,5 +113,5 @@ def training_speedups(rows: pandas.DataFrame) -> pandas.DataFrame:
     return both.assign(speedup=both["value"] / both["original"])[["operator", "device", "origin", "speedup"]]
 
 
-def _first(found: pandas.DataFrame) -> float | None:
-    return None if found.empty else float(found["value"].iloc[0])
+def _first(table: pandas.DataFrame) -> float | None:
+    return None if table.empty else float(table["value"].iloc[0])

@@ -23,15 +23,15 @@ NAMES = {PROXY: "the proxy data set", FINAL: "the final data set"}
 class LeftOut(NamedTuple):
     """A network, an operator or a layer that a figure does not show, and the reason."""
 
-    what: str
+    subject: str
     reason: str
 
 
-def lines(found: Iterable[LeftOut], shown: int | None = None) -> list[str]:
+def lines(items: Iterable[LeftOut], shown: int | None = None) -> list[str]:
     """Return a line for each reason, with what it holds for: all of it, or the first `shown`."""
     by_reason: dict[str, list[str]] = {}
-    for one in found:
-        by_reason.setdefault(one.reason, []).append(one.what)
+    for one in items:
+        by_reason.setdefault(one.reason, []).append(one.subject)
     texts = []
     for reason, every in by_reason.items():
         subjects = list(dict.fromkeys(every))
@@ -105,11 +105,11 @@ def of_language(rows: pandas.DataFrame, curves: pandas.DataFrame) -> Iterator[Le
     trained = rows[rows["metric"].isin(["loss"]) & rows["model"].notna() & (rows["origin"] != "paper")]
     known = set(zip(curves["model"], curves["operator"], curves["origin"], strict=True)) if len(curves) else set()
     for row in trained.drop_duplicates(["model", "operator", "origin"]).to_dict("records"):
-        what = f"{operator_title(row['operator'])} in {model_title(row['model'])} ({row['origin']})"
+        subject = f"{operator_title(row['operator'])} in {model_title(row['model'])} ({row['origin']})"
         if row["status"] != OK:
-            yield LeftOut(what, f"failed: {row['reason']}")
+            yield LeftOut(subject, f"failed: {row['reason']}")
         elif (row["model"], row["operator"], row["origin"]) not in known:
-            yield LeftOut(what, "no curve of its loss, only the score")
+            yield LeftOut(subject, "no curve of its loss, only the score")
 
 
 def of_savings(rows: pandas.DataFrame, table: pandas.DataFrame) -> Iterator[LeftOut]:
@@ -130,8 +130,8 @@ def _failed(rows: pandas.DataFrame, *, layers: bool) -> Iterator[LeftOut]:
     for row in rows[is_failed & (rows["layer"].notna() == layers)].to_dict("records"):
         layer = f", layer {row['layer']}" if layers else ""
         compiler = f", {compiler_title(row['compiler'])}" if isinstance(row["compiler"], str) else ""
-        what = f"{operator_title(row['operator'])} in {model_title(row['model'])}{layer}{compiler}"
-        yield LeftOut(what, ": ".join(filter(None, [str(row["status"]), str(row["reason"] or "")[:REASON]])))
+        subject = f"{operator_title(row['operator'])} in {model_title(row['model'])}{layer}{compiler}"
+        yield LeftOut(subject, ": ".join(filter(None, [str(row["status"]), str(row["reason"] or "")[:REASON]])))
 
 
 def _unscored(times: pandas.DataFrame, scores: pandas.DataFrame, role: str) -> Iterator[LeftOut]:

@@ -107,15 +107,15 @@ def percent(own: Any, published: Any) -> Any:
     return 100 * (own / published - 1)
 
 
-def _beside_published(found: pandas.DataFrame) -> pandas.DataFrame:
+def _beside_published(table: pandas.DataFrame) -> pandas.DataFrame:
     """Add the published numbers beside those that were measured here at batch 1, as the published ones were."""
     keys, names = ["model", "layer", "device", "compiler", "operator"], ["published_ms", "published_speedup"]
-    published = found[found["latency_origin"] != "measured"].drop_duplicates(keys)
+    published = table[table["latency_origin"] != "measured"].drop_duplicates(keys)
     published = published.rename(columns=dict(zip(["latency_ms", "speedup"], names, strict=True)))[[*keys, *names]]
-    found = found.merge(published, on=keys, how="left")
-    has_none = (found["latency_origin"] != "measured") | (found["batch"] > 1)
-    found = found.assign(**{name: found[name].mask(has_none) for name in names})
-    return found.assign(difference=percent(found["speedup"], found["published_speedup"]))
+    table = table.merge(published, on=keys, how="left")
+    has_none = (table["latency_origin"] != "measured") | (table["batch"] > 1)
+    table = table.assign(**{name: table[name].mask(has_none) for name in names})
+    return table.assign(difference=percent(table["speedup"], table["published_speedup"]))
 
 
 def _latencies(rows: pandas.DataFrame, layers: bool) -> pandas.DataFrame:
@@ -130,10 +130,10 @@ def _latencies(rows: pandas.DataFrame, layers: bool) -> pandas.DataFrame:
     return found[columns].fillna({"layer": ""}).astype({"batch": float, "threads": float, "latency_ms": float})
 
 
-def _with_places(found: pandas.DataFrame) -> pandas.DataFrame:
+def _with_places(table: pandas.DataFrame) -> pandas.DataFrame:
     """Add the name in print of where each latency was measured."""
     several = {
-        column: found.groupby("device", dropna=False)[column].transform(lambda values: values.nunique()) > 1
+        column: table.groupby("device", dropna=False)[column].transform(lambda values: values.nunique()) > 1
         for column in ("threads", "latency_origin")
     }
 
@@ -144,7 +144,7 @@ def _with_places(found: pandas.DataFrame) -> pandas.DataFrame:
         parts += [str(row.latency_origin)] if several["latency_origin"][row.Index] else []
         return ", ".join([text, *parts])
 
-    return found.assign(place=[place(row) for row in found.itertuples()])
+    return table.assign(place=[place(row) for row in table.itertuples()])
 
 
 def same_place(table: pandas.DataFrame) -> list[str]:
@@ -153,17 +153,17 @@ def same_place(table: pandas.DataFrame) -> list[str]:
     return [place.removesuffix(f", {origin}") for place, origin in zip(*columns, strict=True)]
 
 
-def _over_one_compiler(found: pandas.DataFrame) -> pandas.DataFrame:
+def _over_one_compiler(table: pandas.DataFrame) -> pandas.DataFrame:
     """Add the speedups over one compiler's original network, as the paper draws them.
 
     Columns: reference (the compiler whose original network is 1, missing if there is none), relative (the speedup over that
     network), relative_difference (from the published one over the same reference, in percent). What was published and what was
     measured here have their references for themselves, so that neither changes beside the other.
     """
-    found = found.assign(panel=same_place(found))
-    originals, chosen = found[found["operator"] == ORIGINAL], {}
-    has_published = set(found.loc[found["latency_origin"] != "measured", "panel"])
-    for (panel, origin), rows in found.groupby(["panel", "latency_origin"]):
+    table = table.assign(panel=same_place(table))
+    originals, chosen = table[table["operator"] == ORIGINAL], {}
+    has_published = set(table.loc[table["latency_origin"] != "measured", "panel"])
+    for (panel, origin), rows in table.groupby(["panel", "latency_origin"]):
         here = originals[(originals["panel"] == panel) & (originals["latency_origin"] == origin)]
         covers = {compiler: set(those["model"]) for compiler, those in here.groupby("compiler")}
         every = compilers_of(here["compiler"])
@@ -171,20 +171,20 @@ def _over_one_compiler(found: pandas.DataFrame) -> pandas.DataFrame:
             whole = [one for one in every if covers[one] == set(rows["model"])]
             every = [one for one in whole if one == TVM] if panel in has_published else whole
         chosen[panel, origin] = next(iter(every), None)
-    named = [chosen[key] for key in zip(found["panel"], found["latency_origin"], strict=True)]
-    own = [None if unknown else compiler for compiler, unknown in zip(found["compiler"], found["speedup"].isna(), strict=True)]
+    named = [chosen[key] for key in zip(table["panel"], table["latency_origin"], strict=True)]
+    own = [None if unknown else compiler for compiler, unknown in zip(table["compiler"], table["speedup"].isna(), strict=True)]
     reference = [one or compiler for one, compiler in zip(named, own, strict=True)]
-    found = found.assign(reference=pandas.Series(reference, found.index, object))
+    table = table.assign(reference=pandas.Series(reference, table.index, object))
     keys = ["model", "layer", "panel", "latency_origin", "reference"]
     references = originals.assign(reference=originals["compiler"].astype(object)).drop_duplicates(keys)
-    found = found.merge(references.rename(columns={"latency_ms": "reference_ms"})[[*keys, "reference_ms"]], on=keys, how="left")
-    relative = found["reference_ms"] / found["latency_ms"]
-    found = found.assign(relative=relative.mask(found["reference"] == found["compiler"], found["speedup"]))
+    table = table.merge(references.rename(columns={"latency_ms": "reference_ms"})[[*keys, "reference_ms"]], on=keys, how="left")
+    relative = table["reference_ms"] / table["latency_ms"]
+    table = table.assign(relative=relative.mask(table["reference"] == table["compiler"], table["speedup"]))
     keys = ["model", "layer", "panel", "compiler", "operator", "reference"]
-    published = found[found["latency_origin"] != "measured"].drop_duplicates(keys)[[*keys, "relative"]]
-    found = found.merge(published.rename(columns={"relative": "theirs"}), on=keys, how="left")
-    difference = percent(found["relative"], found["theirs"]).where(found["latency_origin"] == "measured")
-    return found.assign(relative_difference=difference).drop(columns=["panel", "reference_ms", "theirs"])
+    published = table[table["latency_origin"] != "measured"].drop_duplicates(keys)[[*keys, "relative"]]
+    table = table.merge(published.rename(columns={"relative": "theirs"}), on=keys, how="left")
+    difference = percent(table["relative"], table["theirs"]).where(table["latency_origin"] == "measured")
+    return table.assign(relative_difference=difference).drop(columns=["panel", "reference_ms", "theirs"])
 
 
 # ---- accuracies -----------------------------------------------------------------------------------------------------

@@ -47,20 +47,20 @@ def device_title(device: str, place: str) -> str:
     return f"{place} ({device})" if DEVICES.get(device, device) != device else place
 
 
-def models_of(found: pandas.Series) -> list[str]:
+def models_of(column: pandas.Series) -> list[str]:
     """Return the networks in a column, those of the paper first, each followed by its other widths."""
-    return sorted(present(tuple(MODELS), found), key=lambda model: _place(model, tuple(MODELS)))
+    return sorted(present(tuple(MODELS), column), key=lambda model: _place(model, tuple(MODELS)))
 
 
-def compilers_of(found: pandas.Series) -> list[str]:
+def compilers_of(column: pandas.Series) -> list[str]:
     """Return the compilers in a column, those of the paper first, each followed by its other modes."""
     families = [name.partition("-")[0] for name in COMPILERS]
-    return sorted(present(tuple(COMPILERS), found), key=lambda compiler: _place(compiler.replace("-", "@"), families))
+    return sorted(present(tuple(COMPILERS), column), key=lambda compiler: _place(compiler.replace("-", "@"), families))
 
 
-def present(names: Sequence[str], found: pandas.Series) -> list[str]:
-    """Return the names that occur in `found`, in the order of `names`, then all others that occur."""
-    there = list(dict.fromkeys(map(str, found)))
+def present(names: Sequence[str], column: pandas.Series) -> list[str]:
+    """Return the names that occur in `column`, in the order of `names`, then all others that occur."""
+    there = list(dict.fromkeys(map(str, column)))
     return [name for name in names if name in there] + [name for name in there if name not in names]
 
 

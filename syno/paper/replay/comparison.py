@@ -39,14 +39,14 @@ class Contender:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, given: str) -> Contender:
+    def of(cls, text: str) -> Contender:
         """Return the policy that a text gives: its name or path, or a mapping in YAML such as {name: mcts, exploration: 0.5}.
 
         Raises UnknownNameError or SpecError if there is no such policy or setting.
         """
-        read = parse_yaml(given, "the policy") if given.lstrip().startswith("{") else {"name": given}
+        read = parse_yaml(text, "the policy") if text.lstrip().startswith("{") else {"name": text}
         if not isinstance(read.get("name"), str):
-            raise SpecError(f"the policy {given} has no name; give one, as in {{name: mcts, exploration: 0.5}}")
+            raise SpecError(f"the policy {text} has no name; give one, as in {{name: mcts, exploration: 0.5}}")
         settings = {key: value for key, value in read.items() if key != "name"}
         label = " ".join([read["name"].rpartition(":")[2], *(f"{key}={value}" for key, value in settings.items())])
         made = cls(label, read["name"], settings)

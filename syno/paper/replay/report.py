@@ -73,12 +73,12 @@ def draw(searches: Sequence[Searches], notes: Sequence[str]) -> Figure:
     return figure
 
 
-def _lines(row: Sequence[Axes], one: Searches, colour: str, style: str, label: str | None) -> None:
-    last = min((run.finished[-1] for run in one.runs if run.finished), default=1.0)
-    first = min((run.finished[0] for run in one.runs if run.finished), default=0.1)
+def _lines(row: Sequence[Axes], searches: Searches, colour: str, style: str, label: str | None) -> None:
+    last = min((run.finished[-1] for run in searches.runs if run.finished), default=1.0)
+    first = min((run.finished[0] for run in searches.runs if run.finished), default=0.1)
     seconds = numpy.geomspace(first, max(last, first * 1.01), TIMES)
-    trials = numpy.arange(1, one.trials + 1)
-    for axes, where, values in ((row[0], trials, one.best_so_far), (row[1], seconds, one.best_at(seconds))):
+    trials = numpy.arange(1, searches.trials + 1)
+    for axes, where, values in ((row[0], trials, searches.best_so_far), (row[1], seconds, searches.best_at(seconds))):
         low, middle, high = numpy.quantile(1 - values, (0.25, 0.5, 0.75), axis=0, method="inverted_cdf")
         axes.step(where, middle, style, where="post", color=colour, linewidth=1.4, label=label if axes is row[0] else None)
         axes.fill_between(where, low, high, step="post", color=colour, alpha=0.12, linewidth=0)

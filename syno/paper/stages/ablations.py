@@ -128,12 +128,12 @@ def _measure(name: str, spec: OperatorSpec, settings: Any, display: Display | No
     return canonical(spec.with_(rules_on=rules), **others, display=display, parts=parts)
 
 
-def measure_patterns(found: Found, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path) -> Measured:
+def measure_patterns(operators: Found, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path) -> Measured:
     """Count the patterns of operators, of the best of them, and of random ones of a space."""
     from syno.paper.ablations.ablation import patterns
 
     others = {key: value for key, value in settings.items() if key != "space"}
-    return patterns(found, spec, **others, display=display, parts=parts)
+    return patterns(operators, spec, **others, display=display, parts=parts)
 
 
 def _remove(parts: Path) -> None:
@@ -157,11 +157,11 @@ def _frame(rows: Sequence[Any]) -> pandas.DataFrame:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
-def space_of(experiment: Experiment, given: str | None = None) -> OperatorSpec:
+def space_of(experiment: Experiment, place: str | None = None) -> OperatorSpec:
     """Return the space of an ablation: the one that is named, else the experiment's, for published data ResNet-18's."""
-    if given is None and experiment.artifact is None:
+    if place is None and experiment.artifact is None:
         return experiment.operator_spec.with_(name=experiment.name)
-    return find_spec(given or PUBLISHED_SPACE)
+    return find_spec(place or PUBLISHED_SPACE)
 
 
 def operators_found(experiment: Experiment) -> tuple[Found, str]:
@@ -191,17 +191,17 @@ def operators_found(experiment: Experiment) -> tuple[Found, str]:
     return found, f"{source}, in {folder}"
 
 
-def experiment_of_results(given: str) -> Experiment:
+def experiment_of_results(place: str) -> Experiment:
     """Return the experiment of a config or of a folder of results, which may be an import without a config.
 
     Raises SpecError if there is none.
     """
     try:
-        return load_experiment(given)
+        return load_experiment(place)
     except SynoError:
-        if not is_published(Path(given)):
+        if not is_published(Path(place)):
             raise
-    folder = Path(given)
+    folder = Path(place)
     return Experiment(name=folder.resolve().name, artifact=folder, output=folder)
 
 

@@ -21,7 +21,7 @@ from syno.stages.store import OperatorStore
 STEPS_IN_A_ROW = 100  # of the log of losses
 
 
-def import_artifact(given: Path, output: Path) -> ImportRecord:
+def import_artifact(checkout: Path, output: Path) -> ImportRecord:
     """Read a checkout of the artifact, or its data folder, and write its content into `output`.
 
     `measurements.json` and `tables/measurements` have the numbers, `tables/losses` the log of GPT-2's training if it is there,
@@ -30,14 +30,14 @@ def import_artifact(given: Path, output: Path) -> ImportRecord:
 
     Raises DataError if it is no artifact, or nothing can be read of it.
     """
-    contents = read(given)
+    contents = read(checkout)
     store = OperatorStore(output)
     operators = tuple(_imported(entry, store) for entry in contents.operators)
     Measurements(measurements=contents.measurements).write(output / NUMBERS)
     write_table(measurement_table(contents.measurements), output, MEASUREMENTS)
     _write_losses(contents.losses, output)
     record = ImportRecord(
-        artifact=str(given),
+        artifact=str(checkout),
         measurements=len(contents.measurements),
         operators=operators,
         problems=contents.problems,

@@ -242,11 +242,11 @@ def _pending(kept: Experiment) -> Iterator[str]:
             yield f"{absent} of {len(files)} {what} are not there yet"
 
 
-def _experiments(found: Joined, parts: Sequence[tuple[Part, Path]]) -> Iterator[JoinedExperiment]:
+def _experiments(joined: Joined, parts: Sequence[tuple[Part, Path]]) -> Iterator[JoinedExperiment]:
     folders = {part.name: str(folder) for part, folder in parts}
-    names = list(dict.fromkeys([*folders, *found.rows["experiment"]]))  # a join has names of its own
+    names = list(dict.fromkeys([*folders, *joined.rows["experiment"]]))  # a join has names of its own
     for name in names:
-        counts = found.rows[found.rows["experiment"] == name]["origin"].value_counts()
+        counts = joined.rows[joined.rows["experiment"] == name]["origin"].value_counts()
         yield JoinedExperiment(
             name=name,
             folder=folders.get(name, ""),
