@@ -98,6 +98,7 @@ class TestMaterial:
 
 
 class TestRecords:
+    @pytest.mark.slow
     def test_an_operator_is_measured_and_checked(self, tmp_path: Path) -> None:
         record = tune(subject(PROJECTION), settings=FAST)
         assert (record.status, record.reason, record.name) == ("ok", "", "gpt2_projection")

@@ -157,6 +157,7 @@ def test_commands_take_it(tmp_path: Path) -> None:
     assert TuningRecord.read(file).compiler == "my_compilers:plain"
 
 
+@pytest.mark.slow
 def test_a_stage_measures_the_network_with_it(tmp_path: Path) -> None:
     workload = {"model": "resnet8", "width": 0.25, "data": "glyphs", "data_settings": {"preset": "micro"}}
     tuning = {"compilers": ["my_compilers:plain"], "latency": FAST.model_dump(mode="json")}

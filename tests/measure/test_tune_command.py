@@ -89,6 +89,7 @@ def test_what_a_picture_is(tmp_path: Path) -> None:
     assert result.exit_code == 2 and '"224x224" is no CxHxW' in result.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_rule_is_a_record_with_the_names(tmp_path: Path) -> None:
     result = tune_network("conv2d", tmp_path / "record.json", "--layers", "all")
     assert result.exit_code == 1 and "the rules are: spatial, pointwise, grouped, transposed, paper-3x3, paper" in result.stderr

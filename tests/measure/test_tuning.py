@@ -166,6 +166,7 @@ class TestTune:
         assert record.device.kind == "cpu" and record.device.name and record.device.threads == 1
         assert record.date.tzinfo is not None and {"syno", "torch", "python"} <= record.versions.keys()
 
+    @pytest.mark.slow
     def test_a_process_that_dies_again_and_again_is_a_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0)
         record = tune(model("crash"), settings=FAST, time_limit_s=60)
@@ -173,6 +174,7 @@ class TestTune:
         said = "building: the process ended with exit code 3; its last words: about to leave"
         assert record.reason == f"{said}; it ended so 3 times, each time as a new process"
 
+    @pytest.mark.slow
     def test_a_process_that_is_killed_once_is_tried_again_and_leaves_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

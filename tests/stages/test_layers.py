@@ -114,6 +114,7 @@ def test_layers_of_other_settings_are_measured_again(small: Experiment, measurin
     assert len(list(KINDS["layers"].file(small, "original", "eager", "cpu").parent.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_misfits_and_failures_are_in_the_file_and_in_the_table(small: Experiment, measuring: Measuring) -> None:
     measure("layers", small, "original", "eager", "cpu")
     measuring.broken = LAYERS[3]

@@ -246,6 +246,7 @@ class TestCommand:
         assert done.exit_code == 0 and "cifar100" not in done.stdout and "room on the disk" in done.stdout
         assert CliRunner().invoke(app, ["check", f"{file}:two"]).exit_code == 2
 
+    @pytest.mark.slow
     def test_it_loads_neither_torch_nor_tvm(self, file: Path) -> None:
         fields = yaml.safe_load(file.read_text(encoding="utf-8"))
         fields["experiments"]["one"]["tune"] = {"compilers": ["tvm"], "devices": ["cpu", "cuda"]}

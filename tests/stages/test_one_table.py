@@ -109,6 +109,7 @@ class TestMixtures:
             yield Measurement.of("latency", value, operator=operator, **fields)
         yield Measurement.of("latency", None, operator="published_07801", status="failed", reason="it broke", **fields)
 
+    @pytest.mark.slow
     def test_speedups_are_of_own_latencies_and_published_accuracies(self, mixed: Path) -> None:
         draw_paper(mixed, ["figure-5"])
         (row,) = pandas.read_csv(mixed / "tables" / "figure-5.csv").to_dict("records")
