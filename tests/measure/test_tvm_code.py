@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from quick_cases import quick_cases
 from sequence_operators import window
 from torch import nn
 
@@ -82,7 +83,7 @@ def _parts(module: Any) -> list[Any]:
     return [module, *(inner for part in module.imports for inner in _parts(part))]
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", quick_cases(GPUS, "a100".__eq__))
 def test_kernels_of_a_gpu(name: str) -> None:
     source = cuda_source(executable(name).mod)
     for stage in ("operator_1_stage_1", "operator_1_stage_2"):
@@ -114,9 +115,7 @@ def test_a_network_for_the_gpu_of_a_jetson(tmp_path: Path) -> None:
 FAILING = "operator_2"  # a default schedule of TVM fails for it, and the next one is taken
 
 
-@pytest.mark.parametrize(
-    "operator", [pytest.param(name, marks=[] if name == FAILING else pytest.mark.slow) for name in OPERATORS]
-)
+@pytest.mark.parametrize("operator", quick_cases(OPERATORS, FAILING.__eq__))
 def test_operators_for_the_gpu_of_a_jetson(operator: str) -> None:
     graph = OPERATORS[operator]()
     given = {name: SIZES[name] for name in SIZES.keys() & set(graph.variables) - graph.variables.defaults.keys()}

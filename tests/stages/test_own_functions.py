@@ -64,7 +64,7 @@ def line_of(function: str) -> str:
     return f"own_functions.py, line {at + 2}, in {function}: {source[at + 1].strip()}"
 
 
-@pytest.mark.parametrize("command", ["data", "baseline"])
+@pytest.mark.parametrize("command", ["data", pytest.param("baseline", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("workload", "message"),
     [

@@ -78,7 +78,8 @@ def test_two_users_at_once_each_find_what_they_would_alone(
         assert names == {f"{user}_{number}" for number in range(8)}
 
 
-@pytest.mark.parametrize("storage", [pytest.param(None, marks=pytest.mark.slow), "journal"])
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", [None, "journal"])
 def test_a_study_goes_on_where_its_folder_was_copied_to(
     storage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def test_what_fails_is_a_row_with_its_reason_and_what_is_slow_is_not_trained(mon
         evaluate_rival(found, "pruned_0.7")
 
 
+@pytest.mark.slow
 def test_an_interrupted_job_and_another_experiment_train_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(experiment())
     done: list[tuple[str, int]] = []
