@@ -286,6 +286,7 @@ class TestCommand:
         done = CliRunner().invoke(app, ["plan", str(PAPER), "--assume", given])
         assert done.exit_code == 2 and re.search(f"^error: --assume: {message}", done.stderr)
 
+    @pytest.mark.slow
     def test_it_loads_no_framework(self) -> None:
         code = "import sys, syno.cli; syno.cli.app(['plan', sys.argv[1]], standalone_mode=False); print('torch' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code, str(PAPER)], capture_output=True, text=True, check=True)

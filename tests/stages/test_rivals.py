@@ -213,6 +213,7 @@ def test_joined_results_have_the_latencies_of_rivals_in_the_place_of_the_origina
     assert added["source"] == "rivals/pruned_0.5.json" and joined[:3].equals(measurement_table(rows).astype(joined.dtypes))
 
 
+@pytest.mark.slow
 def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(experiment(rivals={**RIVALS, "operators": [], "int8": "all", "bfloat16": True}))
     key = OperatorStore(found.folder).add(OPERATORS["grouped_conv2d"]().renamed("small_0"))
@@ -249,6 +250,7 @@ def test_pruned_networks_and_mixtures_are_quantized_and_known_layers_are_not() -
     assert [[one.name for one in each] for each in formats] == [["int8"], ["int8"], ["int8"], []]
 
 
+@pytest.mark.slow
 def test_a_mixture_is_timed_again_after_its_choice_and_a_rival_that_was_not_chosen_is_not(tmp_path: Path) -> None:
     found, pruned = experiment(), replacement_named("pruned_0.5")
     mixture = Mixture("mixture_1", ((KnownLayer("separable"), ("blocks.0.conv1",)),), pruned)
@@ -302,6 +304,7 @@ class TestSearchBesideRivals:
             evaluate_rival(found, rival)
         return found
 
+    @pytest.mark.slow
     def test_the_study_keeps_the_front_of_the_records(self) -> None:
         found = self.begun(rivals={**RIVALS, "operators": []})
         space = Space(found.operator_spec)
@@ -328,6 +331,7 @@ class TestSearchBesideRivals:
             rival_file(found, name).unlink()
         assert open_study(found, space).reward == study.reward, "it goes on with its front"
 
+    @pytest.mark.slow
     def test_what_is_missing_is_one_sentence_and_what_failed_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = experiment(reward={"name": "gain"})
         with pytest.raises(
@@ -344,6 +348,7 @@ class TestSearchBesideRivals:
         with pytest.raises(SpecError, match=r"original/seed1\.json is of other settings than the search, so delete"):
             trained_rivals(longer)
 
+    @pytest.mark.slow
     def test_known_operators_of_the_space_are_known_and_not_trained_again(self) -> None:
         rivals = {**RIVALS, "pruning": False, "narrowing": False, "operators": ["conv2d", "grouped_4", "separable"]}
         spec = {**FIELDS["spec"], "depth": 9, "rules_off": ["all"]}  # the text of grouped convolutions is not canonical
