@@ -22,7 +22,8 @@ from torch import nn
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import model_cost
 from syno.model.extraction import sorted_out
-from syno.model.geometry import Convolutions, Layer
+from syno.model.layer import Layer
+from syno.model.layer_rules import Convolutions
 from syno.model.spec import rest_cost
 
 PICTURES = ("resnet18", "resnet34", "densenet121", "resnext29_2x64d", "efficientnet_v2_s")

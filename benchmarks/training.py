@@ -40,10 +40,10 @@ from syno.ir.graph import PGraph
 from syno.measure.machine import device_name
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
+from syno.train.numerics import on_device
 from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
 from syno.train.speed_record import data_seconds, steps_per_second
-from syno.train.tasks import on_device
 
 PICTURES, SIDE, CLASSES = 50_000, 32, 100  # as CIFAR-100
 COLUMNS = ("network and operator", "original", "with the operator", "ratio", "data", "waiting", "host/MiB")

@@ -86,9 +86,6 @@ def _gpu_of_name(name: str, installed: Sequence[Gpu], whole: Sequence[Gpu]) -> G
     return _parts(beginning[0])[0] if len(set(beginning)) == 1 else None
 
 
-# ---- what the driver tells ---------------------------------------------------------------------------------------------
-
-
 @cache
 def _installed(path: str) -> tuple[Gpu, ...]:
     """Return the GPUs that NVIDIA's driver lists, in the order of the PCI bus. `path` is where programs are looked for."""

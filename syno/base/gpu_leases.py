@@ -117,9 +117,6 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return False
 
 
-# ---- who has it ----------------------------------------------------------------------------------------------------------
-
-
 def _write_holder(descriptor: int) -> None:
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name

@@ -184,8 +184,6 @@ class _Walk:
         parts = {name: found.hexdigest() for name, found in self.parts.items()}
         return Identity(self.whole.hexdigest(), parts, tuple(dict.fromkeys(self.unknown)))
 
-    # ---- what is hashed ----------------------------------------------------------------------------------------------------
-
     def token(self, *words: object) -> None:
         text = f"{words!r}\n".encode("utf-8", "surrogatepass")
         self.whole.update(text)
@@ -217,8 +215,6 @@ class _Walk:
         if name:
             self.names[id(thing)] = name
         return False
-
-    # ---- values ------------------------------------------------------------------------------------------------------------
 
     def value(self, thing: Any) -> None:
         kind = type(thing)
@@ -283,8 +279,6 @@ class _Walk:
         for folder in self.folders:
             text = text.replace(folder, "")
         return text
-
-    # ---- objects -----------------------------------------------------------------------------------------------------------
 
     def object(self, thing: Any) -> None:
         kind = type(thing)
@@ -411,8 +405,6 @@ class _Walk:
             else:
                 self.value(found)
 
-    # ---- numbers -----------------------------------------------------------------------------------------------------------
-
     def tensor(self, tensor: Any) -> None:
         import torch
 
@@ -459,8 +451,6 @@ class _Walk:
             self.token("sample", len(content), found.hexdigest())
         else:
             self.token("bytes", sha256(content).hexdigest())
-
-    # ---- code --------------------------------------------------------------------------------------------------------------
 
     def type(self, kind: type) -> None:
         if (package := _package_of(kind)) is not None:
@@ -650,9 +640,6 @@ class _Walk:
         return f" in {Path(place).name}"
 
 
-# ---- facts of code -----------------------------------------------------------------------------------------------------------
-
-
 def _is_plain(values: Any) -> bool:
     """Return whether a list or tuple holds plain values only, or lists and tuples of those."""
     kinds = set(map(type, values))
@@ -807,9 +794,6 @@ def _has_effect(node: ast.stmt) -> bool:
     return True
 
 
-# ---- code that settings name -------------------------------------------------------------------------------------------------
-
-
 _KNOWN: dict[tuple[str, tuple[int, ...]], tuple[Any, Identity]] = {}  # by paths, and the addresses of what is there
 
 
@@ -841,8 +825,6 @@ def version_of_code(value: object, *made: Identity) -> dict[str, str]:
     parts = [*([] if found is None else [found.checksum]), *(one.checksum for one in made)]
     return {OWN_CODE: checksum(" ".join(parts).encode())[:DIGITS]} if parts else {}
 
-
-# ---- rows of data ------------------------------------------------------------------------------------------------------------
 
 ROWS = 8  # of a data set that are looked at
 SEED = 0  # of the random numbers of their augmentation

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from syno.base.errors import DataError, one_line
 from syno.data.contract import DATASETS, content_hash, described
 from syno.data.files import SPLITS, cifar100_files, no_cifar100, parquet_files, pickles
-from syno.data.image_folder import FORMATS, rows_of_files, rows_of_hub
+from syno.data.hub_rows import rows_of_files, rows_of_hub
+from syno.data.image_folder import FORMATS
 from syno.data.pictures import TENSORS, Augmentation, DataSet, check_fits, colours, read_arrays, write_arrays
 from syno.data.settings import Cifar100Settings
 

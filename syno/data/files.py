@@ -21,8 +21,6 @@ from syno.data.settings import Cifar100Settings, FolderSettings, ImagenetSetting
 
 SPLITS = ("train", "test")
 
-# ---- files of the Hub --------------------------------------------------------------------------------------------------
-
 PATTERNS = ("{split}-*.parquet", "*/{split}-*.parquet", "{split}/*.parquet", "*/{split}/*.parquet")
 
 
@@ -66,8 +64,6 @@ def copy_of_hub(repository: str) -> Path:
     return place / repository.replace("/", "___")
 
 
-# ---- CIFAR-100 -----------------------------------------------------------------------------------------------------------
-
 PICKLES = ("cifar-100-python/{split}", "{split}")
 
 
@@ -88,8 +84,6 @@ def no_cifar100(folder: Path, split: str) -> str:
         f"cifar-100-python/{split}"
     )
 
-
-# ---- ImageNet ------------------------------------------------------------------------------------------------------------
 
 SYSTEM = "g++ python3-dev pkg-config libopencv-dev libturbojpeg0-dev"  # what FFCV is built with
 
@@ -115,9 +109,6 @@ def no_ffcv(reason: str) -> MissingPackageError:
     )
 
 
-# ---- own folders --------------------------------------------------------------------------------------------------------
-
-
 def no_own_folder(folder: Path) -> DataError:
     """Return the error for a user's folder of samples that is not there."""
     return DataError(
@@ -125,8 +116,6 @@ def no_own_folder(folder: Path) -> DataError:
         "class; name it with data_settings: {folder: ...}"
     )
 
-
-# ---- text ----------------------------------------------------------------------------------------------------------------
 
 OF_TOKENIZER = (("tokenizer.json",), ("vocab.json", "merges.txt"))  # files
 
@@ -156,9 +145,6 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def no_tokenizers() -> MissingPackageError:
     """Return the error for the package `tokenizers` that is not installed."""
     return MissingPackageError(f"tokenizers is not installed: {pip_install('text')}")
-
-
-# ---- what is there -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

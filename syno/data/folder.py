@@ -64,9 +64,6 @@ def folder(**settings: Any) -> DataSet:
     return DataSet(name, images, labels, test_images, test_labels, classes, str(content["hash"]), augmentation)
 
 
-# ---- what there is ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Source:
     """The files of a folder.
@@ -149,9 +146,6 @@ def _parts(place: Path, left_out: list[str]) -> list[Path]:
         )
     left_out += [f"{name} (neither {TRAIN} nor {test})" for name in names if name not in (TRAIN, test)]
     return [place / TRAIN, place / test]
-
-
-# ---- reading -----------------------------------------------------------------------------------------------------------
 
 
 class _UnreadableError(Exception):
@@ -300,9 +294,6 @@ def _check_bytes(part: ImageFolder, sample: NDArray[Any]) -> None:
             "are allowed; make them smaller, or read pictures anew in every epoch, with data: imagenet and "
             "data_settings: {reader: torch}"
         )
-
-
-# ---- the file of what was read -----------------------------------------------------------------------------------------
 
 
 def _load(source: _Source) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,97 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from syno.base.errors import DataError, one_line
 from syno.base.files import checksum
 from syno.data.contract import WHOLE, Orders, Pair, Share
-from syno.data.files import how_to_download, no_folder_of_pictures, not_at_hand
-from syno.data.settings import Cifar100Settings, ImagenetSettings, Lm1bSettings
-
-# ---- rows of a data set of the Hub -----------------------------------------------------------------------------------
-
-# Rows of a data set of the Hub: from Parquet files in a local folder, from the cache of `datasets`, or downloaded with it.
-
-ROWS = 1000  # read at once
-MOST_RATIO = 200  # of a column's bytes to its compressed bytes
-MOST_BYTES = 2**26  # that a column may have whatever that ratio is
-
-
-def rows_of_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the name of a file and a table of some of its rows with these columns. DataError, with the name, if damaged."""
-    import pyarrow
-    import pyarrow.parquet
-
-    for file in files:
-        try:
-            opened = pyarrow.parquet.ParquetFile(file)
-            _check_columns(str(file), opened.schema_arrow.names, columns)
-            _check_sizes(opened.metadata, columns)
-            for batch in opened.iter_batches(batch_size=ROWS, columns=list(columns)):
-                yield str(file), pyarrow.Table.from_batches([batch])
-        except DataError:
-            raise
-        except Exception as error:  # a damaged file raises anything
-            raise DataError(f"{file} cannot be read as Parquet: {one_line(error)}; copy it again") from error
-
-
-def _check_sizes(metadata: Any, columns: Sequence[str]) -> None:
-    """Raise ValueError if a part of these columns expands so much that it could fill the memory."""
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for part in map(group.column, range(group.num_columns)):
-            size, stored = part.total_uncompressed_size, part.total_compressed_size
-            if part.path_in_schema.split(".")[0] in columns and size > max(MOST_BYTES, MOST_RATIO * stored):
-                raise ValueError(f"{part.path_in_schema} has {size:,} bytes, compressed to {stored:,}: it may be an attack")
-
-
-def rows_of_hub(
-    settings: Cifar100Settings | Lm1bSettings, split: str, columns: Sequence[str], absent: str
-) -> Iterator[tuple[str, Any]]:
-    """Yield tables of a repository on the Hub as `rows_of_files` does, through `datasets`.
-
-    `datasets` keeps a copy of what it downloads in HF_HOME. Without `download`, only this copy is read, or a repository that is
-    a local folder, and there is no access to the network.
-
-    Raises DataError if the data cannot be downloaded; or if there is no copy and the settings do not allow a download, with
-    `absent`: which files are missing.
-    """
-    import datasets
-
-    repository = settings.repository
-    place = f'"{repository}", {split}'
-    try:
-        with nullcontext() if settings.download else _without_network():
-            found = datasets.load_dataset(repository, split=split)
-    except Exception as error:  # the network and a repository raise anything
-        if not settings.download and isinstance(error, OSError):  # among them are ConnectionError and FileNotFoundError
-            raise not_at_hand(settings, absent) from None
-        source = "had from the Hub" if settings.download else "read from the cache of `datasets`"
-        instead = f"or copy it to {settings.folder}: {how_to_download(settings)}"
-        raise DataError(f"{place} cannot be {source}: {one_line(error)}; {instead}") from error
-    _check_columns(place, found.column_names, columns)
-    as_stored = {name: kind for name, kind in found.features.items() if type(kind).__name__ == "Image"}
-    for name in as_stored:
-        found = found.cast_column(name, datasets.Image(decode=False))
-    for table in found.select_columns(list(columns)).with_format("arrow").iter(ROWS):
-        yield place, table
-
-
-@contextmanager
-def _without_network() -> Iterator[None]:
-    """Switch `datasets` to its offline mode. Its own switch is an environment variable, which is read when it is imported."""
-    import datasets
-
-    before = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE = before
-
-
-def _check_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
-    for name in wanted:
-        if name not in columns:
-            raise DataError(f'{place} has no column "{name}"; it has: {", ".join(columns)}')
-
-
-# ---- folders of pictures ---------------------------------------------------------------------------------------------
+from syno.data.files import no_folder_of_pictures
+from syno.data.settings import ImagenetSettings
 
 ENDINGS = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
 UNPACKED = "__MACOSX"  # a folder that archives made on a Mac leave beside the classes

@@ -18,14 +18,8 @@ from syno.base.errors import DataError, ShapeError, one_line
 from syno.base.files import checksum, json_with_checksum, parse_json, replaced
 from syno.data.contract import DATASETS, WHOLE, Orders, Share, check_batch, described
 from syno.data.files import SPLITS, no_text, no_tokenizers, parquet_files, token_files, tokenizer_files
-from syno.data.image_folder import rows_of_files, rows_of_hub
+from syno.data.hub_rows import rows_of_files, rows_of_hub
 from syno.data.settings import Lm1bSettings, PydocSettings
-
-# ---- token files -----------------------------------------------------------------------------------------------------
-
-# Text as tokens: sequences in a random order, each with the token that follows it, and the files that hold tokens.
-#
-# A token file has a header of one page, which is JSON in one line, and two bytes for each token. It is mapped to memory.
 
 PAGE = 4096  # bytes of the header, filled up with blanks
 TOKEN = np.dtype("<u2")
@@ -125,7 +119,7 @@ def sequences(tokens: Tokens, chosen: NDArray[np.int64], length: int) -> torch.T
 
 
 class TokenHeader(BaseModel):
-    """The header of a token file.
+    """The header of a token file: a page of JSON in one line, before two bytes for each token. The file is mapped to memory.
 
     Attributes:
         format: of the file.
@@ -212,8 +206,6 @@ def map_tokens(file: Path) -> tuple[TokenHeader, Tokens]:
         raise DataError(f"{file} is damaged: it has other tokens than were written; delete it, and it is made again")
     return header, np.memmap(file, dtype=TOKEN, mode="r", offset=PAGE, shape=(header.count,))
 
-
-# ---- data sets of text -----------------------------------------------------------------------------------------------
 
 COLUMN = "text"
 TENTH = 10  # every tenth topic of Python's help is to test on

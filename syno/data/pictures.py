@@ -18,15 +18,6 @@ from syno.base.files import checksum, replaced
 from syno.data.contract import WHOLE, Orders, Pair, Share, content_hash, generator_of
 from syno.data.settings import AugmentationSettings, is_picture
 
-# ---- random changes for training -------------------------------------------------------------------------------------
-
-# Random changes of pictures for training, on a whole batch at once and on the device where it is.
-#
-# `Augmentation.draw` draws the random numbers, and `Augmentation.train` applies them, so that the changes can be repeated and
-# compared with a slow reference.
-#
-# The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
-
 DOWN, RIGHT, FLIP, TOP, LEFT = range(5)  # columns of the random numbers
 
 
@@ -61,6 +52,7 @@ class Augmentation:
         whether it is flipped (0 or 1), and the top left corner of the square that is cut out, which lies inside the picture.
         """
         height, width = shape
+        # The published code draws crops from 4 of the 5 offsets only; here all 5 are drawn.
         shifts, hole = 2 * self.settings.pad + 1, self.settings.cutout
         ends = (shifts, shifts, 2 if self.settings.flip else 1, height - hole + 1, width - hole + 1)
         return torch.stack([torch.randint(end, (count,), generator=generator) for end in ends], 1)
@@ -143,8 +135,6 @@ def _mirror_places(offset: torch.Tensor, pad: int, size: int) -> torch.Tensor:
     place = torch.arange(size, device=offset.device) + offset[:, None] - pad
     return size - 1 - (size - 1 - place.abs()).abs()
 
-
-# ---- data sets of pictures -------------------------------------------------------------------------------------------
 
 PLAIN = torch.contiguous_format
 
@@ -320,8 +310,6 @@ class RandomBatches:
         return drawn.to(self.labels.device)
 
 
-# ---- arrays in a file ------------------------------------------------------------------------------------------------
-
 TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
@@ -342,9 +330,6 @@ def read_arrays(file: Path) -> dict[str, Any]:
         raise ValueError("its parts are larger than the file")
     with np.load(file, allow_pickle=False) as found:  # checks each array's CRC
         return {name: found[name] for name in found.files}
-
-
-# ---- checks ----------------------------------------------------------------------------------------------------------
 
 
 def check_images(source: str, images: Any, shape: tuple[int, ...], types: tuple[torch.dtype, ...] = (torch.float32,)) -> None:

@@ -16,10 +16,6 @@ from syno.base.errors import SpecError
 from syno.base.registry import Registry
 from syno.base.validation import Settings, explained
 
-# ---- shapes of samples -----------------------------------------------------------------------------------------------
-
-# The shapes of samples, in words: importing this module does not load torch.
-
 PICTURE_AXES = 3  # channels, height, width
 
 
@@ -36,9 +32,6 @@ def samples_in_words(shape: Sequence[int]) -> str:
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
-
-
-# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 class DataSettings(Settings):

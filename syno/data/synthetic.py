@@ -1,4 +1,9 @@
-"""A data set that has only shapes: for latencies, which do not depend on the values of pictures. It cannot be trained on."""
+"""Small data sets without files: pictures of glyphs, scikit-learn's digits, and shapes without pictures, for latencies.
+
+Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
+cells. A picture shows one glyph at a random place, of a random size, slightly rotated, in a random colour on a random
+background, under noise. Colour and place do not depend on the class, so a 1x1 convolution learns next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +20,6 @@ from syno.data.contract import DATASETS, content_hash, generator_of
 from syno.data.pictures import Augmentation, DataSet
 from syno.data.settings import GLYPH_PRESETS, DigitsSettings, GlyphSettings, ShapesSettings
 
-# ---- glyphs ----------------------------------------------------------------------------------------------------------
-
-# Small data sets without files: procedural pictures of glyphs, and scikit-learn's digits.
-#
-# Only operators that mix neighbouring positions can tell glyphs apart. Each class is a glyph: a fixed random pattern of binary
-# cells. A picture shows one glyph at a random place, of a random size, slightly rotated, in a random colour on a random
-# background, under noise. Colour and place do not depend on the class. Only the arrangement of cells does, so a 1x1 convolution
-# learns next to nothing, and a network learns more, the larger the neighbourhood that its operator reads.
-#
-# Glyphs are drawn in float64, and the result is rounded to steps of 1/32, so that rounding differences between machines
-# disappear.
-
 Floats = NDArray[np.float64]
 
 CHANNELS = 3
@@ -36,7 +29,7 @@ SCALE = (0.5, 0.85)  # of the picture's side
 TURN = 0.12  # radians, standard deviation of the rotation
 CONTRAST = (1.0, 2.0)
 BASE = 0.5  # standard deviation of the background's colour
-STEPS = 32  # of brightness per unit
+STEPS = 32  # of brightness per unit: glyphs are drawn in float64, and rounding hides what differs between machines
 DIGIT_CLASSES = 10
 
 Pictures = tuple[torch.Tensor, torch.Tensor]  # float32 [n, 3, size, size], int64 labels [n]

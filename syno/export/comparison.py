@@ -12,8 +12,9 @@ from torch import nn
 
 from syno.base.errors import WrongOutputError
 from syno.model.inputs import Inputs, call, first_inputs, of_batch
-from syno.model.outputs import copy_of, tensors_in
+from syno.model.outputs import tensors_in
 from syno.model.proof import drawn
+from syno.model.shared_memory import copy_of
 
 Run = Callable[..., Any]  # takes what the network takes
 Shapes: TypeAlias = tuple[Any, ...]  # that of an input, or of each of several

@@ -26,8 +26,9 @@ from syno.export.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run,
 from syno.export.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
 from syno.export.network_source import network_source
 from syno.model.inputs import Inputs, arguments_of, call, first_inputs, len_of_batch, mapped, of_batch
-from syno.model.outputs import OfTensors, overlapping_parameters, plain_outputs
+from syno.model.outputs import OfTensors, plain_outputs
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
+from syno.model.shared_memory import overlapping_parameters
 from syno.train.weights import content_of
 
 ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"

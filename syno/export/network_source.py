@@ -38,7 +38,7 @@ from syno.export.tracing import Whole, assign_buffer, is_same_tensor, merged, to
 from syno.lower.pytorch.source import constructor_sizes
 from syno.model.inputs import Inputs
 from syno.model.module import OperatorModule
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 
 CLASS = "Network"
 IMPORTS = """import math

@@ -208,7 +208,7 @@ def cpp_version() -> dict[str, str]:
 @Compiler
 def eager(job: Job) -> Compiled:
     """Return the module, prepared for inference: PyTorch's own kernels, one after another."""
-    from syno.model.module import prepare_for_inference
+    from syno.model.prepared_weights import prepare_for_inference
 
     return prepare_for_inference(job.module)  # type: ignore[no-any-return]
 

@@ -123,8 +123,8 @@ class BackboneSubject(Subject):
         from syno.model.calls import with_own_inputs
         from syno.model.counting import count
         from syno.model.execution_paths import check_same_modules
-        from syno.model.geometry import rule_for
         from syno.model.inputs import first_inputs
+        from syno.model.layer_rules import rule_for
         from syno.model.outputs import OfTensors
         from syno.model.substitution import substitute
 

@@ -12,7 +12,7 @@ from torch import nn
 from syno.algebra import Valuation
 from syno.lower.interpreter import shapes
 from syno.model.module import OperatorModule
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 
 CALL = "synthesized"
 

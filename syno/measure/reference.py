@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from syno.ir.graph import PGraph
 from syno.model.inputs import call, first_inputs, mapped
-from syno.model.outputs import copy_of
 from syno.model.proof import AXES_OF_PICTURES
+from syno.model.shared_memory import copy_of
 
 CORNER_GAIN, CORNER_SHARE = 8.0, 1 / 16  # how much larger corners are, and the share of a side over which that falls off
 FEWEST_SAMPLES = 4

@@ -6,7 +6,8 @@ They are loaded when they are first used, since names of baselines are read with
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from syno.model.module import OperatorModule, build, prepare_for_inference
+    from syno.model.module import OperatorModule, build
+    from syno.model.prepared_weights import prepare_for_inference
 
 __all__ = ["OperatorModule", "build", "prepare_for_inference"]
 

@@ -24,8 +24,6 @@ Around: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any
 Call: TypeAlias = Callable[[nn.Module], Any]  # calls a network with inputs that nobody else holds, and returns its output
 Mode: TypeAlias = Callable[[nn.Module], Any]  # returns a context in which a network is in some mode
 
-# ---- calls as they arrive ----------------------------------------------------------------------------------------------
-
 _AROUND: dict[int, tuple[type, Around]] = {}  # by the id of a network: its own class, and what its calls go through
 
 
@@ -222,8 +220,6 @@ def left_as_it_was(network: nn.Module) -> Iterator[None]:
         for module, training in modes:
             module.training = training
 
-
-# ---- modes -------------------------------------------------------------------------------------------------------------
 
 CLOSE = 1e-3  # of the largest value: kernels of the two modes may round in another order
 SIMILAR = 0.01  # of the mean square: the difference of a random output's mean that says nothing of its meaning

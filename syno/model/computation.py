@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from syno.base.user_code import reason_of
 from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, Padding, ends_of, ends_of_ceil
-from syno.model.outputs import copy_of
-from syno.model.proof import NORMALIZATIONS, clear_hooks
+from syno.model.shared_memory import copy_of
+from syno.model.stand_ins import NORMALIZATIONS, clear_hooks
 
 CONVOLVE = {nn.Conv1d: functional.conv1d, nn.Conv2d: functional.conv2d, nn.Conv3d: functional.conv3d}
 CONVOLVE_TRANSPOSED = {

@@ -29,8 +29,8 @@ from syno.ir.support import share_inside, windows_inside
 from syno.lower.choose import plan
 from syno.lower.plan import FLOAT_BYTES, Plan
 from syno.model.extraction import LayerCall, check_example, evaluation_mode, plain_attention, shape_of, trace
-from syno.model.geometry import KINDS
 from syno.model.inputs import Inputs, call, len_of_batch, shapes_in_words
+from syno.model.layer_rules import KINDS
 from syno.model.module import OperatorModule
 from syno.model.outputs import tensors_in
 from syno.space.complete import Cost

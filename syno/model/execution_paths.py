@@ -27,8 +27,8 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.user_code import unchanged_process
 from syno.model.counting import count
 from syno.model.extraction import LayerCall, replaceable, trace
-from syno.model.geometry import Where
 from syno.model.inputs import Inputs, first_inputs, len_of_batch, mapped, of_batch
+from syno.model.layer_rules import Where
 
 MOST_SAMPLES = 8  # that are tried one by one
 MOST_NAMES = 3  # of modules in a description

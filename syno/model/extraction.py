@@ -19,21 +19,10 @@ from torch.nn.utils.parametrize import is_parametrized
 from syno.base.errors import SpecError, UserCodeError, suggestion
 from syno.base.user_code import kind_of, user_code
 from syno.model.computation import padding_of
-from syno.model.geometry import (
-    CONVOLUTIONS,
-    KINDS,
-    LAYER_RULES,
-    NOT_NAMED,
-    PATTERN,
-    STEM,
-    TRANSPOSED,
-    Layer,
-    Where,
-    axes_of,
-    names_of,
-    rule_for,
-)
+from syno.model.geometry import CONVOLUTIONS, TRANSPOSED, axes_of
 from syno.model.inputs import Inputs, call, first_inputs, shapes_in_words
+from syno.model.layer import Layer
+from syno.model.layer_rules import KINDS, LAYER_RULES, NOT_NAMED, PATTERN, STEM, Where, names_of, rule_for
 from syno.model.proof import prove
 
 QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.qat", "torch.ao.nn.intrinsic", "torch.ao.quantization.fake_quantize")

@@ -17,11 +17,12 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import HEIGHT, WIDTH, for_wide_pictures
 from syno.lower.causality import leak
 from syno.model.computation import padded
-from syno.model.geometry import STRIDE, Layer, LayerAxis, Padding, ends_of_ceil
+from syno.model.geometry import LayerAxis, Padding, ends_of_ceil
 from syno.model.inputs import Inputs
+from syno.model.layer import STRIDE, Layer
 from syno.model.module import OperatorModule, build
-from syno.model.outputs import copy_of, to_channels_last
-from syno.model.proof import InPlace, Sequential, in_place, put_in_place, weight_of
+from syno.model.shared_memory import copy_of, to_channels_last
+from syno.model.stand_ins import InPlace, Sequential, in_place, put_in_place, weight_of
 
 POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number of axes of positions
 

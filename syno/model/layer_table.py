@@ -10,9 +10,11 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from syno.model.counting import LayerWork, count
 from syno.model.extraction import sorted_out, trace
-from syno.model.geometry import KINDS, LAYER_RULES, STEM, TRANSPOSED, Layer, Where
+from syno.model.geometry import TRANSPOSED
 from syno.model.inputs import Inputs, len_of_batch
+from syno.model.layer import Layer
 from syno.model.layer_row import LayerRow
+from syno.model.layer_rules import KINDS, LAYER_RULES, STEM, Where
 from syno.model.module import OperatorModule
 
 REPLACED, WHOLE = "replaced", "(the network itself)"

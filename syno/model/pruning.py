@@ -36,7 +36,8 @@ from torch import nn
 
 from syno.base.errors import MisfitError
 from syno.model.inputs import Inputs, call, copied, mapped
-from syno.model.outputs import copy_of, tensors_in
+from syno.model.outputs import tensors_in
+from syno.model.shared_memory import copy_of
 
 # Numbers of channels are multiples of it: vectors of AVX2 have 8 numbers, and libraries fill channels up to that. In a network
 # with few channels, 4: a multiple of 8 would leave 16 channels no choice but 8.

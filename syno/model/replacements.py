@@ -24,7 +24,7 @@ from syno.ir.library.efficient import dropped, grouped, low_rank, separable
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno.model.geometry import Layer
+    from syno.model.layer import Layer
     from syno.model.layer_modules import Placement
 
 SEEDS_APART = 2**32  # weights of two operators in one network differ, which begin with seeds that follow each other
@@ -422,8 +422,8 @@ class Mixture(Replacement):
 
     def apply(self, to: Placement) -> nn.Module:
         from syno.model.extraction import layers_of, replaceable
-        from syno.model.outputs import copy_of
         from syno.model.pruning import narrowed
+        from syno.model.shared_memory import copy_of
 
         changed = to.network if self.base is None else self.base.apply(to)
         for part, names in self.narrower.parts:  # first, since operators have the sizes that are left

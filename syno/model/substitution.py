@@ -17,9 +17,10 @@ from torch import nn
 
 from syno.base.errors import MisfitError
 from syno.model.extraction import layers_of, replaceable
-from syno.model.geometry import Layer, Where
 from syno.model.inputs import Inputs
+from syno.model.layer import Layer
 from syno.model.layer_modules import Placement
+from syno.model.layer_rules import Where
 from syno.model.replacements import AnyOperator, as_replacement
 
 

@@ -20,8 +20,8 @@ from syno.measure.latency import pinned
 from syno.measure.timing import LatencySettings, stopwatch_of
 from syno.measure.turns import in_turns
 from syno.model.extraction import check_example, distinct_layers, trace
-from syno.model.geometry import Where
 from syno.model.inputs import Inputs, first_inputs, len_of_batch
+from syno.model.layer_rules import Where
 from syno.model.substitution import substitute
 from syno.run.table import LATENCY_COLUMNS
 

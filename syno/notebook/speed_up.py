@@ -39,7 +39,7 @@ from syno.base.progress import Display, Progress, display
 from syno.base.user_code import INSTALLED, kind_of
 from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.model.outputs import copy_of, moved_to
+from syno.model.shared_memory import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
 from syno.run.goal import STATES
 from syno.run.metric import front
@@ -52,9 +52,9 @@ from syno.stages.take_home import record_taken, take_network, trained_network
 from syno.stages.watch import Watch
 from syno.stages.workflow import ERROR, LOCAL, command
 from syno.train.metric import ACCURACY, METRICS, Metric
+from syno.train.numerics import on_device
 from syno.train.own_task import Task, checked, divergence
 from syno.train.settings import TrainingSettings, WorkloadSettings
-from syno.train.tasks import on_device
 from syno.train.training import score_only
 from syno.train.trial_step import try_step
 

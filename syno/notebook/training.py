@@ -26,7 +26,7 @@ from syno.model.execution_paths import ExecutionPaths
 from syno.model.extraction import check_network
 from syno.model.inputs import of_batch
 from syno.model.network_function import make_whole
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 from syno.notebook.study import NetworkObjective, Study
 from syno.run import FOLDER, MEASUREMENTS
 from syno.run.majority import warning_of

@@ -242,7 +242,7 @@ def look(experiment: Experiment) -> DataRecord:
     from syno.model.counting import count
     from syno.model.extraction import replaceable, sorted_out
     from syno.model.layer_table import layer_rows
-    from syno.model.outputs import shared_tensors
+    from syno.model.shared_memory import shared_tensors
     from syno.train.own_task import Task
 
     network = experiment.network
@@ -421,7 +421,7 @@ def _budget(experiment: Experiment) -> str:
 
 def _requirement(experiment: Experiment) -> str:
     """Return the requirement on operators in words, with its reason."""
-    from syno.model.spec import in_words
+    from syno.model.requirement import in_words
 
     reads, found = experiment.operator_spec.reads, experiment.network.requirement
     if not isinstance(experiment.spec, Mapping) or experiment.spec.get("reads") != AUTO:

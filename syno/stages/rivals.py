@@ -319,7 +319,7 @@ def _in_lower_precision(experiment: Experiment, key: str, numbers: NumberFormat,
 
 def _score_in(experiment: Experiment, key: str, numbers: NumberFormat, seed: int) -> float:
     """Return the score of a trained network in lower precision."""
-    from syno.train.training_record import converted_score
+    from syno.train.lower_precision import converted_score
     from syno.train.weights import load_weights
     from syno.train.workload import Workload
 

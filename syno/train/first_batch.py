@@ -12,9 +12,10 @@ from torch import nn
 from syno.data import PictureData, TokenSet
 from syno.model.module import OperatorModule
 from syno.train.micro_batches import first_part
+from syno.train.numerics import own_state
 from syno.train.own_task import Task
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import own_state, task_of
+from syno.train.tasks import task_of
 
 INPUT = ""  # in place of a weight's name
 

@@ -375,9 +375,6 @@ class MeansOverSamples(TorchFunctionMode):  # type: ignore[misc]  # mypy does no
 LOSSES_OF_LABELS = (functional.cross_entropy, functional.nll_loss)
 
 
-# ---- batches ---------------------------------------------------------------------------------------------------------
-
-
 class _Randomness:
     """The states of the random numbers of torch (on the CPU), NumPy and Python."""
 
@@ -554,9 +551,6 @@ def part_of(task: Task, batch: Any, place: slice) -> Any:
             "samples; leave out micro_batch and processes"
         )
     return mapped(lambda tensor: tensor[place] if tensor.dim() else tensor, batch)
-
-
-# ---- a training of one's own ------------------------------------------------------------------------------------------
 
 
 def task_from(

@@ -61,8 +61,6 @@ class Processes:
         """Return a seed of this process's own random numbers, such as those of dropout; the given one in the first process."""
         return seed if self.is_first else (seed + (self.number << 40)) % 2**63
 
-    # ---- what they tell each other: every process calls these functions, in the same order -------------------------------
-
     def agreed(self, value: float) -> float:
         """Return the value that the first process gives."""
         if self.count == 1:
@@ -95,8 +93,6 @@ class Processes:
         if self.is_first:
             self.agreed(0.0)
 
-    # ---- the network -----------------------------------------------------------------------------------------------------
-
     def joined(self, network: nn.Module) -> nn.Module:
         """Return a network that shares its parameters with the given one, and whose gradients are means over all processes."""
         if self.count == 1:
@@ -126,11 +122,6 @@ class Processes:
 ALONE = Processes()
 
 
-# ---- BatchNorm over all processes ----------------------------------------------------------------------------------------
-
-# torch.nn.SyncBatchNorm does not run on a CPU.
-
-
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> torch.Tensor:
     """Return what the layer returns for the samples of all processes together, of which there are equally many in each."""
@@ -150,6 +141,7 @@ def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> tor
     return y
 
 
+# torch.nn.SyncBatchNorm does not run on a CPU.
 class _Normalization(torch.autograd.Function):  # type: ignore[misc]  # mypy does not look into torch
     """BatchNorm over the samples of all processes. Returns also mean and variance, which have no gradient."""
 
@@ -188,9 +180,6 @@ def _axes(x: torch.Tensor) -> list[int]:
 
 def _precise(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-# ---- starting them -------------------------------------------------------------------------------------------------------
 
 
 def together(function: Callable[..., Result], arguments: Sequence[Any], count: int, device: str) -> Result:

@@ -19,16 +19,13 @@ from syno.measure.timing import median_interval, stopwatch_of
 from syno.measure.tuning_record import Line, MeasurementRecord
 from syno.model.replacements import AnyOperator
 from syno.train.micro_batches import AUTO, add_gradients, chosen
+from syno.train.numerics import on_device, own_state
 from syno.train.own_task import Task
 from syno.train.progress import TrainingResult
 from syno.train.settings import SpeedSettings, TrainingSettings, WorkloadSettings
-from syno.train.tasks import on_device, own_state, task_of
+from syno.train.tasks import task_of
 from syno.train.training import train
 from syno.train.workload import Workload
-
-# ---- networks in turns -----------------------------------------------------------------------------------------------
-
-# The speed of training: networks train in turns, in one process, so that a drift of the machine's speed cancels.
 
 WARM_UP_STEPS = 2  # of each network before the first turn: the first one compiles and allocates
 
@@ -49,6 +46,8 @@ def steps_per_second(
     results: list[TrainingResult] | None = None,
 ) -> list[list[float]]:
     """Train the networks in turns, and return the steps in a second of each turn: for each turn, one number for each network.
+
+    In turns, a drift of the machine's speed cancels.
 
     A step is that of a training: it makes a batch, runs both passes, clips gradients, and updates weights. Tests do not count.
 
@@ -135,9 +134,6 @@ def data_seconds(data: PictureData | TokenSet, settings: TrainingSettings, devic
         next(each)
     synchronize()
     return (time.perf_counter() - began) / count
-
-
-# ---- record ----------------------------------------------------------------------------------------------------------
 
 
 class TrainingSpeed(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,11 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
-from syno.base.devices import require_device
-from syno.base.errors import DataError, ShapeError, SpecError, TrainingError
+from syno.base.errors import DataError, ShapeError, SpecError
 from syno.base.user_code import kind_of, user_code
 from syno.data.contract import (
     WHOLE,
@@ -46,9 +42,9 @@ from syno.model.calls import (
     steady_training_mode,
 )
 from syno.model.inputs import copied, first_inputs, len_of_batch, mapped
-from syno.model.module import OperatorModule
 from syno.model.outputs import tensors_in
 from syno.train.metric import ACCURACY, LOSS, Metric
+from syno.train.numerics import autocast
 from syno.train.own_task import (
     GIVE_COUNTED,
     LoaderBatches,
@@ -63,151 +59,7 @@ from syno.train.own_task import (
     error_of,
     part_of,
 )
-from syno.train.settings import DistillSettings, Initialization, TrainingSettings
-
-# ---- numerics --------------------------------------------------------------------------------------------------------
-
-# The numerics of a training, by its settings: initial weights, optimizer, learning rate, number formats, device.
-
-TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # of autocast
-WITHOUT_DECAY = (nn.Embedding, nn.LayerNorm, nn.BatchNorm2d, nn.GroupNorm)  # where only matrices decay
-CONVOLUTION_DEVIATION, LINEAR_DEVIATION = 0.1, 0.02  # source: the published training code for CIFAR-100
-
-
-def initialize(network: nn.Module, how: Initialization, seed: int, *, is_own: bool = False) -> None:
-    """Draw new weights, in place. Biases and normalizations stay.
-
-    Args:
-        network: on the CPU.
-        how: "fan-in", "keep" or "fit" leaves all weights as they are: operators keep the variance of their input. "paper" draws
-            convolutions and operators from a truncated normal distribution of deviation 0.1, linear layers of 0.02, as the
-            published code does for CIFAR-100; in a user's own network, whose layers may be trained, only operators.
-            "paper-everywhere" draws all in a user's own network, too. "normal" draws operators with deviation 1, as the
-            published code does for ImageNet.
-        seed: of the random numbers.
-        is_own: whether the network is a user's own.
-    """
-    if how in ("fan-in", "keep", "fit"):
-        return
-    draws_layers = how == "paper-everywhere" or (how == "paper" and not is_own)
-    generator = torch.Generator().manual_seed(seed)
-    for module in network.modules():
-        if isinstance(module, OperatorModule):
-            for weight in module.parameters():
-                if how == "normal":
-                    nn.init.normal_(weight, generator=generator)
-                else:
-                    nn.init.trunc_normal_(weight, std=CONVOLUTION_DEVIATION, generator=generator)
-        elif draws_layers and isinstance(module, nn.Conv2d | nn.Linear):
-            deviation = LINEAR_DEVIATION if isinstance(module, nn.Linear) else CONVOLUTION_DEVIATION
-            nn.init.trunc_normal_(module.weight, std=deviation, generator=generator)
-
-
-def check_learns(network: nn.Module) -> None:
-    """Raise SpecError if no parameter of a network can learn."""
-    weights = list(network.parameters())
-    if weights and not any(weight.requires_grad for weight in weights):
-        raise SpecError(
-            f"all {len(weights)} parameters of {type(network).__name__} are frozen (requires_grad is False), as code for "
-            "inference and peft's merge_and_unload leave them, and cannot be trained; call model.requires_grad_(True) before"
-        )
-
-
-def make_optimizer(network: nn.Module, settings: TrainingSettings) -> Optimizer:
-    """Return the optimizer of all parameters of a network. Raises SpecError if all are frozen."""
-    check_learns(network)
-    groups = _parameter_groups(network, settings)
-    if settings.optimizer == "adamw":
-        return torch.optim.AdamW(groups, settings.learning_rate, settings.betas)
-    return torch.optim.SGD(groups, settings.learning_rate, settings.momentum, nesterov=True)
-
-
-def _parameter_groups(network: nn.Module, settings: TrainingSettings) -> list[dict[str, object]]:
-    """Return the parameters that decay and those that do not, as groups of an optimizer; empty groups are left out."""
-    without: set[int] = set()
-    if settings.decay == "matrices":
-        for module in network.modules():
-            of_its_own = list(module.parameters(recurse=False))
-            without |= {id(one) for one in of_its_own if isinstance(module, WITHOUT_DECAY) or one.dim() < 2}
-    groups = [([one for one in network.parameters() if (id(one) in without) == kept], kept) for kept in (False, True)]
-    return [{"params": of, "weight_decay": 0.0 if kept else settings.weight_decay} for of, kept in groups if of]
-
-
-def make_schedule(optimizer: Optimizer, settings: TrainingSettings, steps: int, per_epoch: int) -> LRScheduler:
-    """Return the schedule of the learning rate over `steps` steps; call its `step` after each of them."""
-    if settings.schedule == "one-cycle":
-        return OneCycleLR(optimizer, settings.learning_rate, total_steps=steps, cycle_momentum=False)
-    return LambdaLR(optimizer, _factor(settings, steps, per_epoch))
-
-
-def _factor(settings: TrainingSettings, steps: int, per_epoch: int) -> Callable[[int], float]:
-    """Return a function from the number of steps taken to the share of the highest learning rate."""
-    least = settings.final_learning_rate / settings.learning_rate
-
-    def cosine(done: float) -> float:
-        return least + (1 - least) * (1 + math.cos(math.pi * min(done, 1.0))) / 2
-
-    def triangle(epoch: float) -> float:
-        if epoch < settings.peak_epoch:
-            return epoch / settings.peak_epoch
-        return max(0.0, 1 - (epoch - settings.peak_epoch) / max(steps / per_epoch - settings.peak_epoch, 1e-12))
-
-    match settings.schedule:
-        case "cosine":
-            return lambda step: cosine(step / steps)
-        case "cosine-by-epoch":
-            return lambda step: cosine(step // per_epoch / (steps / per_epoch))
-        case "triangle":
-            return lambda step: triangle(step / per_epoch)
-        case "constant":
-            return lambda step: 1.0
-        case other:
-            raise SpecError(f'the schedule "{other}" is not implemented; take one that docs/options.md lists')
-
-
-def autocast(settings: TrainingSettings, device: torch.device) -> torch.autocast:
-    """Return the context in which the network computes with the precision of the settings."""
-    given = TYPES.get(settings.precision)
-    return torch.autocast(device.type, dtype=given, enabled=given is not None)
-
-
-@contextmanager
-def own_state(seed: int, settings: TrainingSettings, device: torch.device) -> Iterator[None]:
-    """Set the random numbers, threads and precision of a training in the block; restore them afterwards."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    of_convolutions = torch.backends.cudnn.allow_tf32
-    torch.set_num_threads(settings.threads)
-    torch.set_float32_matmul_precision("high" if settings.tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = settings.tf32
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
-        torch.backends.cudnn.allow_tf32 = of_convolutions
-
-
-@contextmanager
-def on_device(name: str) -> Iterator[torch.device]:
-    """Yield the device of a training. Its unused memory is released at the end of the block.
-
-    Raises MissingDeviceError if this machine has no such device, TrainingError if the device's memory does not suffice.
-    """
-    require_device(name, "training.device")
-    device = torch.device(name)
-    try:
-        yield device
-    except torch.OutOfMemoryError as error:
-        first = str(error).split(". ", maxsplit=1)[0]
-        raise TrainingError(f"out of memory on {name}: {first}; give a smaller micro_batch") from None
-    finally:
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-
-
-# ---- tasks -----------------------------------------------------------------------------------------------------------
+from syno.train.settings import DistillSettings, TrainingSettings
 
 TEST_BATCH = 512  # samples
 FEWEST_IN_PARTS = 2  # samples whose halves can be compared with the whole

@@ -24,26 +24,23 @@ from syno.base.user_code import user_code
 from syno.data import PictureData, TokenSet
 from syno.model.calls import own_inputs
 from syno.model.extraction import evaluation_mode
-from syno.model.outputs import to_channels_last
+from syno.model.shared_memory import to_channels_last
 from syno.train.checkpoint import EVERY_SECONDS, Checkpoint
 from syno.train.metric import Metric
 from syno.train.micro_batches import AUTO, add_gradients, chosen, first_part, halved
+from syno.train.numerics import make_optimizer, make_schedule, own_state
 from syno.train.own_task import Task, check_score, checked
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import Broken, EpochReport, Paused, Pruned, TrainingProgress, TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import DeviceTask, feature_pairs, make_optimizer, make_schedule, own_state, task_of
+from syno.train.tasks import DeviceTask, feature_pairs, task_of
 from syno.train.weights import WeightsFile
-
-# ---- state -----------------------------------------------------------------------------------------------------------
-
-# The state of a training: what a checkpoint holds, and the weights that are kept of its best or last round.
 
 BEST = "best"  # the setting `score` of a training
 
 
 class TrainingState:
-    """The parts of a training that change.
+    """The parts of a training that change: the content of a checkpoint, and the weights of its best or last round.
 
     Args:
         parts: by name, each with `state_dict` and `load_state_dict`; the network is "model".
@@ -136,10 +133,6 @@ class TrainingState:
             raise FileNotFoundError(f"the weights of its round {number} are not in {self.weights.path}")
 
 
-# ---- reports ---------------------------------------------------------------------------------------------------------
-
-# The reports of a training: its score after every round, and its recent loss there and at looks between.
-
 Tell: TypeAlias = Callable[[float, float], object]
 
 
@@ -190,8 +183,6 @@ class Reports:
 def _step(look: float, length: int) -> int:
     return max(1, round(look * length))
 
-
-# ---- training --------------------------------------------------------------------------------------------------------
 
 LOOKS = {"cpu": 1, "cuda": 50}  # steps between two looks at the losses: on a GPU, each look waits for all queued work
 

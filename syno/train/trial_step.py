@@ -15,10 +15,11 @@ from syno.base.registry import is_path
 from syno.base.user_code import user_code
 from syno.data.contract import label_shape_of
 from syno.model.calls import changes_inputs
-from syno.model.outputs import moved_to
+from syno.model.shared_memory import moved_to
 from syno.train.micro_batches import first_part
+from syno.train.numerics import check_learns, on_device, own_state
 from syno.train.own_task import Task
-from syno.train.tasks import DeviceTask, check_learns, on_device, own_state, task_of
+from syno.train.tasks import DeviceTask, task_of
 from syno.train.training import score_now
 from syno.train.weights import check_keeping
 from syno.train.workload import Workload

@@ -33,28 +33,31 @@ from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import count
 from syno.model.execution_paths import MOST_SAMPLES, ExecutionPaths, find_paths
 from syno.model.extraction import layers_of, replaceable, size_of
-from syno.model.geometry import LAYER_RULES, Layer
 from syno.model.inputs import len_of_batch, of_batch
+from syno.model.layer import Layer
+from syno.model.layer_rules import LAYER_RULES
 from syno.model.network_function import make_network
-from syno.model.outputs import moved_to, to_channels_last
 from syno.model.placed import placed_layers, with_placed
 from syno.model.pruning import narrowable
 from syno.model.replacements import AnyOperator, Mixture, NarrowerLayer, NarrowerNetwork, Replacement, as_replacement
-from syno.model.spec import Requirement, replaced_share, requirement, rest_cost, spec_for
+from syno.model.requirement import Requirement, requirement
+from syno.model.shared_memory import moved_to, to_channels_last
+from syno.model.spec import replaced_share, rest_cost, spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import Cost
 from syno.space.spec import OperatorSpec
 from syno.train.data_sets import load_workload
 from syno.train.first_batch import fault_on_first_batch
+from syno.train.given_weights import content_of_weights, give_weights
 from syno.train.layer_fit import LayerFit, RecordedLayer, fit_layers, measure_statistics, output_difference, record_layer
 from syno.train.metric import ACCURACY, LOSS, Metric
+from syno.train.numerics import initialize, on_device, own_state
 from syno.train.own_task import Task
 from syno.train.processes import ALONE, Processes
 from syno.train.progress import EpochReport, Milestones, TrainingResult
 from syno.train.settings import WorkloadSettings
-from syno.train.tasks import DeviceTask, initialize, on_device, own_state, task_of
+from syno.train.tasks import DeviceTask, task_of
 from syno.train.training import score_only, train
-from syno.train.weights import content_of_weights, give_weights
 
 NEW_DEVIATION = 0.02  # of weights that are drawn anew, where their module does not say how
 OF_CODE = ("data", "data_settings", "fit", "score", "example_inputs")  # settings that may name code of the data or the task

@@ -18,7 +18,8 @@ from small_imagenet import load, write_folder
 from syno.base.errors import DataError
 from syno.data import DATASETS
 from syno.data.cifar100 import CLASSES
-from syno.data.image_folder import find_pictures, read_picture, rows_of_files
+from syno.data.hub_rows import rows_of_files
+from syno.data.image_folder import find_pictures, read_picture
 from syno.data.language import TokenHeader, map_tokens, read_header, write_tokens
 
 

@@ -29,10 +29,11 @@ from syno.data.settings import RECIPES
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.substitution import substitute
 from syno.train.micro_batches import add_gradients, chosen
+from syno.train.numerics import on_device, own_state
 from syno.train.processes import ALONE, Processes, together
 from syno.train.progress import TrainingResult
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import Task, on_device, own_state, task_of
+from syno.train.tasks import Task, task_of
 from syno.train.training import train
 
 STEPS = 3

@@ -16,9 +16,10 @@ from syno.measure.tvm.integers import import_quantized
 from syno.measure.tvm.targets import host, target
 from syno.run.rows import rows_of_training
 from syno.run.table import score_view
+from syno.train.lower_precision import InChunks, converted_score
 from syno.train.settings import WorkloadSettings
 from syno.train.tasks import task_of
-from syno.train.training_record import InChunks, TrainingRecord, converted_score
+from syno.train.training_record import TrainingRecord
 from syno.train.workload import Workload
 
 for package in ("tvm", "torchao"):

@@ -16,7 +16,7 @@ from syno.base.errors import ShapeError, SpecError, UnknownNameError
 from syno.model.backbones import SEQUENCE_BACKBONES
 from syno.model.counting import model_cost, parameters, published_flops, published_parameters
 from syno.model.extraction import replaceable
-from syno.model.geometry import Projections
+from syno.model.layer_rules import Projections
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
 from syno.space import Space

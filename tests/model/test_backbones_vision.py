@@ -22,7 +22,7 @@ from syno.model.backbones import BACKBONES
 from syno.model.backbones.efficientnet import StochasticDepth
 from syno.model.counting import model_cost, parameters, published_flops
 from syno.model.extraction import replaceable
-from syno.model.geometry import Layer
+from syno.model.layer import Layer
 from syno.model.substitution import substitute
 from syno.space import preset
 

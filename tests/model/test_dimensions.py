@@ -12,7 +12,8 @@ import syno
 from syno.ir.graph import PGraph
 from syno.model.counting import model_cost
 from syno.model.extraction import replaceable
-from syno.model.spec import requirement, spec_for
+from syno.model.requirement import requirement
+from syno.model.spec import spec_for
 from syno.model.substitution import substitute
 from syno.space import Space
 from syno.space.complete import cost

@@ -19,7 +19,7 @@ from syno.config import Experiment
 from syno.model.counting import count
 from syno.model.execution_paths import check_same_modules, find_paths
 from syno.model.inputs import len_of_batch
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 from syno.stages.data import DataRecord, data_text, look
 from syno.stages.measure import subject_of
 

@@ -16,7 +16,8 @@ from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.extraction import replaceable
-from syno.model.spec import requirement, spec_for
+from syno.model.requirement import requirement
+from syno.model.spec import spec_for
 from syno.space import Space
 from syno.space.reads import Reads
 from syno.space.requirements import Requirements

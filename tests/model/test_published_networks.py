@@ -17,7 +17,7 @@ from syno.algebra import VariableKind
 from syno.model.backbones import BACKBONES, SEQUENCE_BACKBONES
 from syno.model.counting import published_flops, published_parameters
 from syno.model.extraction import replaceable
-from syno.model.geometry import Layer
+from syno.model.layer import Layer
 from syno.model.substitution import substitute
 from syno.paper.artifact.published_operator import PublishedOperator, read_artifact
 

@@ -18,7 +18,7 @@ from syno.data import DataSet
 from syno.export.comparison import Comparison
 from syno.export.network_formats import write_code
 from syno.model.extraction import replaceable
-from syno.model.outputs import copy_of, moved_to, shared_tensors, to_channels_last
+from syno.model.shared_memory import copy_of, moved_to, shared_tensors, to_channels_last
 from syno.model.spec import rest_cost
 from syno.stages.data import data_text, look
 from syno.train.settings import TrainingSettings

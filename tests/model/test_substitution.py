@@ -16,7 +16,8 @@ from syno.model import backbones, substitution
 from syno.model.backbones import BACKBONES
 from syno.model.counting import model_cost, parameters
 from syno.model.extraction import replaceable, trace
-from syno.model.geometry import LAYER_RULES, Layer
+from syno.model.layer import Layer
+from syno.model.layer_rules import LAYER_RULES
 from syno.model.spec import spec_for
 from syno.model.substitution import substitute
 from syno.space import OperatorSpec, Space

@@ -17,9 +17,10 @@ from syno.base.errors import SpecError, UnknownNameError, UserCodeError
 from syno.measure.layer_shares import layer_shares
 from syno.measure.network_subject import NetworkSubject
 from syno.model import substitution
-from syno.model.geometry import Convolutions, Layer
 from syno.model.inputs import call
+from syno.model.layer import Layer
 from syno.model.layer_modules import Bias
+from syno.model.layer_rules import Convolutions
 from syno.model.layer_table import layer_rows
 from syno.stages.measure import subject_of
 from syno.train.settings import WorkloadSettings

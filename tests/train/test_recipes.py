@@ -24,9 +24,10 @@ from syno.paper.artifact.files import read_losses
 from syno.paper.artifact.places import LANGUAGE_LOG
 from syno.paper.figures.headlines import OPERATOR_LOSS
 from syno.train.contract import FunctionReport, Report
+from syno.train.numerics import initialize, make_optimizer, make_schedule, on_device, own_state
 from syno.train.proxy_training import ProxyTraining
 from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadSettings
-from syno.train.tasks import initialize, make_optimizer, make_schedule, measure_accuracy, on_device, own_state
+from syno.train.tasks import measure_accuracy
 from syno.train.training import train
 from syno.train.workload import Workload
 

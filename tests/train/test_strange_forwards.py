@@ -33,7 +33,7 @@ from syno.measure.protocol import Request
 from syno.measure.timing import LatencySettings
 from syno.model.calls import mode_of_loss, steady_training_mode
 from syno.model.extraction import evaluation_mode
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 from syno.notebook.speed_up import Classification
 from syno.notebook.training import OwnWorkload
 from syno.train import layer_fit

@@ -30,7 +30,8 @@ from syno.lower.native.program import Epilogue
 from syno.measure.inductor import frozen
 from syno.measure.native.kernels import Request
 from syno.measure.operator_calls import operator_call, valuation_for, with_calls
-from syno.model.module import OperatorModule, prepare_for_inference
+from syno.model.module import OperatorModule
+from syno.model.prepared_weights import prepare_for_inference
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 aten = torch.ops.aten

@@ -25,7 +25,7 @@ from syno.measure.native.torch_operator import torch_operator
 from syno.measure.operator_calls import exchanged
 from syno.measure.tuning_record import CompiledCode
 from syno.model.module import OperatorModule
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from syno.measure.quantization import quantized_for
 from syno.measure.tvm.compiler import compiled, measured_on
 from syno.measure.tvm.network import from_pytorch
 from syno.measure.tvm.targets import DeviceSettings
-from syno.model.outputs import copy_of
+from syno.model.shared_memory import copy_of
 
 CONVOLUTION, LINEAR = "integer_convolution", "integer_linear"
 QUANTIZED, ATEN = torch.ops.quantized_decomposed, torch.ops.aten

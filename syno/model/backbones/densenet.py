@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from syno.model.backbones.table import BACKBONES, seeded, widened
-from syno.model.geometry import Convolutions, LayerRule
+from syno.model.layer_rules import Convolutions, LayerRule
 
 BLOCKS = (6, 12, 24, 16)  # layers of each block
 GROWTH, STEM = 32, 64  # features that a layer adds, and features of the stem

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from syno.model.backbones.table import BACKBONES, seeded, widened
-from syno.model.geometry import Convolutions, LayerRule
+from syno.model.layer_rules import Convolutions, LayerRule
 
 STEM, HEAD = 24, 1280  # features of the first convolution and of the last
 DROPOUT = 0.2  # before the classifier

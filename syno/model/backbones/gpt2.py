@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from syno.base.errors import ShapeError
 from syno.model.backbones.table import SEQUENCE_BACKBONES, seeded, widened
-from syno.model.geometry import LayerRule, Projections
+from syno.model.layer_rules import LayerRule, Projections
 
 STANDARD_DEVIATION = 0.02  # of new weights
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from syno.base.errors import SpecError
 from syno.model.backbones.table import BACKBONES, seeded, widened
-from syno.model.geometry import Convolutions, LayerRule
+from syno.model.layer_rules import Convolutions, LayerRule
 
 FEATURES = (64, 128, 256, 512)  # of the four stages of ResNet-18 and ResNet-34
 RESNEXT_STEM, RESNEXT_FEATURES = 64, (256, 512, 1024, 2048)

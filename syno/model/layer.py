@@ -1,0 +1,170 @@
+"""A layer of a network that an operator can replace, with the sizes that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+import torch
+from torch import nn
+
+from syno.ir.rewriting import HEIGHT, NAMES_OF_AXES, WIDTH
+from syno.model.geometry import TRANSPOSED, LayerAxis, Padding, axes_of, ends_of_ceil
+
+STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, transposed convolution or linear layer that can be replaced.
+
+    Attributes:
+        name: in the network, as `get_submodule` takes it.
+        module: the layer.
+        own_input, own_output: the shapes that it has in the network.
+        padding: of a convolution, if it is another one than its attribute `padding` says.
+        aliases: its other names in the network.
+        memory_format: the only one that the network takes the layer's output in, as `view` does; None if it takes others.
+        read: its attributes that the network reads, such as `stride`.
+    """
+
+    name: str
+    module: nn.Module
+    own_input: tuple[int, ...]
+    own_output: tuple[int, ...]
+    padding: Padding | None = None
+    aliases: tuple[str, ...] = ()
+    memory_format: torch.memory_format | None = None
+    read: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names in the network."""
+        return (self.name, *self.aliases)
+
+    @property
+    def windows(self) -> tuple[LayerAxis, ...]:
+        """A convolution's axes after that of the channels; () for a linear layer."""
+        return axes_of(self.module, self.padding)
+
+    @property
+    def pads_before(self) -> bool:
+        """Whether it adds positions that are no zeros, or a number that depends on the length: before its windows."""
+        return self.padding is not None and not self.padding.is_of_zeros
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The lengths of its input along the axes after that of the channels, with the positions that it adds before them."""
+        lengths = self.own_input[2:]
+        if self.padding is None or not self.pads_before:
+            return lengths
+        ends = self.padding.ends or ends_of_ceil(self.module, lengths)
+        return tuple(ahead + length + behind for length, (ahead, behind) in zip(lengths, ends, strict=True))
+
+    @property
+    def expected_output(self) -> tuple[int, ...]:
+        """The shape of its output as its attributes say."""
+        if self.is_projection:
+            return (*self.own_input[:-1], int(self.module.out_features))
+        lengths = (axis.output(length) for axis, length in zip(self.windows, self.positions, strict=True))
+        return (self.own_input[0], int(self.module.out_channels), *lengths)
+
+    @property
+    def values(self) -> Mapping[str, int]:
+        """The variables of an operator in its place.
+
+        Of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H]. On
+        pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W]. In one dimension of
+        L in place of H, in three of D, H and W. A pooling by the stride comes before the operator, and for a transposed
+        convolution an enlargement.
+
+        Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
+        [N, seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are seq_len.
+        """
+        before, after = self.own_input, self.own_output
+        if self.is_projection:
+            found = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
+        else:
+            lengths = [axis.positions(length) for axis, length in zip(self.windows, self.positions, strict=True)]
+            names = NAMES_OF_AXES[len(lengths)]
+            found = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
+            if names == (HEIGHT, WIDTH) and lengths[0] == lengths[1]:
+                del found[WIDTH]
+        return MappingProxyType(found)
+
+    @property
+    def is_projection(self) -> bool:
+        """Whether the layer is linear."""
+        return isinstance(self.module, nn.Linear)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return isinstance(self.module, TRANSPOSED)
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """The channels or features of its input and its output."""
+        module = self.module
+        ends = (module.in_features, module.out_features) if self.is_projection else (module.in_channels, module.out_channels)
+        return int(ends[0]), int(ends[1])
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is a convolution of pictures, with as many positions along both axes."""
+        return len(self.windows) == 2 and WIDTH not in self.values
+
+    @property
+    def axes(self) -> int:
+        """The number of axes between N and the features of a linear layer."""
+        return len(self.own_input) - 2
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The stride along each axis; () for a linear layer."""
+        return tuple(axis.stride for axis in self.windows)
+
+    @property
+    def stride(self) -> int:
+        """The largest stride; 1 for a linear layer."""
+        return max(self.strides, default=1)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it has an operator's positions, so that there is no zero to add, and no position to leave out."""
+        return all(axis.keeps for axis in self.windows)
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
+        return (HEIGHT, HEIGHT) if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
+
+    @property
+    def input(self) -> tuple[int, ...]:
+        """The input shape of an operator in its place."""
+        names = ("N", "seq_len", "H_in") if self.is_projection else ("N", "C_in", *self.lengths)
+        return tuple(self.values[name] for name in names)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """The output shape of an operator in its place."""
+        if self.is_projection:
+            return (*self.input[:-1], int(self.module.out_features))
+        return (self.values["N"], self.values["C_out"], *self.input[2:])
+
+    @property
+    def values_with_stride(self) -> Mapping[str, int]:
+        """The variables of an operator in its place that has the layer's stride itself: fewer positions, and the stride."""
+        few = {name: self.values[name] // stride for name, stride in zip(self.lengths, self.strides, strict=True)}
+        return MappingProxyType({**self.values, **(few if self.is_transposed else {}), STRIDE: self.stride})
+
+    @property
+    def shapes_with_stride(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The input and output shapes of an operator that has the layer's stride itself."""
+        values, ends = self.values_with_stride, (self.input[:2], self.output[:2])
+        few = tuple(values[name] for name in self.lengths)
+        many = tuple(length * stride for length, stride in zip(few, self.strides, strict=True))
+        before, after = (few, many) if self.is_transposed else (many, few)
+        return (*ends[0], *before), (*ends[1], *after)
