@@ -167,7 +167,7 @@ def outcome(folder: Path) -> Outcome:
         rival += ", and none is as fast"
     elif len(ends) > 1:
         rival += f": {ACCURACY.text(pair.score)} at this speed"
-    return Outcome(described(pair.found, ACCURACY), rival, pair.gain, shown, fastest, seconds)
+    return Outcome(described(pair.synthesized, ACCURACY), rival, pair.gain, shown, fastest, seconds)
 
 
 def fastest_of_kinds(scores: Sequence[Score], goal: Goal) -> dict[str, Score]:

@@ -94,14 +94,14 @@ def _stop_if_missing(experiments: Sequence[Experiment], *, elsewhere: bool) -> N
     from syno.stages.needs import needs, with_devices
 
     found = needs(experiments, elsewhere=elsewhere)
-    if missing := [need.what for need in found if need.state == "missing"]:
+    if missing := [need.subject for need in found if need.state == "missing"]:
         _print_needs(found)
         what = f"{plural(len(missing), 'thing')} that jobs of this run need {'is' if len(missing) == 1 else 'are'} missing"
         typer.echo(f"error: {what}: {', '.join(missing)}; the table says what to do, and --no-check goes on without", err=True)
         raise typer.Exit(NOT_THERE)
     for need in found:
         if need.state == "left out":
-            typer.echo(f"left out: {need.what}, for {', '.join(need.experiments)}: {need.text}", err=True)
+            typer.echo(f"left out: {need.subject}, for {', '.join(need.experiments)}: {need.text}", err=True)
     for experiment in with_devices(experiments, found):
         record_devices(experiment)
 

@@ -218,12 +218,12 @@ def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
     return [tensor.detach() for tensor in found]
 
 
-def _difference(wanted: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> float:
+def _difference(wanted: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
     """Return the largest difference, as a share of the largest element of each tensor; infinity if shapes differ."""
-    if [tensor.shape for tensor in wanted] != [tensor.shape for tensor in found]:
+    if [tensor.shape for tensor in wanted] != [tensor.shape for tensor in outputs]:
         return float("inf")
     largest = 0.0
-    for one, other in zip(wanted, found, strict=True):
+    for one, other in zip(wanted, outputs, strict=True):
         if not one.numel() or torch.equal(one, other):
             continue
         one, other = one.double(), other.double()

@@ -93,12 +93,12 @@ def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuati
 # ---- comparison with the interpreter -------------------------------------------------------------------------------------
 
 
-def equal_to_meaning(operator: PGraph, what: str, compute: Compute) -> str:
+def equal_to_meaning(operator: PGraph, subject: str, compute: Compute) -> str:
     """Return the check of `compute` against the operator, in words.
 
     Args:
         operator: the operator.
-        what: the name of what computes, for messages.
+        subject: the name of what computes, for messages.
         compute: computes the output.
 
     Raises WrongOutputError if it computes something else.
@@ -107,7 +107,7 @@ def equal_to_meaning(operator: PGraph, what: str, compute: Compute) -> str:
     error = max(_error(operator, compute, row, seed) for seed, row in enumerate(rows))
     if not error <= TOLERANCE:
         raise WrongOutputError(
-            f"{what} of {operator.name} differs from its meaning by {error:.2g} of the largest value, where {TOLERANCE:g} "
+            f"{subject} of {operator.name} differs from its meaning by {error:.2g} of the largest value, where {TOLERANCE:g} "
             "is allowed; this is a mistake in Syno: please report the operator's text"
         )
     return f"equal to the interpreter at {len(rows)} sets of sizes in double precision: largest relative difference {error:.1g}"
@@ -227,12 +227,12 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
     return how
 
 
-def checked(operator: PGraph, what: str, run: Callable[[torch.Tensor], torch.Tensor], materials: Sequence[Material]) -> str:
+def checked(operator: PGraph, subject: str, run: Callable[[torch.Tensor], torch.Tensor], materials: Sequence[Material]) -> str:
     """Return the check of `run` against the meaning of the operator, in words.
 
     Args:
         operator: the operator.
-        what: the name of what was made of it, for the message.
+        subject: the name of what was made of it, for the message.
         run: the file as it was read again.
         materials: inputs, and their references.
 
@@ -247,8 +247,9 @@ def checked(operator: PGraph, what: str, run: Callable[[torch.Tensor], torch.Ten
         shapes.append("x".join(map(str, x.shape)))
     if not found.of_allowed <= 1:
         raise WrongOutputError(
-            f"{what} of {operator.name} differs from its meaning by {found.relative:.2g} of the largest value, and an element "
-            f"by {found.of_allowed:.3g} times what rounding explains; it is not written; please report the operator's text"
+            f"{subject} of {operator.name} differs from its meaning by {found.relative:.2g} of the largest value, and an "
+            f"element by {found.of_allowed:.3g} times what rounding explains; it is not written; please report the "
+            f"operator's text"
         )
     references = " and the ".join(dict.fromkeys(material.reference_name for material in materials))
     return f"equal to the {references} for inputs of {' and '.join(shapes)}: largest relative difference {found.relative:.1g}"
@@ -292,10 +293,10 @@ def _free_axes(operator: PGraph) -> dict[int, str]:
     return {axis: min(found) for axis, found in enumerate(names) if found}
 
 
-def require_packages(names: Sequence[str], what: str, extra: str) -> None:
-    """Raise MissingPackageError, which says how to install them, if one of the packages that `what` takes is missing."""
+def require_packages(names: Sequence[str], purpose: str, extra: str) -> None:
+    """Raise MissingPackageError, which says how to install them, if one of the packages that `purpose` takes is missing."""
     if missing := [name for name in names if find_spec(name) is None]:
-        raise MissingPackageError(f"{what} take {', '.join(missing)}, not installed here: {pip_install(extra)}")
+        raise MissingPackageError(f"{purpose} take {', '.join(missing)}, not installed here: {pip_install(extra)}")
 
 
 @contextmanager

@@ -109,13 +109,13 @@ class NativeCode:
             "LAYOUT_OPTIMIZATION": config.layout_optimization and not self.network.is_mostly_native,
         }
 
-        def line(found: re.Match[str]) -> str:
-            name, kind = found[1], found[2] or ""
+        def line(match: re.Match[str]) -> str:
+            name, kind = match[1], match[2] or ""
             if name not in own:
-                return found[0]
+                return match[0]
             value = own[name]
             text = f"frozenset({sorted(value)!r})" if isinstance(value, frozenset) else repr(value)
-            return f"{name}{kind} = {text}{'  ' if found[0].endswith(' ') else ''}"
+            return f"{name}{kind} = {text}{'  ' if match[0].endswith(' ') else ''}"
 
         return OWN_LINES.sub(line, AT_HOME.read_text(encoding="utf-8"))
 
@@ -139,17 +139,17 @@ class NativeCode:
                 raise LoweringError(f"PyTorch cannot export the network with its kernels: {first_line(error)}") from error
 
 
-def native_code(found: Comparison, title: str) -> NativeCode:
+def native_code(comparison: Comparison, title: str) -> NativeCode:
     """Return a network with kernels where these are faster on this machine than PyTorch's code.
 
     Raises:
         MissingPackageError: there is no C++ compiler.
         LoweringError: the network cannot be exported, or no kernel is faster.
     """
-    example, threads, target = found.of_batch(found.calls.batch), found.calls.threads, own_target()
+    example, threads, target = comparison.of_batch(comparison.calls.batch), comparison.calls.threads, own_target()
     if not isinstance(example, torch.Tensor):
         raise LoweringError("it has no native kernels: they are put into networks with one input only")
-    made = native_network(with_identifiers(found), (example,), store_of_user(), threads)
+    made = native_network(with_identifiers(comparison), (example,), store_of_user(), threads)
     if made.reason:
         raise LoweringError(f"it has no native kernels: {made.reason}")
     if written := sorted(written_tensors(made.module)):
@@ -165,7 +165,7 @@ def native_code(found: Comparison, title: str) -> NativeCode:
     )
     needs = ", ".join(sorted(INSTRUCTIONS.get(target.name, ())))
     where = f"{platform.machine()}{f' with {needs}' if needs else ''}"
-    summary = f"native kernels for {plural(count, 'layer')} at batches of {found.calls.batch}, on {where}"
+    summary = f"native kernels for {plural(count, 'layer')} at batches of {comparison.calls.batch}, on {where}"
     kernels = [CALLABLE[name] for name in calls]
     body = _source(kernels, target)
     operator = f"native_{checksum(body.encode())[:12]}"
@@ -222,9 +222,9 @@ def _without_obstacle(code: ModuleType) -> None:
         raise LoweringError(f"its native kernels cannot be used: {reason}")
 
 
-def write_native(found: Comparison, folder: Path, title: str) -> Written:
+def write_native(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write kernels as source, and a program and Python that call them, beside source and weights of the network."""
-    plain, made = write_code(found, folder, title), native_code(found, title)
+    plain, made = write_code(comparison, folder, title), native_code(comparison, title)
     write_whole(folder / KERNELS, made.source)
     write_whole(folder / CODE, made.at_home(plain.files[0]))
     try:
@@ -236,7 +236,7 @@ def write_native(found: Comparison, folder: Path, title: str) -> Written:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("error", "PyTorch's code computes this network")
             again(made.example)
-        agreement = found.agreement(again)
+        agreement = comparison.agreement(again)
     finally:
         shutil.rmtree(folder / CACHE, ignore_errors=True)
     require_equal(agreement, (KERNELS,))
@@ -245,9 +245,9 @@ def write_native(found: Comparison, folder: Path, title: str) -> Written:
     return replace(plain, files=files, again=again, agreement=agreement, note=note)
 
 
-def write_native_package(found: Comparison, folder: Path, title: str) -> Written:
+def write_native_package(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write a package of AOTInductor that holds the kernels."""
-    made, file = native_code(found, title), folder / PACKAGE
+    made, file = native_code(comparison, title), folder / PACKAGE
     with TemporaryDirectory(prefix="syno-native-") as place:
         here = Path(place)
         write_whole(here / KERNELS, made.source)
@@ -270,9 +270,9 @@ def write_native_package(found: Comparison, folder: Path, title: str) -> Written
                 raise LoweringError(f"AOTInductor cannot compile the network with kernels: {first_line(error)}") from error
             temporary.write_bytes(package.read_bytes())
     again: Run = loaded_package(file, made.example)
-    agreement = found.agreement(again, found.calls.batch)
+    agreement = comparison.agreement(again, comparison.calls.batch)
     require_equal(agreement, (PACKAGE,))
-    return Written((PACKAGE,), again, agreement, COMPILED_MODE, found.calls.batch, made.summary)
+    return Written((PACKAGE,), again, agreement, COMPILED_MODE, comparison.calls.batch, made.summary)
 
 
 def _archive(made: NativeCode, folder: Path, shim: str, file: Path) -> None:

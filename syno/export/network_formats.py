@@ -86,24 +86,24 @@ class NetworkFormat:
         return tuple(file for file in self.files if file not in (NETWORK_CODE, WEIGHTS, PROGRAM))
 
 
-def write_code(found: Comparison, folder: Path, title: str) -> Written:
+def write_code(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write source and weights; where no source can be written, a program of `torch.export` that has both."""
     try:
-        return _write_code(found, folder, title)
+        return _write_code(comparison, folder, title)
     except LoweringError as error:
-        written = write_program(found, folder, title)
+        written = write_program(comparison, folder, title)
         return replace(written, note=f"no source, but a program of torch.export: {error}")
 
 
-def _write_code(found: Comparison, folder: Path, title: str) -> Written:
+def _write_code(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write source and weights. LoweringError if no source can be written that computes what the network does."""
-    shared = overlapping_parameters(found.network)
+    shared = overlapping_parameters(comparison.network)
     only_inference = f"its {shared[0]} shares memory with another weight, and source has no such weights" if shared else ""
     any_size = True
     while True:
-        source = network_source(found.network, found.inputs, only_inference=only_inference, any_size=any_size)
+        source = network_source(comparison.network, comparison.inputs, only_inference=only_inference, any_size=any_size)
         made = code_of(source.text(title), "network").Network()
-        made.load_state_dict(source.state(found.network))
+        made.load_state_dict(source.state(comparison.network))
         weights = content_of(made)
         mode = f"; for inference: {source.only_inference}" if source.only_inference else ""
         text = source.text(f"{title}{mode}", checksum(weights))
@@ -111,18 +111,20 @@ def _write_code(found: Comparison, folder: Path, title: str) -> Written:
         write_whole(folder / WEIGHTS, weights)
         network = code_of(text, str(folder / NETWORK_CODE)).load()
         try:
-            agreement = found.agreement(network)
+            agreement = comparison.agreement(network)
         except WrongOutputError as error:  # a branch on the type of a value, which torch.fx takes for a tensor
             raise LoweringError(f"source that torch.fx traces fails: {error}") from error
         if agreement.wrong and source.samples is None:
             any_size = False
         elif agreement.wrong:
             raise LoweringError(f"source that torch.fx traces computes something else at {at(agreement.wrong)}")
-        elif source.only_inference or not (only_inference := training_difference(found.network, network, found.batch_of_3)):
+        elif source.only_inference or not (
+            only_inference := training_difference(comparison.network, network, comparison.batch_of_3)
+        ):
             return Written((NETWORK_CODE, WEIGHTS), network, agreement, source.only_inference)
 
 
-def write_program(found: Comparison, folder: Path, title: str) -> Written:
+def write_program(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write a program of `torch.export`, with the weights."""
 
     def write(program: torch.export.ExportedProgram) -> Run:
@@ -132,10 +134,10 @@ def write_program(found: Comparison, folder: Path, title: str) -> Written:
         again: Run = torch.export.load(folder / PROGRAM).module()
         return again
 
-    return _first_equal(found, (PROGRAM,), write, PROGRAM_MODE)
+    return _first_equal(comparison, (PROGRAM,), write, PROGRAM_MODE)
 
 
-def write_onnx(found: Comparison, folder: Path, title: str) -> Written:
+def write_onnx(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write an ONNX file, whose input is `x` and whose output is `y`; several have their names in the network."""
     require_packages(NEEDS_FOR_ONNX, "ONNX files", "onnx")
     import onnxruntime
@@ -144,7 +146,7 @@ def write_onnx(found: Comparison, folder: Path, title: str) -> Written:
 
     def write(program: torch.export.ExportedProgram) -> Run:
         nonlocal note
-        is_single = isinstance(found.inputs, torch.Tensor)
+        is_single = isinstance(comparison.inputs, torch.Tensor)
         inputs = ["x"] if is_single else [spec.arg.name for spec in program.graph_signature.input_specs if _is_tensor(spec)]
         leaves = _outputs_of(program, inputs)
         outputs = [name for name, _ in leaves if name]
@@ -169,7 +171,7 @@ def write_onnx(found: Comparison, folder: Path, title: str) -> Written:
 
         return run
 
-    return replace(_first_equal(found, (ONNX,), write, "an ONNX file has no training mode"), note=note)
+    return replace(_first_equal(comparison, (ONNX,), write, "an ONNX file has no training mode"), note=note)
 
 
 def _is_tensor(spec: InputSpec) -> bool:
@@ -199,7 +201,7 @@ def _outputs_of(program: torch.export.ExportedProgram, taken: Sequence[str]) -> 
     return found
 
 
-def write_package(found: Comparison, folder: Path, title: str) -> Written:
+def write_package(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write a package of AOTInductor: machine code of this processor, with the weights."""
     file = folder / PACKAGE
 
@@ -211,11 +213,11 @@ def write_package(found: Comparison, folder: Path, title: str) -> Written:
             except Exception as error:  # there are very many kinds
                 raise LoweringError(f"AOTInductor cannot compile the network: {first_line(error)}") from error
             temporary.write_bytes(package.read_bytes())
-        return loaded_package(file, found.inputs)
+        return loaded_package(file, comparison.inputs)
 
     note = "for processors like this machine's"
     options: dict[str, Any] = {"sizes": False, "batch": AOTI_BATCH}  # code for one size of samples is faster
-    return _first_equal(found, (PACKAGE,), write, COMPILED_MODE, note, **options)
+    return _first_equal(comparison, (PACKAGE,), write, COMPILED_MODE, note, **options)
 
 
 def loaded_package(file: Path, example: Inputs) -> Run:
@@ -242,7 +244,7 @@ def _without_errors(run: Run) -> Run:
     return run_quietly
 
 
-def write_library(found: Comparison, folder: Path, title: str) -> Written:
+def write_library(comparison: Comparison, folder: Path, title: str) -> Written:
     """Write a library for TVM's runtime, whose function "main" takes one picture, with the weights. It is not tuned."""
     from syno.lower.tvm.installed import tvm
     from syno.measure.tvm.compilation import TvmModule, built, fused, scheduled
@@ -250,8 +252,8 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
     from syno.measure.tvm.targets import target
 
     module, to = tvm(), target("host")
-    inputs = found.of_batch(1)
-    network = with_identifiers(found)
+    inputs = comparison.of_batch(1)
+    network = with_identifiers(comparison)
     network = network if isinstance(inputs, torch.Tensor) else OfTensors(network, inputs)
     executable = built(scheduled(fused(import_network(network, *first_inputs(inputs)), to), to), to)
     file = folder / LIBRARY
@@ -267,13 +269,13 @@ def write_library(found: Comparison, folder: Path, title: str) -> Written:
     def again(*args: Any, **kwargs: Any) -> Any:
         return main(*first_inputs((args, kwargs)))
 
-    agreement = found.agreement(again, batch=1)
+    agreement = comparison.agreement(again, batch=1)
     require_equal(agreement, (LIBRARY,))
     return Written((LIBRARY,), again, agreement, COMPILED_MODE, 1, "for processors like this machine's")
 
 
 def _first_equal(
-    found: Comparison,
+    comparison: Comparison,
     files: tuple[str, ...],
     write: Callable[[torch.export.ExportedProgram], Run],
     only_inference: str,
@@ -296,11 +298,11 @@ def _first_equal(
     Raises LoweringError if the network cannot be exported, WrongOutputError if each file computes something else.
     """
     agreement = None
-    for program, only in exports(with_identifiers(found), found.inputs, sizes=sizes, batch=batch):
+    for program, only in exports(with_identifiers(comparison), comparison.inputs, sizes=sizes, batch=batch):
         again = write(program)
-        for shape in _beyond(program, found.inputs) if isinstance(found.inputs, torch.Tensor) else ():
-            found.compare_at(shape)
-        agreement = found.agreement(again, only)
+        for shape in _beyond(program, comparison.inputs) if isinstance(comparison.inputs, torch.Tensor) else ():
+            comparison.compare_at(shape)
+        agreement = comparison.agreement(again, only)
         if not agreement.wrong:
             return Written(files, again, agreement, only_inference, only, note)
     assert agreement is not None
@@ -325,24 +327,24 @@ def _beyond(program: torch.export.ExportedProgram, inputs: torch.Tensor) -> Iter
                 yield found
 
 
-def with_identifiers(found: Comparison) -> nn.Module:
+def with_identifiers(comparison: Comparison) -> nn.Module:
     """Return the network; where layers have names that Python takes no attribute for, such as `in`, as its source has them.
 
     PyTorch exports such a network, and cannot read what it has exported.
 
     Raises LoweringError if there are such names, and no source.
     """
-    parts = {part for name, _ in found.network.named_modules() for part in name.split(".") if part}
-    parts |= {name.rpartition(".")[2] for name in found.network.state_dict()}
+    parts = {part for name, _ in comparison.network.named_modules() for part in name.split(".") if part}
+    parts |= {name.rpartition(".")[2] for name in comparison.network.state_dict()}
     wrong = sorted(part for part in parts if iskeyword(part) or not (part.isidentifier() or part.isdecimal()))
     if not wrong:
-        return found.network
+        return comparison.network
     try:
-        source = network_source(found.network, found.inputs)
+        source = network_source(comparison.network, comparison.inputs)
     except LoweringError as error:
         raise LoweringError(f'a layer is named "{wrong[0]}", which PyTorch cannot export: give it another name') from error
     network: nn.Module = code_of(source.text("A network"), "network").Network()
-    network.load_state_dict(source.state(found.network))
+    network.load_state_dict(source.state(comparison.network))
     return network.eval()
 
 

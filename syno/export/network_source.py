@@ -393,22 +393,22 @@ def _in_class(target: str, names: Mapping[str, str]) -> str:
     return f"{names[owner]}.{own}"
 
 
-def _constructed(found: nn.Module, name: str, operators: _Operators) -> str:
+def _constructed(module: nn.Module, name: str, operators: _Operators) -> str:
     """Return the expression that makes a module like this one, which has this name in the network."""
-    if found._forward_hooks or found._forward_pre_hooks or found._backward_hooks or found._backward_pre_hooks:
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         raise LoweringError(f"its module {name} has hooks, which cannot be written as source")
-    if isinstance(found, OperatorModule):
-        given = ", ".join(f"{size}={value}" for size, value in constructor_sizes(found.graph, found.sizes).items())
-        return f"{operators.named(found)}({given})"
-    kind = torch_class(found)
+    if isinstance(module, OperatorModule):
+        given = ", ".join(f"{size}={value}" for size, value in constructor_sizes(module.graph, module.sizes).items())
+        return f"{operators.named(module)}({given})"
+    kind = torch_class(module)
     assert kind is not None  # else its forward was traced
-    text = f"nn.{kind.__name__}({kind.extra_repr(found)})"
+    text = f"nn.{kind.__name__}({kind.extra_repr(module)})"
     try:
         again = eval(text, {"nn": nn})  # the text is what PyTorch prints for its own modules
-        if unprinted := ", ".join(f"{argument}={value!r}" for argument, value in _unprinted(found, kind, again)):
+        if unprinted := ", ".join(f"{argument}={value!r}" for argument, value in _unprinted(module, kind, again)):
             text = f"{text.removesuffix(')')}{'' if text.endswith('()') else ', '}{unprinted})"
             again = eval(text, {"nn": nn})
-        shapes = [{own: tensor.shape for own, tensor in each.state_dict().items()} for each in (found, again)]
+        shapes = [{own: tensor.shape for own, tensor in each.state_dict().items()} for each in (module, again)]
     except Exception as error:  # a text that is no expression raises anything
         raise LoweringError(f"its module {name} cannot be written as source: {text}") from error
     if shapes[0] != shapes[1]:

@@ -217,11 +217,11 @@ class _Computed(_Proxy):
         return iter([self[place] for place in range(len(self.value))])
 
 
-def _value(given: Any) -> Any:
+def _value(argument: Any) -> Any:
     """Return the value of an argument."""
-    if isinstance(given, fx.proxy.Attribute):
-        return getattr(given.root.value, given.attr)
-    return given.value if isinstance(given, _Proxy) else given
+    if isinstance(argument, fx.proxy.Attribute):
+        return getattr(argument.root.value, argument.attr)
+    return argument.value if isinstance(argument, _Proxy) else argument
 
 
 class _Tracer(fx.Tracer):  # type: ignore[misc]
@@ -333,32 +333,32 @@ def merged(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> fx.Graph |
     same: dict[fx.Node, fx.Node] = {}
     flag: list[fx.Node] = []
 
-    def both(one: Any, other: Any) -> Any:
+    def both(first: Any, second: Any) -> Any:
         """Return an argument of both graphs. _Differs if they have different ones."""
-        if isinstance(one, fx.Node):
-            if not isinstance(other, fx.Node) or same.get(one) is not other:
+        if isinstance(first, fx.Node):
+            if not isinstance(second, fx.Node) or same.get(first) is not second:
                 raise _DiffersError
-            return copies[one]
-        if type(one) is not type(other):
+            return copies[first]
+        if type(first) is not type(second):
             raise _DiffersError
-        if isinstance(one, Mapping):
-            if list(one) != list(other):
+        if isinstance(first, Mapping):
+            if list(first) != list(second):
                 raise _DiffersError
-            return {name: both(value, other[name]) for name, value in one.items()}
-        if isinstance(one, tuple | list):
-            if len(one) != len(other):
+            return {name: both(value, second[name]) for name, value in first.items()}
+        if isinstance(first, tuple | list):
+            if len(first) != len(second):
                 raise _DiffersError
-            pairs = [both(*pair) for pair in zip(one, other, strict=True)]
-            return type(one)(*pairs) if hasattr(one, "_fields") else type(one)(pairs)
-        if isinstance(one, slice):
-            return slice(*(both(getattr(one, end), getattr(other, end)) for end in ("start", "stop", "step")))
-        if one is False and other is True:
+            pairs = [both(*pair) for pair in zip(first, second, strict=True)]
+            return type(first)(*pairs) if hasattr(first, "_fields") else type(first)(pairs)
+        if isinstance(first, slice):
+            return slice(*(both(getattr(first, end), getattr(second, end)) for end in ("start", "stop", "step")))
+        if first is False and second is True:
             if not flag:
                 flag.append(graph.get_attr(Whole.TRAINING))
             return flag[0]
-        if repr(one) != repr(other):
+        if repr(first) != repr(second):
             raise _DiffersError
-        return one
+        return first
 
     nodes = list(evaluation.nodes), list(training.nodes)
     if len(nodes[0]) != len(nodes[1]):
@@ -379,14 +379,14 @@ class _DiffersError(Exception):
     """The arguments of two nodes differ by more than a flag."""
 
 
-def _is_same_target(whole: Whole, one: fx.Node, other: fx.Node) -> bool:
-    if one.target == other.target:
+def _is_same_target(whole: Whole, first: fx.Node, second: fx.Node) -> bool:
+    if first.target == second.target:
         return True
-    if one.op != "get_attr" or not (whole.is_constant(one.target) and whole.is_constant(other.target)):
+    if first.op != "get_attr" or not (whole.is_constant(first.target) and whole.is_constant(second.target)):
         return False
-    return is_same_tensor(whole.tensor(one.target), whole.tensor(other.target))
+    return is_same_tensor(whole.tensor(first.target), whole.tensor(second.target))
 
 
-def is_same_tensor(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_same_tensor(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two tensors have the same number format, shape and elements."""
-    return bool(one.dtype == other.dtype and torch.equal(one, other))
+    return bool(first.dtype == second.dtype and torch.equal(first, second))

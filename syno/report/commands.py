@@ -23,13 +23,13 @@ class Usage:
     """A way to take something home.
 
     Attributes:
-        what: what it is, as a heading.
+        heading: the name of the way, as a heading.
         command: for a shell.
         code: of Python, in the folder in which the command was called.
         note: what to know about it.
     """
 
-    what: str
+    heading: str
     command: str
     code: str
     note: str = ""

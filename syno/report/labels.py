@@ -120,6 +120,6 @@ def _distance(box: Bbox, point: Sequence[float]) -> float:
     return hypot(across, max(box.y0 - point[1], 0.0, point[1] - box.y1))
 
 
-def _shared(one: Bbox, other: Bbox) -> float:
-    width, height = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+def _shared(first: Bbox, second: Bbox) -> float:
+    width, height = min(first.x1, second.x1) - max(first.x0, second.x0), min(first.y1, second.y1) - max(first.y0, second.y0)
     return float(width * height) if width > 0 and height > 0 else 0.0

@@ -222,10 +222,10 @@ def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: 
     )
 
 
-def _loss(results: Results, one: LayerOption) -> Cell:
+def _loss(results: Results, option: LayerOption) -> Cell:
     """Return a cell with the loss that an operator is charged with."""
     metric = results.metric
-    return Cell(NOTHING) if one.loss is None else Cell(metric.with_unit(f"{one.loss / metric.step:.2g}"), one.loss)
+    return Cell(NOTHING) if option.loss is None else Cell(metric.with_unit(f"{option.loss / metric.step:.2g}"), option.loss)
 
 
 def mixture_notes(results: Results) -> list[str]:

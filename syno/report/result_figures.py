@@ -202,8 +202,8 @@ def _pair(
         axes.errorbar(count * value, place + offset, xerr=ends, fmt="none", color=INK, elinewidth=0.8, capsize=1.5, zorder=3)
 
 
-def _speedup(axes: Axes, place: int, found: Interval) -> None:
-    value, low, high = found
+def _speedup(axes: Axes, place: int, speedup: Interval) -> None:
+    value, low, high = speedup
     if not isfinite(value):
         return
     colour = GREEN if low > 1 else ORANGE if high < 1 else GREY

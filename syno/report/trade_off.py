@@ -168,9 +168,9 @@ def latency_points(scores: Sequence[Score], latencies: Sequence[Latency]) -> lis
     return points
 
 
-def _with_spread(one: Score) -> Interval:
+def _with_spread(network: Score) -> Interval:
     """Return a finite score with its standard deviation to both sides."""
-    score, spread = one.score or 0.0, one.spread or 0.0
+    score, spread = network.score or 0.0, network.spread or 0.0
     return Interval(score, score - spread, score + spread)
 
 

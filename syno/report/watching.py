@@ -23,41 +23,41 @@ VERBS = {  # of one trial, and of several
 FAULTY = ("failed", "interrupted", "withdrawn")  # outcomes of trials that have a reason
 
 
-def watch_text(name: str, found: Snapshot, goal: Goal | None = None) -> str:
+def watch_text(name: str, snapshot: Snapshot, goal: Goal | None = None) -> str:
     """Return a search in lines, for a terminal or a log. `name` is the experiment's, with which operators are named."""
-    parts = ["\n".join(status_lines(name, found, goal))]
-    if rows := _running(name, found):
+    parts = ["\n".join(status_lines(name, snapshot, goal))]
+    if rows := _running(name, snapshot):
         parts.append(f"running:\n{markdown(rows, left=len(rows[0]))}".rstrip())
-    if rows := _latest(name, found):
+    if rows := _latest(name, snapshot):
         parts.append(f"ended last:\n{markdown(rows, left=len(rows[0]))}".rstrip())
-    if lines := failure_lines(found):
+    if lines := failure_lines(snapshot):
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def progress_line(name: str, found: Snapshot) -> str:
+def progress_line(name: str, snapshot: Snapshot) -> str:
     """Return the progress of a search, in one line."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in found.ended.items() if count)
-    parts = [f"{found.finished:,} of {found.planned:,} trials finished" + (f" ({counts})" if counts else "")]
-    parts.append(f"{found.running:,} running")
-    if found.screened:
-        why = ", ".join(f"{count} {reason}" for reason, count in found.screened.items())
-        parts.append(f"{sum(found.screened.values()):,} screened out ({why})")
+    counts = ", ".join(f"{count} {kind}" for kind, count in snapshot.ended.items() if count)
+    parts = [f"{snapshot.finished:,} of {snapshot.planned:,} trials finished" + (f" ({counts})" if counts else "")]
+    parts.append(f"{snapshot.running:,} running")
+    if snapshot.screened:
+        why = ", ".join(f"{count} {reason}" for reason, count in snapshot.screened.items())
+        parts.append(f"{sum(snapshot.screened.values()):,} screened out ({why})")
     return f"{name}: {', '.join(parts)}"
 
 
-def status_lines(name: str, found: Snapshot, goal: Goal | None = None) -> list[str]:
+def status_lines(name: str, snapshot: Snapshot, goal: Goal | None = None) -> list[str]:
     """Return the progress of a search, its best operator, the state of the goal, and its rate, in a line each."""
-    lines = [progress_line(name, found), _best(name, found)]
+    lines = [progress_line(name, snapshot), _best(name, snapshot)]
     if goal is not None:
-        lines.append(_goal_line(name, found, goal))
-    return [*lines, _rate_line(found), *_end(found)]
+        lines.append(_goal_line(name, snapshot, goal))
+    return [*lines, _rate_line(snapshot), *_end(snapshot)]
 
 
-def failure_lines(found: Snapshot) -> list[str]:
+def failure_lines(snapshot: Snapshot) -> list[str]:
     """Return the reasons for which trials failed or were interrupted, the most frequent first, and how often."""
     reasons = Counter[tuple[str, str]]()
-    for trial in _trials(found):
+    for trial in _trials(snapshot):
         if trial.outcome in FAULTY:
             reasons[trial.outcome, _short(trial.last_line or "its worker died, or was told to stop")] += 1
     shown = [f"{outcome}, {plural(count, 'trial')}: {reason}" for (outcome, reason), count in reasons.most_common(SHOWN)]
@@ -65,8 +65,8 @@ def failure_lines(found: Snapshot) -> list[str]:
     return [*shown, *([f"for other reasons: {plural(left, 'trial')}"] if left else [])]
 
 
-def _best(name: str, found: Snapshot) -> str:
-    best = next(iter(best_first(_trials(found))), None)
+def _best(name: str, snapshot: Snapshot) -> str:
+    best = next(iter(best_first(_trials(snapshot))), None)
     if best is None:
         return "best: no trial has a reward yet"
     return f"best: {name}_{best.number}, reward {best.reward:.4g}{''.join(f', {part}' for part in _measured(best))}"
@@ -89,11 +89,11 @@ def _measured(trial: Trial) -> Iterator[str]:
         yield f"{flops / original:.1%} of the original's FLOPs" if original else f"{flops:,.0f} FLOPs"
 
 
-def _goal_line(name: str, found: Snapshot, goal: Goal) -> str:
+def _goal_line(name: str, snapshot: Snapshot, goal: Goal) -> str:
     """Return the number of trained operators that meet the goal, and the verdict on the nearest, in words."""
-    judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(_trials(found))]
+    judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(_trials(snapshot))]
     if not judged:
-        speeds = [one for trial in _trials(found) if (one := speedup_in(trial.metrics)) is not None]
+        speeds = [one for trial in _trials(snapshot) if (one := speedup_in(trial.metrics)) is not None]
         fastest = max(speeds, key=lambda one: one.value, default=None)
         measured = "" if fastest is None else f"; {fastest_of(fastest, 'the fastest operator so far')}"
         return f"goal: no trial is complete yet{measured}"
@@ -103,45 +103,45 @@ def _goal_line(name: str, found: Snapshot, goal: Goal) -> str:
     return f"goal: of {plural(len(judged), 'complete trial')}, {states}; the nearest, {name}_{trial.number}, {nearest.text}"
 
 
-def _rate_line(found: Snapshot) -> str:
-    since = found.seconds_since_last
+def _rate_line(snapshot: Snapshot) -> str:
+    since = snapshot.seconds_since_last
     if since is None:
         return "time: no trial that counts has ended yet"
-    parts = [f"{plural(found.recent, 'trial')} ended in the last 10 minutes, the last one {duration(since)} ago"]
-    if (rate := found.rate) is not None and not found.is_over:
+    parts = [f"{plural(snapshot.recent, 'trial')} ended in the last 10 minutes, the last one {duration(since)} ago"]
+    if (rate := snapshot.rate) is not None and not snapshot.is_over:
         parts.append(f"{rate_text(rate.per_second)}, measured over the last {rate.trials} trials")
-    if found.seconds_left is not None:
-        parts.append(f"estimate: {duration(found.seconds_left)} left at this rate")
+    if snapshot.seconds_left is not None:
+        parts.append(f"estimate: {duration(snapshot.seconds_left)} left at this rate")
     return f"time: {'; '.join(parts)}"
 
 
-def _end(found: Snapshot) -> Iterator[str]:
-    if found.is_over and found.is_exhausted and found.finished < found.planned:
+def _end(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.is_over and snapshot.is_exhausted and snapshot.finished < snapshot.planned:
         yield "The search is finished: the space holds no further operator."
-    elif found.is_over:
+    elif snapshot.is_over:
         yield "The search is finished."
-    elif found.is_stopped:
-        yield f"Failures stopped the search; when they are mended, `syno search` goes on: {_short(found.withdrawn[-1])}"
-    elif found.is_idle:
+    elif snapshot.is_stopped:
+        yield f"Failures stopped the search; when they are mended, `syno search` goes on: {_short(snapshot.withdrawn[-1])}"
+    elif snapshot.is_idle:
         yield "No trial is running: there is no worker, or one is about to begin. `syno search` goes on with the search."
 
 
-def _running(name: str, found: Snapshot) -> list[Row]:
-    rows = [trial for trial in _trials(found) if trial.outcome == "running"]
+def _running(name: str, snapshot: Snapshot) -> list[Row]:
+    rows = [trial for trial in _trials(snapshot) if trial.outcome == "running"]
     shown: list[Row] = [
-        {"trial": f"{name}_{trial.number}", "runs for": _age(found, trial.started), "worker": trial.worker}
+        {"trial": f"{name}_{trial.number}", "runs for": _age(snapshot, trial.started), "worker": trial.worker}
         for trial in rows[:SHOWN]
     ]
     return [*shown, *([{"trial": f"and {len(rows) - SHOWN} more"}] if len(rows) > SHOWN else [])]
 
 
-def _latest(name: str, found: Snapshot) -> list[Row]:
-    ended = [(trial.ended, trial) for trial in _trials(found) if trial.ended is not None and trial.outcome != "running"]
+def _latest(name: str, snapshot: Snapshot) -> list[Row]:
+    ended = [(trial.ended, trial) for trial in _trials(snapshot) if trial.ended is not None and trial.outcome != "running"]
     return [
         {
             "trial": f"{name}_{trial.number}",
             "outcome": trial.outcome,
-            "ended": f"{_age(found, time)} ago",
+            "ended": f"{_age(snapshot, time)} ago",
             "took": None if trial.seconds is None else duration(trial.seconds),
             "reward": trial.reward,
             "measured": "; ".join(_measured(trial)) or _short(trial.last_line or "–"),
@@ -150,12 +150,12 @@ def _latest(name: str, found: Snapshot) -> list[Row]:
     ]
 
 
-def _trials(found: Snapshot) -> list[Trial]:
-    return [] if found.trials.empty else trials_in(found.trials)
+def _trials(snapshot: Snapshot) -> list[Trial]:
+    return [] if snapshot.trials.empty else trials_in(snapshot.trials)
 
 
-def _age(found: Snapshot, time: datetime | None) -> str:
-    return duration(0.0 if time is None else max(0.0, (found.now - time).total_seconds()))
+def _age(snapshot: Snapshot, time: datetime | None) -> str:
+    return duration(0.0 if time is None else max(0.0, (snapshot.now - time).total_seconds()))
 
 
 def _short(line: str) -> str:

@@ -123,31 +123,31 @@ def judge(
     return Verdict(tuple(_parts(goal, metric, speedup, lost, shares or {}, seeds)))
 
 
-def fastest_of(found: Interval, which: str = "the fastest") -> str:
+def fastest_of(speedup: Interval, which: str = "the fastest") -> str:
     """Return in words how fast the fastest of several is, and first of all whether none is faster than the original."""
-    first = f"{NONE_FASTER}: " if not found.value > 1 else ""
-    return f"{first}{which} is {times_as_fast(found, ' times as fast')}"
+    first = f"{NONE_FASTER}: " if not speedup.value > 1 else ""
+    return f"{first}{which} is {times_as_fast(speedup, ' times as fast')}"
 
 
-def none_faster(name: str, found: Interval, place: str) -> str:
+def none_faster(name: str, speedup: Interval, place: str) -> str:
     """Return in a sentence that no operator is faster at a place, though this one is the fastest."""
-    doubt = ", an interval that contains 1" if found.is_certain and found.high > 1 else ""
-    fastest = f"{name}, is {times_as_fast(found, ' times as fast')}{doubt}"
+    doubt = ", an interval that contains 1" if speedup.is_certain and speedup.high > 1 else ""
+    fastest = f"{name}, is {times_as_fast(speedup, ' times as fast')}{doubt}"
     return f"{NONE_FASTER.capitalize()} with {place}: the fastest, {fastest}."
 
 
-def times_as_fast(found: Interval, unit: str = "x") -> str:
+def times_as_fast(speedup: Interval, unit: str = "x") -> str:
     """Return a speedup with its interval: "1.81x (1.75 to 1.89)"."""
-    return f"{found.value:.2f}{unit}" + (f" ({found.low:.2f} to {found.high:.2f})" if found.is_certain else "")
+    return f"{speedup.value:.2f}{unit}" + (f" ({speedup.low:.2f} to {speedup.high:.2f})" if speedup.is_certain else "")
 
 
-def speed_text(found: Interval) -> str:
+def speed_text(speedup: Interval) -> str:
     """Return a speedup with its interval in words, and whether that leaves open which of the two is faster."""
-    text = f"{found.value:.2f} times as fast"
-    if not found.is_certain:
+    text = f"{speedup.value:.2f} times as fast"
+    if not speedup.is_certain:
         return text
-    doubt = "; the interval contains 1" if found.low <= 1 <= found.high else ""
-    return f"{text} (95 %: {found.low:.2f} to {found.high:.2f}{doubt})"
+    doubt = "; the interval contains 1" if speedup.low <= 1 <= speedup.high else ""
+    return f"{text} (95 %: {speedup.low:.2f} to {speedup.high:.2f}{doubt})"
 
 
 def _parts(

@@ -128,16 +128,16 @@ def described(goal: Goal, metric: Metric | None = None) -> str:
     return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
 
 
-def answer(goal: Goal, found: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
+def answer(goal: Goal, table: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
     """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:
         goal: the goal.
-        found: the table that `verdicts` returns.
+        table: the table that `verdicts` returns.
         metric: of the scores; None if it is not known.
         networks: all that were trained. With rivals, the answer begins with the best of all, and what synthesis is worth.
     """
-    own = [one for one in judged_in(found) if one.role == "found"]
+    own = [one for one in judged_in(table) if one.role == "found"]
     lines = [f"Goal: {described(goal, metric)}."]
     if metric is not None:
         lines += ["".join(parts) for parts in beside_rivals(goal, metric, networks)]

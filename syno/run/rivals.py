@@ -40,15 +40,15 @@ class Comparison(NamedTuple):
     """The best network with a synthesized operator beside the front of those without, at its speed.
 
     Attributes:
-        found: the best network with an operator that was found.
+        synthesized: the best network with an operator that was found.
         others: the number of networks without, the original among them, whose front it is compared with.
         slower, faster: the neighbours on the front, equal if one is about as fast. The original may be the slower one;
-            `faster` is None if none is as fast as `found`.
-        score: the front's score at the speed of `found`, on the line between both neighbours; NaN without a faster one.
-        gain: how much better than that `found` is, with its 95 % interval (Welch), which counts that both were chosen.
+            `faster` is None if none is as fast as `synthesized`.
+        score: the front's score at the speed of `synthesized`, on the line between both neighbours; NaN without a faster one.
+        gain: how much better than that `synthesized` is, with its 95 % interval (Welch), which counts that both were chosen.
     """
 
-    found: Score
+    synthesized: Score
     others: int
     slower: Score
     faster: Score | None
@@ -83,37 +83,37 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
     return counting_choice(max(candidates, key=place), len(candidates), known, goal, metric)
 
 
-def counting_choice(one: Score, among: int, networks: Sequence[Score], goal: Goal, metric: Metric) -> Score:
+def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: Goal, metric: Metric) -> Score:
     """Return a network with simultaneous 95 % intervals over all that it was chosen from, and the verdict by these.
 
     They hold its own intervals, and the verdict is never a better one than that of the network by itself.
 
     Args:
-        one: the network, with its own intervals.
+        score: the network, with its own intervals.
         among: the number of networks that it was chosen from.
         networks: of the experiment, with the original, if its score is known.
         goal, metric: of the experiment.
     """
     if among == 1:
-        return one
+        return score
     original = next((each for each in networks if each.role == ORIGINAL), None)
-    difference = Interval(one.difference.value)
-    if one.difference.is_certain and original is not None:
-        gain = gain_over(one, [(1.0, original)], metric, among, moderated_variances(networks))
+    difference = Interval(score.difference.value)
+    if score.difference.is_certain and original is not None:
+        gain = gain_over(score, [(1.0, original)], metric, among, moderated_variances(networks))
         value, low, high = gain if metric.more_is_better else Interval(-gain.value, -gain.high, -gain.low)
-        difference = Interval(value, min(low, one.difference.low), max(high, one.difference.high))
-    counted = replace(one, speedup=wider(one.speedup, among), difference=difference, among=among)
+        difference = Interval(value, min(low, score.difference.low), max(high, score.difference.high))
+    counted = replace(score, speedup=wider(score.speedup, among), difference=difference, among=among)
     found = judged(counted, goal, metric)
-    state = max(one.verdict, found.state, key=STATES.index)
-    reason = f"{found.text}; chosen among {among} networks, which the intervals count" if state == found.state else one.reason
+    state = max(score.verdict, found.state, key=STATES.index)
+    reason = f"{found.text}; chosen among {among} networks, which the intervals count" if state == found.state else score.reason
     return replace(counted, verdict=state, reason=reason)
 
 
-def judged(one: Score, goal: Goal, metric: Metric) -> Verdict:
+def judged(network: Score, goal: Goal, metric: Metric) -> Verdict:
     """Return the verdict on the speed and the score of a network by its intervals; its costs have none."""
-    lost = one.lost(metric)
+    lost = network.lost(metric)
     is_asked = goal.lose_at_most is not None or not isnan(lost.value)
-    found = judge(goal, metric, one.speedup, lost if is_asked else None, seeds=one.seeds)
+    found = judge(goal, metric, network.speedup, lost if is_asked else None, seeds=network.seeds)
     return Verdict(tuple(part for part in found.parts if part.name not in WORDS.values()))
 
 
@@ -171,7 +171,7 @@ class Variance(NamedTuple):
 
 
 def gain_over(
-    one: Score,
+    score: Score,
     others: Sequence[tuple[float, Score]],
     metric: Metric,
     among: int = 1,
@@ -180,13 +180,13 @@ def gain_over(
     """Return the gain in score of a network over a weighted mean of others, with its 95 % interval over the seeds (Welch).
 
     Args:
-        one: the network.
+        score: the network.
         others: other networks with their weights.
         metric: of the scores.
         among: the number of gains of which it was chosen: the interval is the simultaneous one over all of them.
         moderated: variances by `moderated_variances`, in place of those of each network by itself.
     """
-    terms = [(1.0, one), *((-weight, other) for weight, other in others if weight)]
+    terms = [(1.0, score), *((-weight, other) for weight, other in others if weight)]
     sign = 1 if metric.more_is_better else -1
     value = sign * sum(weight * (each.score or 0.0) for weight, each in terms)
     variances = [(moderated or {}).get(_name(each)) or _variance(each) for _, each in terms]
@@ -256,24 +256,23 @@ def _or(value: float, other: float = -inf) -> float:
 # ---- in words ----------------------------------------------------------------------------------------------------------
 
 
-def worth(found: Comparison, metric: Metric) -> str:
+def worth(comparison: Comparison, metric: Metric) -> str:
     """Return in a sentence what synthesis is worth, and in another one what its interval counts."""
-    own, gain = _named(found.found, metric), found.gain
-    if found.faster is None:
-        return f"Nothing without synthesis is as fast as {own}: the fastest is {_named(found.slower, metric)}."
-    rival, size = _named(found.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
-    if found.slower is not found.faster:
-        at_its_speed = f"{metric.name} {metric.text(found.score)} at this speed"
-        rival = f"the front between {_named(found.slower, metric)} and {rival}, {at_its_speed},"
+    own, gain = _named(comparison.synthesized, metric), comparison.gain
+    if comparison.faster is None:
+        return f"Nothing without synthesis is as fast as {own}: the fastest is {_named(comparison.slower, metric)}."
+    rival, size = _named(comparison.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
+    if comparison.slower is not comparison.faster:
+        at_its_speed = f"{metric.name} {metric.text(comparison.score)} at this speed"
+        rival = f"the front between {_named(comparison.slower, metric)} and {rival}, {at_its_speed},"
     way = "better" if gain.value < 0 else "worse"
     if not gain.is_certain:
         return (
             f"Without synthesis, {rival} is {size} {way} than {own}; there is no interval, so nothing is certain: train with "
             "more seeds (train: seeds)."
         )
-    counts = (
-        f" The interval counts that both are the best: of {found.found.among} with synthesis, and of {found.others} without."
-    )
+    among = f"of {comparison.synthesized.among} with synthesis, and of {comparison.others} without"
+    counts = f" The interval counts that both are the best: {among}."
     low, high = (metric.steps_text(end, "+z") for end in (gain.low, gain.high))
     if gain.low > 0:
         sentence = (
@@ -293,9 +292,9 @@ def _named(one: Score, metric: Metric) -> str:
     return f"{one.operator} ({one.speedup.value:.2f}x, {metric.name} {metric.text(one.score or 0.0)})"
 
 
-def described(one: Score, metric: Metric) -> str:
+def described(score: Score, metric: Metric) -> str:
     """Return the name of a network with its speedup, the interval of that, and its score."""
-    return f"{one.operator} ({times_as_fast(one.speedup)}, {metric.name} {metric.text(one.score or 0.0)})"
+    return f"{score.operator} ({times_as_fast(score.speedup)}, {metric.name} {metric.text(score.score or 0.0)})"
 
 
 def best_in_words(best: Score, goal: Goal, metric: Metric) -> tuple[str, str, str]:

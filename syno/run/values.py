@@ -321,13 +321,13 @@ def rows_in(table: pandas.DataFrame) -> list[Row]:
     return [Row(cells) for cells in table.to_dict("records")]
 
 
-def complete(rows: pandas.DataFrame, columns: Sequence[str], what: str) -> pandas.DataFrame:
+def complete(rows: pandas.DataFrame, columns: Sequence[str], kind: str) -> pandas.DataFrame:
     """Return the table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
     if rows.empty:
         return rows.reindex(columns=list(dict.fromkeys([*rows.columns, *columns])))
     if missing := [name for name in columns if name not in rows.columns]:
         hint = suggestion(missing[0], map(str, rows.columns))
-        raise SpecError(f'the {what} table has no column "{missing[0]}"; it needs: {", ".join(columns)}.{hint}')
+        raise SpecError(f'the {kind} table has no column "{missing[0]}"; it needs: {", ".join(columns)}.{hint}')
     return rows.reset_index(drop=True)
 
 
@@ -345,9 +345,9 @@ def scores_in(table: pandas.DataFrame) -> list[Score]:
     ]  # fmt: skip
 
 
-def latencies_in(table: pandas.DataFrame, what: str = "latency") -> list[Latency]:
+def latencies_in(table: pandas.DataFrame, kind: str = "latency") -> list[Latency]:
     """Return the rows of a table of latencies, also one of layers. SpecError if it lacks a column."""
-    columns = LATENCY_COLUMNS if what == "latency" else (*LATENCY_COLUMNS, "layer")
+    columns = LATENCY_COLUMNS if kind == "latency" else (*LATENCY_COLUMNS, "layer")
     return [
         Latency(
             row.text("operator"), row.text("role"), row.text("key"), row.text("layer"), row.text("device"),
@@ -355,7 +355,7 @@ def latencies_in(table: pandas.DataFrame, what: str = "latency") -> list[Latency
             row.interval("latency_ms", "latency_low_ms", "latency_high_ms"), row.number("speedup"), row.count("batch"),
             row.count("threads"), row.answer("checked"), row.is_true("suspicious"), row.number(OF_LIMIT),
         )
-        for row in rows_in(complete(table, columns, what))
+        for row in rows_in(complete(table, columns, kind))
     ]  # fmt: skip
 
 
@@ -426,18 +426,18 @@ def best_first(trials: Iterable[Trial]) -> list[Trial]:
     return sorted((trial for trial in trials if trial.is_rewarded), key=lambda trial: (-(trial.reward or 0.0), trial.number))
 
 
-def last_of_each(found: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+def last_of_each(values: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
     """Return the last value of each key, in the order of these: a table may repeat a measurement."""
     kept: dict[Hashable, T] = {}
-    for one in found:
+    for one in values:
         kept.pop(key(one), None)
         kept[key(one)] = one
     return list(kept.values())
 
 
-def by_target(found: Iterable[T], target: Callable[[T], Target]) -> dict[Target, list[T]]:
+def by_target(values: Iterable[T], target: Callable[[T], Target]) -> dict[Target, list[T]]:
     """Return values by device and compiler, in the order of these."""
     groups: dict[Target, list[T]] = {}
-    for one in found:
+    for one in values:
         groups.setdefault(target(one), []).append(one)
     return dict(sorted(groups.items()))

@@ -431,13 +431,13 @@ def _requirement(experiment: Experiment) -> str:
     return f"requirement: {in_words(reads)}, because {found.reason}; `reads: none` under `spec` switches it off"
 
 
-def _bounds(what: str, budget: Budget, name: str, original: float) -> str:
+def _bounds(quantity: str, budget: Budget, name: str, original: float) -> str:
     """Return the range of shares of the original's cost that a search accepts, in words."""
     least, most, rest = (getattr(budget, f"{end}_{name}") for end in ("least", "most", "rest"))
     is_bounded = most < Budget.model_fields[f"most_{name}"].default
     low = f"at least {least / original:.1%}" if least > rest else f"more than {rest / original:.1%}"
     high = f" and at most {most / original:.1%}" if is_bounded else ""
-    return f"{low}{high} of the {what}"
+    return f"{low}{high} of the {quantity}"
 
 
 def _names(layers: tuple[str, ...]) -> str:

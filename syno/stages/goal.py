@@ -137,12 +137,12 @@ def screened_table(experiment: Experiment) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS)) if rows else found
 
 
-def with_verdicts(scores: pandas.DataFrame, found: pandas.DataFrame | None) -> pandas.DataFrame:
+def with_verdicts(scores: pandas.DataFrame, verdicts: pandas.DataFrame | None) -> pandas.DataFrame:
     """Return the scores with columns for the verdicts, their reasons, and `GOAL_SPEEDUP` and `GOAL_TIMED` if any is known."""
-    if found is None:
+    if verdicts is None:
         return scores
-    by_key = found.set_index("key")
-    of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if found["speedup"].notna().any() else {}
+    by_key = verdicts.set_index("key")
+    of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if verdicts["speedup"].notna().any() else {}
     columns = {"verdict": "verdict", "verdict_reason": "reason", "verdict_missing": "missing", **of_speed}
     return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
 

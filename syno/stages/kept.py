@@ -115,16 +115,16 @@ def _check_placed(experiment: Experiment) -> None:
         )
 
 
-def differences_of_searches(kept: Experiment, given: Experiment) -> list[str]:
+def differences_of_searches(kept: Experiment, current: Experiment) -> list[str]:
     """Return the differences between settings that trials depend on, in words; empty if the study can continue.
 
     Where they name code of one's own, which is not imported to look at results, they are compared as they are written.
     """
-    there, here = _settings_of_search(kept), _settings_of_search(given)
+    there, here = _settings_of_search(kept), _settings_of_search(current)
     if there == here or any(own_paths([there, here])):
         return named_differences(there, here)
     try:  # the texts differ, but their meaning may be the same
-        return named_differences({**there, **_meaning_of_search(kept)}, {**here, **_meaning_of_search(given)})
+        return named_differences({**there, **_meaning_of_search(kept)}, {**here, **_meaning_of_search(current)})
     except SynoError:  # for example, the data is not on this machine
         return named_differences(there, here)
 

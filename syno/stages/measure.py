@@ -40,7 +40,7 @@ DIGITS = 12  # of the hash in the name of the folder with the layers that are do
 
 
 def measure(
-    kind: str, experiment: Experiment, given: str, compiler: str, device: str, output: Path | None = None
+    kind: str, experiment: Experiment, name: str, compiler: str, device: str, output: Path | None = None
 ) -> MeasurementRecord:
     """Measure the original network, or the network with an operator, and write a record.
 
@@ -49,14 +49,14 @@ def measure(
     Args:
         kind: a name in `KINDS`.
         experiment: the experiment; its group `tune` has the settings.
-        given: "original", a baseline, or an operator's id, name or file.
+        name: "original", a baseline, or an operator's id, name or file.
         compiler, device: names, as in `tune: compilers` and `tune: devices`. The compiler is "" if the kind has none.
         output: file of the record; by default in the folder of results.
 
     Raises:
         UnknownNameError: there is no such operator, compiler or network.
         SpecError: there is no workload, no such device, the compiler does not reach it, or the operator does not fit. For kinds
-            that measure in turns with the original: `given` is the original, or the device is another machine's.
+            that measure in turns with the original: `name` is the original, or the device is another machine's.
         DeviceError: a remote device does not answer, or the original itself cannot be measured in turns.
         TrainingError: the device's memory does not suffice for a training.
     """
@@ -66,13 +66,13 @@ def measure(
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to {what}')
     experiment.use_code()
     if not chosen.of_original:
-        if given == ORIGINAL:
+        if name == ORIGINAL:
             raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
         if not is_here(device):
             raise SpecError(f'"{device}" is not a device of this machine; {chosen.subject} is measured on cpu or cuda')
         require_device(device)
-    file = output or chosen.file(experiment, key_of(experiment, given), compiler, device)
-    record: MeasurementRecord = resolve_name(chosen.make)(experiment, given, compiler, device, file)
+    file = output or chosen.file(experiment, key_of(experiment, name), compiler, device)
+    record: MeasurementRecord = resolve_name(chosen.make)(experiment, name, compiler, device, file)
     record.write(file)
     return record
 
@@ -80,13 +80,13 @@ def measure(
 # ---- latency of the network --------------------------------------------------------------------------------------------
 
 
-def network_latency(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> TuningRecord:
+def network_latency(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> TuningRecord:
     """Compile and measure the whole network."""
-    subject = network_to_measure(experiment, given, compiler, device)
-    return measured(experiment, subject, compiler, device, f"{given}, {compiler} on {device}")
+    subject = network_to_measure(experiment, name, compiler, device)
+    return measured(experiment, subject, compiler, device, f"{name}, {compiler} on {device}")
 
 
-def network_to_measure(experiment: Experiment, given: str, compiler: str, device: str) -> AnyNetwork:
+def network_to_measure(experiment: Experiment, name: str, compiler: str, device: str) -> AnyNetwork:
     """Return the network of an experiment, or the network with an operator, as what is measured.
 
     Raises as `measure`, before the data is read and anything is measured.
@@ -97,7 +97,7 @@ def network_to_measure(experiment: Experiment, given: str, compiler: str, device
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     experiment.use_code()
     check_placed(experiment.name, experiment.after, experiment.workload)
-    operator = operator_of(experiment, given)
+    operator = operator_of(experiment, name)
     remote = experiment.tune.device(device, compiler)
     if remote is None:
         require_device(device)
@@ -158,7 +158,7 @@ def subject_of(workload: WorkloadSettings, data: DataRecord, operator: AnyOperat
 # ---- latency of the layers ---------------------------------------------------------------------------------------------
 
 
-def layer_latencies(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> LayersRecord:
+def layer_latencies(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> LayersRecord:
     """Compile and measure each distinct replaced layer of the network, as it is or as an operator.
 
     A layer that the operator does not fit, and one that cannot be compiled or measured, is in the record with the reason. Until
@@ -169,7 +169,7 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
     from syno.model.extraction import distinct_layers
     from syno.model.substitution import why_it_does_not_fit
 
-    network = network_to_measure(experiment, given, compiler, device)
+    network = network_to_measure(experiment, name, compiler, device)
     done = file.with_suffix(f".{_digest(experiment, network, compiler, device)}")
     original = network.backbone()
     layers, found = distinct_layers(original, network.example(), network.layers), []
@@ -177,7 +177,7 @@ def layer_latencies(experiment: Experiment, given: str, compiler: str, device: s
         kept = done / f"{layer.layer.name}.json"
         record = _finished(kept)
         if record is None:
-            title = f"{given}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
+            title = f"{name}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
             subject = network.model_copy(update={"layer": layer.layer.name})
             operator = network.replacement
             reason = None if operator is None else why_it_does_not_fit(operator, layer.layer, original)
@@ -225,16 +225,16 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
 # ---- the speed of training ---------------------------------------------------------------------------------------------
 
 
-def training_speed(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> SpeedRecord:
+def training_speed(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> SpeedRecord:
     """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
     from syno.train.speed_record import SpeedRecord  # imports torch
     from syno.train.workload import Workload
 
-    operator = operator_of(experiment, given)
+    operator = operator_of(experiment, name)
     assert operator is not None  # it is not the original
     workload = Workload(settings_of_training(experiment), experiment.network.data)
     turns = 2 * experiment.tune.speed.turns
-    with leased(device), _shown_turns(f"training of {given} on {device}", turns) as report:
+    with leased(device), _shown_turns(f"training of {name} on {device}", turns) as report:
         return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
 
 

@@ -73,10 +73,10 @@ class ChosenMixture(BaseModel):
 
     @field_validator("mixture")
     @classmethod
-    def _is_a_mixture(cls, given: str) -> str:
-        if not isinstance(read_replacement(given), Mixture):
+    def _is_a_mixture(cls, name: str) -> str:
+        if not isinstance(read_replacement(name), Mixture):
             raise ValueError("it is an operator or a whole network, and no mixture")
-        return given
+        return name
 
     @property
     def replacement(self) -> Mixture:

@@ -59,8 +59,8 @@ Jobs: TypeAlias = Mapping[str, Sequence[Wildcards]]  # the wildcards of jobs, by
 Pair: TypeAlias = tuple[str, str]  # compiler, device
 
 
-class Found(NamedTuple):
-    """What was found: what there is, or what to do, in words."""
+class ProbeResult(NamedTuple):
+    """Result of one probe: what is installed, or how to install it, in words."""
 
     text: str
     state: State = "ok"
@@ -71,14 +71,14 @@ class Probe:
     """Something that is tried.
 
     Attributes:
-        what: what it is, for the table.
+        subject: what is tried, for the table.
         look: tries it; raises a SynoError, which says what to do, if it is missing.
         settings: what else it depends on: of several probes that are otherwise equal, one is made.
         optional: the name of the optional device that it is of; "" for what must be there.
     """
 
-    what: str
-    look: Callable[[], Found]
+    subject: str
+    look: Callable[[], ProbeResult]
     settings: str = ""
     optional: str = ""
 
@@ -88,14 +88,14 @@ class Need:
     """Something that experiments need.
 
     Attributes:
-        what: what it is.
+        subject: what is needed.
         state: whether it is there.
         text: what there is, or what to do.
         experiments: the names of those that need it.
         device: the name of an optional device that is left out with it; "" for others.
     """
 
-    what: str
+    subject: str
     state: State
     text: str
     experiments: tuple[str, ...]
@@ -121,33 +121,33 @@ def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list
 
 
 def with_devices(
-    experiments: Iterable[Experiment], found: Iterable[Need] | None = None, *, elsewhere: bool = False
+    experiments: Iterable[Experiment], needed: Iterable[Need] | None = None, *, elsewhere: bool = False
 ) -> list[Experiment]:
     """Return the experiments without the optional devices that are not there, where nothing was decided before.
 
     Args:
         experiments: the experiments.
-        found: what `needs` returned for them; if it is not given, the devices are tried now.
+        needed: what `needs` returned for them; if it is not given, the devices are tried now.
         elsewhere: as for `needs`.
 
     Raises SpecError if an experiment selects by latency, and none of its devices is there.
     """
     given = list(experiments)
-    if found is None:
-        found = _tried({one.name: _of_undecided(one, elsewhere) for one in given if undecided(one)})
+    if needed is None:
+        needed = _tried({one.name: _of_undecided(one, elsewhere) for one in given if undecided(one)})
     reasons: dict[str, dict[str, str]] = {}
-    for need in found:
+    for need in needed:
         for name in need.experiments if need.device else ():
             reasons.setdefault(name, {}).setdefault(need.device, need.text)
     return [leaving_out(one, {**one.tune.left_out, **reasons[one.name]}) if one.name in reasons else one for one in given]
 
 
-def _with_those_there(experiments: Iterable[Experiment], found: Sequence[Need]) -> list[Experiment]:
-    """Return the experiments without the devices that `found` leaves out; one that cannot run without them stays as it is."""
+def _with_those_there(experiments: Iterable[Experiment], needed: Sequence[Need]) -> list[Experiment]:
+    """Return the experiments without the devices that `needed` leaves out; one that cannot run without them stays as it is."""
     able: list[Experiment] = []
     for experiment in experiments:
         try:
-            able += with_devices([experiment], found)
+            able += with_devices([experiment], needed)
         except SynoError:  # the run says so
             able.append(experiment)
     return able
@@ -173,14 +173,14 @@ def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
     users: dict[tuple[str, str, str], list[str]] = {}
     for name, several in probes.items():
         for probe in several:
-            key = (probe.what, probe.settings, probe.optional)
+            key = (probe.subject, probe.settings, probe.optional)
             each.setdefault(key, probe)
             users.setdefault(key, []).append(name)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         found = list(threads.map(_look, each.values()))
     return [
         Need(
-            probe.what,
+            probe.subject,
             "left out" if one.state == "missing" and probe.optional else one.state,
             one.text,
             tuple(dict.fromkeys(users[key])),
@@ -190,13 +190,13 @@ def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
     ]
 
 
-def need_rows(found: Iterable[Need]) -> list[Row]:
+def need_rows(needed: Iterable[Need]) -> list[Row]:
     """Return the rows of the table."""
-    listed = sorted(found, key=lambda need: STATES.index(need.state))
+    listed = sorted(needed, key=lambda need: STATES.index(need.state))
     everyone = list(dict.fromkeys(name for need in listed for name in need.experiments))
     return [
         {
-            "needed": need.what,
+            "needed": need.subject,
             "for": _in_short(need.experiments, everyone),
             "state": need.state,
             "what there is, or what to do": need.text,
@@ -234,13 +234,13 @@ def jobs_left(experiment: Experiment) -> dict[str, list[Wildcards]]:
     return {name: jobs for name, jobs in found.items() if jobs}
 
 
-def _look(probe: Probe) -> Found:
+def _look(probe: Probe) -> ProbeResult:
     try:
         return probe.look()
     except SynoError as error:
-        return Found(one_line(error), "missing")
+        return ProbeResult(one_line(error), "missing")
     except OSError as error:  # such as a file that may not be read
-        return Found(one_line(error), "not known")
+        return ProbeResult(one_line(error), "not known")
 
 
 # ---- what experiments need -----------------------------------------------------------------------------------------------
@@ -260,8 +260,8 @@ def _probes(experiment: Experiment, left: Jobs, folders: Collection[str], elsewh
         yield Probe("database of the study", partial(_database, experiment.storage), experiment.storage)
 
 
-def _said(look: Callable[[], str]) -> Found:
-    return Found(look())
+def _said(look: Callable[[], str]) -> ProbeResult:
+    return ProbeResult(look())
 
 
 def _results_of_others(experiment: Experiment, folders: Collection[str]) -> Iterator[Probe]:
@@ -271,9 +271,9 @@ def _results_of_others(experiment: Experiment, folders: Collection[str]) -> Iter
         yield Probe(f"results in {', '.join(others)}", partial(_there, experiment, folders))
 
 
-def _there(experiment: Experiment, folders: Collection[str]) -> Found:
+def _there(experiment: Experiment, folders: Collection[str]) -> ProbeResult:
     check_source(experiment, folders)
-    return Found("they are there")
+    return ProbeResult("they are there")
 
 
 def _data(experiment: Experiment, left: Jobs) -> Iterator[Probe]:
@@ -282,24 +282,24 @@ def _data(experiment: Experiment, left: Jobs) -> Iterator[Probe]:
         return
     name, settings = workload.data, repr(workload.data_settings)
     if is_path(name):
-        yield Probe(f"data {name}", partial(Found, "your own function loads it", "not known"))
+        yield Probe(f"data {name}", partial(ProbeResult, "your own function loads it", "not known"))
     for part, look in look_for(name, workload.data_settings).items():
         yield Probe(f"data {name}: {part}", partial(_of_data, look), settings)
     if workload.data_settings.get("download"):
         yield Probe("token of the Hub", _token)
 
 
-def _of_data(look: Callable[[], DataFound]) -> Found:
+def _of_data(look: Callable[[], DataFound]) -> ProbeResult:
     found = look()
-    return Found(found.text, "ok" if found.is_known else "not known")
+    return ProbeResult(found.text, "ok" if found.is_known else "not known")
 
 
-def _token() -> Found:
+def _token() -> ProbeResult:
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     file = Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
     if os.environ.get("HF_TOKEN") or file.is_file():
-        return Found("there is one")
-    return Found("there is none, and public repositories need none; for others, `hf auth login`", "not known")
+        return ProbeResult("there is one")
+    return ProbeResult("there is none, and public repositories need none; for others, `hf auth login`", "not known")
 
 
 def _pairs(experiment: Experiment, left: Jobs) -> list[tuple[str, str]]:
@@ -350,25 +350,25 @@ def _trained_on(experiment: Experiment, left: Jobs) -> Iterator[str]:
         yield settings_of_training(experiment).training.device
 
 
-def _on_nodes() -> Found:
-    return Found("jobs run on other machines, which are not asked", "not known")
+def _on_nodes() -> ProbeResult:
+    return ProbeResult("jobs run on other machines, which are not asked", "not known")
 
 
-def _gpu(name: str, meant: str) -> Found:
+def _gpu(name: str, meant: str) -> ProbeResult:
     require_device(name)
     models = Counter(gpu.model or gpu.name for gpu in visible_gpus())
     return _is_right(", ".join(f"{count} x {model}" for model, count in models.items()) or "PyTorch finds it", meant)
 
 
-def _is_right(name: str, meant: str, more: str = "") -> Found:
+def _is_right(name: str, meant: str, more: str = "") -> ProbeResult:
     """Return a device that is there. If its name has no word of the one that it stands for, it may be another one."""
     words = {word.lower() for word in meant.split()} - {"cpu", "gpu"}
     if not words or any(word in name.lower() for word in words):
-        return Found(f"{name}{more}")
-    return Found(f"{name}{more}; is it the {meant}? If not, leave it out of stands_for", "not known")
+        return ProbeResult(f"{name}{more}")
+    return ProbeResult(f"{name}{more}; is it the {meant}? If not, leave it out of stands_for", "not known")
 
 
-def _by_ssh(name: str, device: SshSettings, compilers: Sequence[str], meant: str) -> Found:
+def _by_ssh(name: str, device: SshSettings, compilers: Sequence[str], meant: str) -> ProbeResult:
     status = status_by_ssh(name, device, CONNECT_SECONDS)
     if (about := status.about) is None:
         raise DeviceError(status.fault)
@@ -381,11 +381,11 @@ def _by_ssh(name: str, device: SshSettings, compilers: Sequence[str], meant: str
     return _is_right(about.device, meant, f"; {', '.join(filter(None, versions))}")
 
 
-def _at_tracker(name: str, device: DeviceSettings) -> Found:
+def _at_tracker(name: str, device: DeviceSettings) -> ProbeResult:
     status = status_of(name, device)
     if status.fault:
         raise DeviceError(status.fault)
-    return Found("servers are made when needed" if status.servers is None else plural(status.servers.total, "server"))
+    return ProbeResult("servers are made when needed" if status.servers is None else plural(status.servers.total, "server"))
 
 
 # ---- compilers and databases ---------------------------------------------------------------------------------------------
@@ -400,33 +400,33 @@ def _compilers(experiment: Experiment, pairs: Sequence[Pair], elsewhere: bool) -
             made_here[compiler] = made_here.get(compiler, False) or is_here(device)
     for compiler, is_for_here in made_here.items():
         if is_path(compiler):
-            yield Probe(f"compiler {compiler}", partial(Found, "it is your own", "not known"))
+            yield Probe(f"compiler {compiler}", partial(ProbeResult, "it is your own", "not known"))
         elif compiler != PLAIN:
             others = "" if is_for_here else ", for other machines"
             builds_cpp = is_for_here and compiler_facts(compiler).builds_cpp
             yield Probe(f"compiler {compiler}{others}", partial(_compiler, compiler, builds_cpp, elsewhere))
 
 
-def _compiler(name: str, builds_cpp: bool, elsewhere: bool) -> Found:
+def _compiler(name: str, builds_cpp: bool, elsewhere: bool) -> ProbeResult:
     facts = compiler_facts(name)
     facts.require()
     found = versions((*facts.requires, *(VERSIONS if facts.installed is not None else ("torch",))))
     texts = [f"{package} {version}" for package, version in found.items() if package not in ("python", "syno")]
     if builds_cpp and elsewhere and not cpp_version():
-        return Found("there is no C++ compiler here, and the other machines are not asked", "not known")
+        return ProbeResult("there is no C++ compiler here, and the other machines are not asked", "not known")
     if builds_cpp:
         texts.append(compiler_version(cpp()))
-    return Found(", ".join(texts))
+    return ProbeResult(", ".join(texts))
 
 
-def _database(url: str) -> Found:
+def _database(url: str) -> ProbeResult:
     place = urlsplit(url)
     if place.scheme.startswith("postgresql") and find_spec("psycopg") is None:
         raise MissingPackageError(f"psycopg is not installed: {pip_install('postgresql')}")
     host, port = place.hostname or "localhost", place.port or POSTGRESQL_PORT
     try:
         with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
-            return Found(f"{host}:{port} answers")
+            return ProbeResult(f"{host}:{port} answers")
     except OSError as error:
         raise DeviceError(f"{host}:{port} does not answer ({one_line(error)}): start it, or look at study: storage") from None
 

@@ -69,25 +69,25 @@ def _mixtures(experiment: Experiment, selected: Collection[str]) -> Iterator[Com
         yield ComparedNetwork(mixture.name, "found" if is_found else "rival")
 
 
-def operator_of(experiment: Experiment, given: str) -> AnyOperator | None:
+def operator_of(experiment: Experiment, name: str) -> AnyOperator | None:
     """Return the operator of a key, id, name or file, a baseline or a rival; None for the original network.
 
     Raises UnknownNameError if there is none.
     """
-    if given == ORIGINAL:
+    if name == ORIGINAL:
         return None
-    if given in experiment.baselines:
-        return experiment.baselines[given].replacement()
-    if given in experiment.rival_operators:
-        return experiment.rival_operators[given].replacement()
-    if given in experiment.mixture_names:
-        return mixture_of(experiment, given)
-    if (named := replacement_named(given)) is not None:
+    if name in experiment.baselines:
+        return experiment.baselines[name].replacement()
+    if name in experiment.rival_operators:
+        return experiment.rival_operators[name].replacement()
+    if name in experiment.mixture_names:
+        return mixture_of(experiment, name)
+    if (named := replacement_named(name)) is not None:
         return named
     try:
-        return find_stored(given, experiment.folder)
+        return find_stored(name, experiment.folder)
     except UnknownNameError as error:
-        if (lost := find_lost(experiment, given)) is not None:
+        if (lost := find_lost(experiment, name)) is not None:
             return lost
         hint = "; `syno freeze` writes the operators of a study there" if experiment.searches else ""
         raise UnknownNameError(f"{error}{hint}") from None
@@ -113,19 +113,19 @@ def operators_by_hand(experiment: Experiment, workload: Workload, *, is_selected
     return found
 
 
-def _fitting(experiment: Experiment, given: str, layers: tuple[str, ...], workload: Workload) -> AnyOperator:
+def _fitting(experiment: Experiment, name: str, layers: tuple[str, ...], workload: Workload) -> AnyOperator:
     """Return the operator of a name that is in layers of the network. SpecError if there is none, or it does not fit."""
-    file, where = experiment.folder / SELECTED, f"mixtures: fix: {given} in {listed(layers)}"
+    file, where = experiment.folder / SELECTED, f"mixtures: fix: {name} in {listed(layers)}"
     selected = [one.name for one in read_selected(file)] if file.is_file() else []
     allowed = f"there are: {', '.join([*selected, *(experiment.rival_operators or KNOWN)])}"
     try:
-        found = operator_of(experiment, given)
+        found = operator_of(experiment, name)
     except SynoError as error:
         raise SpecError(f"{where}: {error}; {allowed}") from error
     if found is None or as_replacement(found).is_whole:
         raise SpecError(f"{where}: this is a whole network, and no operator; {allowed}")
     try:
-        workload.network(Mixture(given, ((found, layers),)), workload.settings.seed)
+        workload.network(Mixture(name, ((found, layers),)), workload.settings.seed)
     except SynoError as error:
         raise SpecError(f"{where} does not fit: {error}; give other layers or another operator; {allowed}") from error
     return found
@@ -159,11 +159,11 @@ def check_fit(experiment: Experiment, option: str, name: str, find: Callable[[],
         raise SpecError(f"{option}: {error}") from None
 
 
-def key_of(experiment: Experiment, given: str) -> str:
+def key_of(experiment: Experiment, name: str) -> str:
     """Return the key of a network, given by key, id, name or file. A found operator is added to the store."""
-    if given in (ORIGINAL, *experiment.baselines, *experiment.rival_names, *experiment.mixture_names):
-        return given
-    operator = operator_of(experiment, given)
+    if name in (ORIGINAL, *experiment.baselines, *experiment.rival_names, *experiment.mixture_names):
+        return name
+    operator = operator_of(experiment, name)
     assert operator is not None  # it is not the original
     if not isinstance(operator, PGraph):
         return operator.name
@@ -203,10 +203,10 @@ def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
         raise SpecError(f"{file} is missing or damaged, and its text is nowhere else; delete it and run `{again}` again")
 
 
-def find_lost(experiment: Experiment, given: str) -> PGraph | None:
+def find_lost(experiment: Experiment, name: str) -> PGraph | None:
     """Return the lost operator of this key or name, and add it to the store again; None if its text is nowhere."""
     for operator in _kept_elsewhere(experiment):
-        if given in (operator.name, operator.id[:ID_DIGITS]):
+        if name in (operator.name, operator.id[:ID_DIGITS]):
             OperatorStore(experiment.folder).add(operator)
             return operator
     return None

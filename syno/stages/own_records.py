@@ -45,11 +45,11 @@ def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedN
         )
 
 
-def check_training(file: Path, found: WorkloadSettings, experiment: Experiment, key: str = ORIGINAL, seed: int = 0) -> None:
+def check_training(file: Path, settings: WorkloadSettings, experiment: Experiment, key: str = ORIGINAL, seed: int = 0) -> None:
     """Raise SpecError, which says what differs, if the record in a file is of another training than the experiment's."""
     if experiment.workload is not None:
         own = settings_of_training(experiment, key, seed)
-        there, here = ({"workload": settings_of_score(one)} for one in (found, own))
+        there, here = ({"workload": settings_of_score(one)} for one in (settings, own))
         _check(file, there, here, "syno train")
 
 

@@ -141,11 +141,11 @@ def plan(experiment: Experiment, assumed: Assumptions | None = None) -> Workflow
     return plans([experiment], assumed)[0]
 
 
-def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
+def _plan(experiment: Experiment, written: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
     speedups = _tuning_hours(experiment, "speedup", assumed.kernels, 1 + experiment.select.most, assumed)
     by_stage = {**{kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}, "speedup": speedups}
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
-    trains, searches = found.get("train"), experiment.searches and experiment.evaluation == "training"
+    trains, searches = written.get("train"), experiment.searches and experiment.evaluation == "training"
     hours: dict[str, float | None] = {
         **on_gpus,
         "worker": _search_hours(experiment, assumed) if searches else 0.0,
@@ -160,7 +160,7 @@ def _plan(experiment: Experiment, found: Mapping[str, list[Path]], assumed: Assu
             _files(STAGES[rule], files, experiment, assumed),
             _bytes(STAGES[rule], files, experiment, assumed),
         )
-        for rule, files in found.items()
+        for rule, files in written.items()
     ]
     devices = dict.fromkeys(device for of in by_stage.values() for device in of)
     return WorkflowPlan(
@@ -416,26 +416,26 @@ def _chains(plans: Sequence[WorkflowPlan], gpus: int) -> dict[tuple[str, ...], f
     """Return the hours of each experiment after those whose operators it takes, by the names of all of them in their order."""
     by_folder = {one.experiment.folder: one for one in plans}
 
-    def chain(one: WorkflowPlan) -> tuple[tuple[str, ...], float | None]:
-        before = by_folder.get(one.experiment.select.source) if one.experiment.select.source is not None else None
+    def chain(plan: WorkflowPlan) -> tuple[tuple[str, ...], float | None]:
+        before = by_folder.get(plan.experiment.select.source) if plan.experiment.select.source is not None else None
         names, hours = ((), 0.0) if before is None else chain(before)
-        own = _alone(one, gpus)
-        return (*names, one.experiment.name), None if hours is None or own is None else hours + own
+        own = _alone(plan, gpus)
+        return (*names, plan.experiment.name), None if hours is None or own is None else hours + own
 
     return dict(map(chain, (one for one in plans if one.experiment.workload is not None)))
 
 
-def _alone(one: WorkflowPlan, gpus: int) -> float | None:
+def _alone(plan: WorkflowPlan, gpus: int) -> float | None:
     """Return the hours of an experiment if nothing else runs: its search, its measurements, its trainings."""
-    search, training = one.gpu_hours("worker"), one.gpu_hours("train")
+    search, training = plan.gpu_hours("worker"), plan.gpu_hours("train")
     if search is None or training is None:
         return None
-    jobs = next((stage.jobs for stage in one.stages if stage.rule == "train"), 0)
+    jobs = next((stage.jobs for stage in plan.stages if stage.rule == "train"), 0)
     trained = training / jobs * ceil(jobs / gpus) if jobs else 0.0
-    on_devices = [hours / (gpus if is_here(name) and name != "cpu" else 1) for name, hours in one.tuning_hours.items()]
+    on_devices = [hours / (gpus if is_here(name) and name != "cpu" else 1) for name, hours in plan.tuning_hours.items()]
     measured = max(on_devices, default=0.0)
-    waits = one.experiment.select.by == "latency"  # only the fastest are trained
-    return search / min(gpus, one.experiment.study.workers) + (measured + trained if waits else max(measured, trained))
+    waits = plan.experiment.select.by == "latency"  # only the fastest are trained
+    return search / min(gpus, plan.experiment.study.workers) + (measured + trained if waits else max(measured, trained))
 
 
 def storage_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
@@ -458,8 +458,8 @@ def assumption_rows(assumed: Assumptions) -> list[Row]:
     return [{"name": name, "what": fields[name].description, "value": value} for name, value in assumed.model_dump().items()]
 
 
-def _beside(what: str, of: str, hours: float | None) -> Row:
-    return {"what": what, "of": of, "hours": _summed([hours]), "the paper's": PAPER[what]}
+def _beside(quantity: str, of: str, hours: float | None) -> Row:
+    return {"what": quantity, "of": of, "hours": _summed([hours]), "the paper's": PAPER[quantity]}
 
 
 def _summed(hours: Iterable[float | None]) -> float | str:

@@ -208,7 +208,7 @@ def _written(
     name: str,
     operator: AnyOperator | None,
     began: datetime,
-    found: dict[str, Any],
+    fields: dict[str, Any],
     output: Path | None,
 ) -> RivalRecord:
     """Return the record with these fields, which is written."""
@@ -218,7 +218,7 @@ def _written(
         seconds=(datetime.now(UTC) - began).total_seconds(),
         versions=versions(["torch", "torch-pruning", "torchao"]) | _code_of(experiment, operator),
         date=datetime.now(UTC),
-        **found,
+        **fields,
     )
     record.write(output or rival_file(experiment, name))
     return record

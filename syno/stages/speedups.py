@@ -92,13 +92,13 @@ def measured_speedups(
         yield record, False
 
 
-def in_folder(given: str) -> list[str]:
+def in_folder(place: str) -> list[str]:
     """Return the operators' files in a folder, by name; anything else as it is."""
-    files = sorted(map(str, Path(given).glob("*.txt"))) if is_folder(Path(given)) else []
-    return files or [given]
+    files = sorted(map(str, Path(place).glob("*.txt"))) if is_folder(Path(place)) else []
+    return files or [place]
 
 
-def breakdown(experiment: Experiment, given: str, compiler: str, device: str, file: Path) -> BreakdownRecord:
+def breakdown(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> BreakdownRecord:
     """Measure the replaced layers as they are and with an operator, in turns, and the operator's stages.
 
     The times of layers are kept in the store `results/latencies`, so a call that was interrupted after them goes on with the
@@ -107,8 +107,8 @@ def breakdown(experiment: Experiment, given: str, compiler: str, device: str, fi
     from syno.measure.breakdown_record import BreakdownRecord
 
     with speedups_of(experiment, compiler, device, measured="layers") as speedups:
-        ((speedup, _),) = measured_speedups(experiment, [given], speedups)
-        operator = operator_of(experiment, given)
+        ((speedup, _),) = measured_speedups(experiment, [name], speedups)
+        operator = operator_of(experiment, name)
         assert operator is not None  # it is not the original
         with leased(device):
             return BreakdownRecord.make(operator, speedup, speedups)

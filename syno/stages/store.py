@@ -38,13 +38,13 @@ class OperatorStore:
             write_whole(file, with_checksum(str(operator)), durable=False)  # the frozen table has the text, too
         return key
 
-    def files(self, given: str) -> list[Path]:
-        """Return the files of operators whose id begins with `given`, or whose name it is."""
-        if re.fullmatch(rf"[0-9a-f]{{{FEWEST_DIGITS},}}", given):
-            found = [file for file in self._all() if file.stem == given[:ID_DIGITS] or file.stem.startswith(given)]
+    def files(self, name: str) -> list[Path]:
+        """Return the files of operators whose id begins with `name`, or whose name it is."""
+        if re.fullmatch(rf"[0-9a-f]{{{FEWEST_DIGITS},}}", name):
+            found = [file for file in self._all() if file.stem == name[:ID_DIGITS] or file.stem.startswith(name)]
             if found:
                 return found
-        return [file for file in self._all() if _name(file) == given]
+        return [file for file in self._all() if _name(file) == name]
 
     def get(self, key: str) -> PGraph:
         """Return the operator of a key. Raises SpecError if it is not in the store, ParseError if its file was changed."""
@@ -74,34 +74,34 @@ def all_results(name: str) -> list[Path]:
     return sorted(found.parent for pattern in ("*", "*/*") for found in RESULTS.glob(f"{pattern}/{name}"))
 
 
-def find_stored(given: str, results: Path | None = None) -> PGraph:
+def find_stored(name: str, results: Path | None = None) -> PGraph:
     """Return an operator by what a user gives: its name or first digits of its id in a store, or as `find_operator` takes it.
 
     Args:
-        given: what the user gives.
+        name: what the user gives.
         results: one experiment's folder of results, whose operators have priority over those in all of `results/`.
 
     Raises UnknownNameError if there is no such operator, or several.
     """
     folders = [results] if results is not None else all_results(OPERATORS)
-    found = _operator_files(given, folders)
+    found = _operator_files(name, folders)
     if results is not None and not found:
         folders = [results, *(folder for folder in all_results(OPERATORS) if folder != results)]
-        found = _operator_files(given, folders)
+        found = _operator_files(name, folders)
     if len(found) > 1:
-        raise UnknownNameError(f'"{given}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
+        raise UnknownNameError(f'"{name}" means several operators: {", ".join(map(str, found.values()))}; give more digits')
     for file in found.values():
         return _read(file)
     try:
-        return find_operator(given)
+        return find_operator(name)
     except UnknownNameError as error:
         searched = ", ".join(str(folder / OPERATORS) for folder in folders) or "results/, where there is none yet"
         raise UnknownNameError(f"{error} No operator in a store has this name or id, either: {searched}") from None
 
 
-def _operator_files(given: str, folders: Iterable[Path]) -> dict[str, Path]:
-    """Return the files of the operators that `given` names, by key: an operator in several stores once."""
-    return {file.stem: file for folder in folders for file in OperatorStore(folder).files(given)}
+def _operator_files(name: str, folders: Iterable[Path]) -> dict[str, Path]:
+    """Return the files of the operators that `name` names, by key: an operator in several stores once."""
+    return {file.stem: file for folder in folders for file in OperatorStore(folder).files(name)}
 
 
 def _name(file: Path) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def take_network(
     experiment: Experiment,
-    given: str,
+    name: str,
     folder: Path | None = None,
     formats: Sequence[str] = ("module",),
     seed: int | None = None,
@@ -51,7 +51,7 @@ def take_network(
 
     Args:
         experiment: has trained the network.
-        given: "original", a baseline, or an operator's id, name or file.
+        name: "original", a baseline, or an operator's id, name or file.
         folder: by default one with the operator's name, here.
         formats: names in `syno.export.network_formats.NETWORK_FORMATS`.
         seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
@@ -67,13 +67,13 @@ def take_network(
     """
     from syno.export.network_folder import write_network
 
-    record, weights = _training(experiment, given, seed)
-    with _code(experiment, given, record, run_code=run_code):
-        found = _trained(experiment, given, record, weights)
+    record, weights = _training(experiment, name, seed)
+    with _code(experiment, name, record, run_code=run_code):
+        found = _trained(experiment, name, record, weights)
         return write_network(found, folder or Path(found.name), formats)
 
 
-def trained_network(experiment: Experiment, given: str, seed: int | None = None) -> nn.Module:
+def trained_network(experiment: Experiment, name: str, seed: int | None = None) -> nn.Module:
     """Return a trained network of an experiment, in evaluation mode; code of one's own that makes it is imported.
 
     Args:
@@ -81,30 +81,30 @@ def trained_network(experiment: Experiment, given: str, seed: int | None = None)
 
     Raises UnknownNameError, SpecError and DataError as `take_network`.
     """
-    record, weights = _training(experiment, given, seed)
+    record, weights = _training(experiment, name, seed)
     experiment.find_code()
-    return _trained(experiment, given, record, weights).network
+    return _trained(experiment, name, record, weights).network
 
 
-def record_taken(experiment: Experiment, given: str) -> TrainingRecord:
+def record_taken(experiment: Experiment, name: str) -> TrainingRecord:
     """Return the record of the training whose network `trained_network` returns. Raises as that."""
-    return _training(experiment, given, None)[0]
+    return _training(experiment, name, None)[0]
 
 
-def _code(experiment: Experiment, given: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
+def _code(experiment: Experiment, name: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
     """Return the context in which the network is made: one that imports no code of one's own, unless the network needs it.
 
     Raises RunsCodeError if it needs code that may not run.
     """
     made_by = record.workload
-    named = list(dict.fromkeys(own_paths([made_by.model, *_of_data(made_by), made_by.layers, _baseline(experiment, given)])))
+    named = list(dict.fromkeys(own_paths([made_by.model, *_of_data(made_by), made_by.layers, _baseline(experiment, name)])))
     if not named:
         return reading_only("`syno get`")
     strange = [] if run_code else [path for path in named if not _is_ours(path, experiment)]
     if strange:
         lies = code_file(strange[0], experiment.code)
         raise RunsCodeError(
-            f'{given} of {experiment.folder} is made by "{strange[0]}"{"" if lies is None else f" ({lies})"}, and `syno get` '
+            f'{name} of {experiment.folder} is made by "{strange[0]}"{"" if lies is None else f" ({lies})"}, and `syno get` '
             "would have to run it; if you trust this code, add --run-code"
         )
     experiment.find_code()
@@ -116,11 +116,11 @@ def _of_data(made_by: WorkloadSettings) -> list[str]:
     return [made_by.data, *(path for path in (made_by.score, made_by.example_inputs) if path is not None)]
 
 
-def _baseline(experiment: Experiment, given: str) -> str:
+def _baseline(experiment: Experiment, name: str) -> str:
     """Return the name of a baseline in the experiment; "" if it is no baseline."""
-    if is_path(given):
-        return given
-    return next((one.operator for key, one in experiment.baselines.items() if given in (key, one.operator)), "")
+    if is_path(name):
+        return name
+    return next((one.operator for key, one in experiment.baselines.items() if name in (key, one.operator)), "")
 
 
 def _is_ours(path: str, experiment: Experiment) -> bool:
@@ -137,54 +137,54 @@ def _is_ours(path: str, experiment: Experiment) -> bool:
     return not is_elsewhere and not any(found.is_relative_to(place.resolve()) for place in (experiment.folder, RESULTS))
 
 
-def _training(experiment: Experiment, given: str, seed: int | None) -> tuple[TrainingRecord, Path]:
+def _training(experiment: Experiment, name: str, seed: int | None) -> tuple[TrainingRecord, Path]:
     """Return the record of the training with this seed, or of the best one, and the file of its weights."""
     from syno.train.training_record import TrainingRecord
 
-    if (numbers := number_format(given)) is not None:
-        trained = as_trained(given)
+    if (numbers := number_format(name)) is not None:
+        trained = as_trained(name)
         raise SpecError(
-            f"{given} is {trained}, {numbers.note}, and only its score and its speed are kept; take {trained}, and convert it "
+            f"{name} is {trained}, {numbers.note}, and only its score and its speed are kept; take {trained}, and convert it "
             "for your device (docs/evaluation.md says how it was done here)"
         )
-    key = key_of(experiment, given)
+    key = key_of(experiment, name)
     there = trained_seeds(experiment, key)
     # Those of the config first: other ones may have been trained with other settings.
     seeds = [one for one in experiment.train.seeds if one in there] or there if seed is None else {seed} & set(there)
     files = [training_file(experiment, key, one) for one in seeds]
-    if not files and not given.endswith(".txt") and Path(f"{given}.txt").is_file():  # as it was named to train it
-        return _training(experiment, f"{given}.txt", seed)
+    if not files and not name.endswith(".txt") and Path(f"{name}.txt").is_file():  # as it was named to train it
+        return _training(experiment, f"{name}.txt", seed)
     if not files:
         with_seed = "" if seed is None else f" with seed {seed}"
         others = f"; it was with the seeds {', '.join(map(str, there))}" if there else ""
         raise SpecError(
-            f"{given} was not trained{with_seed} in {experiment.folder}{others}; `syno train` and the workflow train it"
+            f"{name} was not trained{with_seed} in {experiment.folder}{others}; `syno train` and the workflow train it"
         )
     records = [(TrainingRecord.read(file), file.with_suffix(WEIGHTS)) for file in files]
     kept = [(record, weights) for record, weights in records if record.weights is not None and weights.is_file()]
     if not kept:
         raise SpecError(
-            f"no training of {given} in {files[0].parent} has kept its weights; with train: weights: all in the config, delete "
+            f"no training of {name} in {files[0].parent} has kept its weights; with train: weights: all in the config, delete "
             f"{files[0].name} and run `syno train` or the workflow again"
         )
     sign = 1 if METRICS[kept[0][0].metric].more_is_better else -1
     return max(kept, key=lambda pair: sign * pair[0].score)
 
 
-def _trained(experiment: Experiment, given: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
+def _trained(experiment: Experiment, name: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
     from syno.export.comparison import Calls
     from syno.export.network_folder import TrainedNetwork
     from syno.model.substitution import substitute
     from syno.train.weights import load_weights
 
-    operator, made = operator_of(experiment, given), experiment.folder / DATA
+    operator, made = operator_of(experiment, name), experiment.folder / DATA
     data = DataRecord.read(made) if made.is_file() else look(experiment)
     subject = subject_of(record.workload, data, operator, "eager")
     network, example = subject.backbone(), subject.example(1)
     if operator is not None:
         network = substitute(network, operator, example, where=record.workload.layers)
     load_weights(network, weights, record.weights)
-    measured = _measured_with_kernels(experiment, given)
+    measured = _measured_with_kernels(experiment, name)
     timing = experiment.tune.latency if measured is None else measured.settings
     return TrainedNetwork(
         name=record.name,
@@ -207,11 +207,11 @@ def _has_a_goal_with_kernels(experiment: Experiment) -> bool:
     return goal is not None and (goal.compiler, goal.device) == ("native", "cpu")
 
 
-def _measured_with_kernels(experiment: Experiment, given: str) -> TuningRecord | None:
+def _measured_with_kernels(experiment: Experiment, name: str) -> TuningRecord | None:
     """Return the record of the network's latency with native kernels on this machine; None if there is none."""
     from syno.measure.tuning_record import TuningRecord
 
-    file = KINDS["tune"].file(experiment, key_of(experiment, given), "native", "cpu")
+    file = KINDS["tune"].file(experiment, key_of(experiment, name), "native", "cpu")
     with suppress(SpecError):  # damaged
         found = TuningRecord.read(file) if file.is_file() else None
         return found if found is not None and found.latency_ms is not None else None

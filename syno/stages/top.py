@@ -26,16 +26,16 @@ from syno.stages.tables import Tables, folder_of, read_tables
 from syno.train.metric import Metric
 
 
-def top(given: str, count: int) -> str:
+def top(place: str, count: int) -> str:
     """Return a table of the best operators in Markdown, from the tables if they exist, else from the trials.
 
     Args:
-        given: an experiment's config, its folder of results, or its name in `results/`.
+        place: an experiment's config, its folder of results, or its name in `results/`.
         count: number of operators.
 
     Raises SpecError if there is no such experiment, it has no trial yet, or its results are of other settings.
     """
-    experiment = find_experiment(given)
+    experiment = find_experiment(place)
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
         tables = read_tables(experiment)
@@ -65,29 +65,29 @@ def compared(tables: Tables, count: int | None = None) -> str:
     return markdown(rows) if rows else f"No whole network was trained or measured; {FOLDER}/{OF_LAYERS} has its layers.\n"
 
 
-def find_experiment(given: str) -> Experiment:
+def find_experiment(place: str) -> Experiment:
     """Return the experiment of a config file, of a folder of results, or of a name in `results/`.
 
     For one of several in a file, that is FILE:NAME, its folder, or GROUP/NAME. Raises SpecError if there is no experiment.
     """
-    if parted(given)[0].is_file() or (Path(given) / KEPT).is_file():
-        return load_experiment(given)
-    if (RESULTS / given / KEPT).is_file():
-        return load_experiment(RESULTS / given)
+    if parted(place)[0].is_file() or (Path(place) / KEPT).is_file():
+        return load_experiment(place)
+    if (RESULTS / place / KEPT).is_file():
+        return load_experiment(RESULTS / place)
     known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(KEPT)) or "none yet"
     raise SpecError(
-        f'"{given}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
+        f'"{place}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
     )
 
 
-def find_join(given: str) -> Experiment:
+def find_join(place: str) -> Experiment:
     """Return the experiment of joined results of a config file or folder; in a file with several, the only such one.
 
     Raises SpecError if there is none, or several.
     """
-    file, name = parted(given)
+    file, name = parted(place)
     if name is not None or not file.is_file():
-        return find_experiment(given)
+        return find_experiment(place)
     joins = [experiment for experiment in load_experiments(file).values() if experiment.join is not None]
     if len(joins) != 1:
         shown = (
@@ -130,21 +130,21 @@ def _timed(latencies: Sequence[Latency], count: int | None) -> list[Row]:
     return [{"operator": _titled(rows[0]), **_times(rows)} for key, rows in by_key.items() if key not in left_out]
 
 
-def _titled(one: Score | Latency) -> str:
-    return f"{one.operator} ({one.role})" if one.role in ("baseline", "rival") else one.operator
+def _titled(row: Score | Latency) -> str:
+    return f"{row.operator} ({row.role})" if row.role in ("baseline", "rival") else row.operator
 
 
-def _quality(one: Score, metric: Metric) -> Row:
-    spread = nan if one.spread is None else one.spread
+def _quality(score: Score, metric: Metric) -> Row:
+    spread = nan if score.spread is None else score.spread
     return {
-        metric.heading: metric.text(nan if one.score is None else one.score, spread),
-        "seeds": one.seeds,
-        "difference": metric.difference_text(*one.difference),
+        metric.heading: metric.text(nan if score.score is None else score.score, spread),
+        "seeds": score.seeds,
+        "difference": metric.difference_text(*score.difference),
     }
 
 
-def _cost(one: Score) -> Row:
-    costs = {"FLOPs": (one.flops, one.flops_share), "parameters": (one.parameters, one.parameters_share)}
+def _cost(score: Score) -> Row:
+    costs = {"FLOPs": (score.flops, score.flops_share), "parameters": (score.parameters, score.parameters_share)}
     known = {name: [nan if number is None else number for number in pair] for name, pair in costs.items()}
     return {name: f"{cost:,.0f} ({share:.1%})" for name, (cost, share) in known.items()}
 

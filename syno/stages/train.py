@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from syno.train.training_record import TrainingRecord
 
 
-def train(experiment: Experiment, given: str, seed: int, output: Path | None = None) -> TrainingRecord:
+def train(experiment: Experiment, name: str, seed: int, output: Path | None = None) -> TrainingRecord:
     """Train the original network, or the network with an operator, and write a record. Resumes an interrupted training.
 
     Args:
         experiment: the experiment; its `train: training` overrides the workload's.
-        given: "original", a baseline, or an operator's id, name or file.
+        name: "original", a baseline, or an operator's id, name or file.
         seed: seed of the weights and of the order of samples.
         output: file of the record; by default in the folder of results.
 
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
-    operator_of(experiment.use_code(), given)  # which raises what is wrong with it, before a GPU is taken
+    operator_of(experiment.use_code(), name)  # which raises what is wrong with it, before a GPU is taken
     if experiment.workload is not None:
-        _require_trained(experiment, settings_of_training(experiment, given, seed), seed)
-    file = output or training_file(experiment, key_of(experiment, given), seed)
-    settings = None if experiment.workload is None else settings_of_training(experiment, given, seed)
+        _require_trained(experiment, settings_of_training(experiment, name, seed), seed)
+    file = output or training_file(experiment, key_of(experiment, name), seed)
+    settings = None if experiment.workload is None else settings_of_training(experiment, name, seed)
     shared = settings is not None and settings.training.processes > 1
     if not shared:
         experiment.network  # noqa: B018  (loads the data, before a GPU is taken)
     training = settings_of_training(experiment).training
     with _leased(training):
         if not shared:
-            record = _trained(experiment, given, seed, file)
+            record = _trained(experiment, name, seed, file)
         else:
             from syno.train.processes import together
 
-            arguments = (experiment.model_dump(), given, seed, file)
+            arguments = (experiment.model_dump(), name, seed, file)
             record = together(_share, arguments, training.processes, training.device)
     record.write(file)
     return record
@@ -62,27 +62,27 @@ def _leased(training: TrainingSettings) -> AbstractContextManager[Gpu | None]:
     return leased(training.device, "training.device", count=training.processes)
 
 
-def _trained(experiment: Experiment, given: str, seed: int, file: Path, processes: Processes | None = None) -> TrainingRecord:
+def _trained(experiment: Experiment, name: str, seed: int, file: Path, processes: Processes | None = None) -> TrainingRecord:
     """Return the record of a training, which is to be in this file. `processes` train together; None: this one alone."""
     from syno.train.processes import ALONE
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
     of = processes or ALONE
-    operator = operator_of(experiment, given)
-    workload = Workload(settings_of_training(experiment, given, seed), experiment.network.data)
-    weights, int8 = weights_file(experiment, file, given), experiment.train.int8 and operator is None
+    operator = operator_of(experiment, name)
+    workload = Workload(settings_of_training(experiment, name, seed), experiment.network.data)
+    weights, int8 = weights_file(experiment, file, name), experiment.train.int8 and operator is None
     return TrainingRecord.make(
         workload, operator, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
     )
 
 
-def _share(processes: Processes, fields: Mapping[str, Any], given: str, seed: int, file: Path) -> TrainingRecord:
+def _share(processes: Processes, fields: Mapping[str, Any], name: str, seed: int, file: Path) -> TrainingRecord:
     """Train in one of several processes, whose experiment has these fields."""
     experiment = Experiment(**fields).use_code()
     with processes.first_alone():  # which may have to download the data, or to check it
         experiment.network  # noqa: B018
-    return _trained(experiment, given, seed, file, processes)
+    return _trained(experiment, name, seed, file, processes)
 
 
 def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
@@ -98,22 +98,22 @@ def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
 OPERATOR = "operator"  # in place of the key of any network with an operator
 
 
-def begins_trained(experiment: Experiment, given: str) -> bool:
+def begins_trained(experiment: Experiment, name: str) -> bool:
     """Return whether a network's training needs the trained original: for its weights, or to learn from its outputs."""
     workload = experiment.workload
-    if workload is None or given == ORIGINAL:
+    if workload is None or name == ORIGINAL:
         return False
-    return _is_pruned(given) or (experiment.train.training or workload.training).uses_trained
+    return _is_pruned(name) or (experiment.train.training or workload.training).uses_trained
 
 
-def _is_pruned(given: str) -> bool:
-    return given.startswith("pruned_") and (named := replacement_named(given)) is not None and named.begins_trained
+def _is_pruned(name: str) -> bool:
+    return name.startswith("pruned_") and (named := replacement_named(name)) is not None and named.begins_trained
 
 
-def trained_original(experiment: Experiment, given: str, seed: int) -> Path | None:
+def trained_original(experiment: Experiment, name: str, seed: int) -> Path | None:
     """Return the record of the training of the original that a network's training begins with; None if it begins with none."""
     workload = experiment.workload
-    if workload is None or not begins_trained(experiment, given):
+    if workload is None or not begins_trained(experiment, name):
         return None
     training = experiment.train.training or workload.training
     is_given = workload.weights is not None and not training.train_original
@@ -177,7 +177,7 @@ def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -
     return is_same and record.versions.get(OWN_CODE) == code.get(OWN_CODE)
 
 
-def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: int = 0) -> WorkloadSettings:
+def settings_of_training(experiment: Experiment, name: str = ORIGINAL, seed: int = 0) -> WorkloadSettings:
     """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload.
 
     A pruned network begins with the weights of the original that was trained with this seed, or with which it came, and learns
@@ -187,9 +187,9 @@ def settings_of_training(experiment: Experiment, given: str = ORIGINAL, seed: in
     assert workload is not None
     training = training or workload.training
     changes: dict[str, object] = {"training": training, "milestones": {}}  # milestones stop trials of a search
-    if _is_pruned(given):
+    if _is_pruned(name):
         factor = RivalSettings().learning_rate if experiment.rivals == "none" else experiment.rivals.learning_rate
         changes["training"] = training.model_copy(update={"learning_rate": factor * training.learning_rate})
-    if (original := trained_original(experiment, given, seed)) is not None:
+    if (original := trained_original(experiment, name, seed)) is not None:
         changes["weights"] = str(original.with_suffix(WEIGHTS))
     return workload.model_copy(update=changes)

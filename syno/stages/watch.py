@@ -28,19 +28,19 @@ class Watch:
         experiment: the experiment.
     """
 
-    def __init__(self, given: str) -> None:
-        """`given` is an experiment's config, its folder of results, or its name in `results/`.
+    def __init__(self, experiment: str) -> None:
+        """`experiment` is an experiment's config, its folder of results, or its name in `results/`.
 
         Raises SpecError if there is no such experiment, it has no search, or its results are of other settings.
         """
-        self.experiment: Experiment = find_experiment(given)
+        self.experiment: Experiment = find_experiment(experiment)
         check_shown(self.experiment)
         study = self.experiment.study
         rounds = rounds_of(self.experiment.workload, self.experiment.evaluation)
         keep = None if study.stopping is None else study.stopping.rungs(rounds)
         self._limits = StudyLimits(*limits(self.experiment), study.most_attempts, keep)
         self._view = StudyView(self.experiment.storage, self.experiment.name)
-        self._given = given
+        self._given = experiment
 
     def look(self, now: datetime | None = None) -> Snapshot:
         """Return the search as it is stored now. `now` is this moment by default, without a zone.
@@ -52,16 +52,16 @@ class Watch:
         except NotBegunError as error:
             raise NotBegunError(f"{error}. Begin it: syno search {self._given}") from None
 
-    def text(self, found: Snapshot) -> str:
+    def text(self, snapshot: Snapshot) -> str:
         """Return the search in lines, and what is known of the rivals of its operators."""
-        text, rivals = watch_text(self.experiment.name, found, self.experiment.goal), rival_lines(self.experiment)
+        text, rivals = watch_text(self.experiment.name, snapshot, self.experiment.goal), rival_lines(self.experiment)
         return "\n\n".join([text, *(["\n".join(["without synthesis:", *rivals])] if rivals else [])])
 
-    def line(self, found: Snapshot) -> str:
+    def line(self, snapshot: Snapshot) -> str:
         """Return the progress of the search, in one line."""
-        return progress_line(self.experiment.name, found)
+        return progress_line(self.experiment.name, snapshot)
 
-    def write_page(self, found: Snapshot, file: Path, every: float | None = None) -> None:
+    def write_page(self, snapshot: Snapshot, file: Path, every: float | None = None) -> None:
         """Write the page of the search so far. While the search runs, browsers load it again every `every` seconds, if given.
 
         Raises SpecError if the file cannot be written.
@@ -71,9 +71,9 @@ class Watch:
         from syno.stages.figures import SEARCH_FIGURES
         from syno.stages.results import so_far
 
-        results = so_far(self.experiment, found.trials, GALLERY)
-        lines = [*status_lines(self.experiment.name, found, self.experiment.goal), *failure_lines(found)]
+        results = so_far(self.experiment, snapshot.trials, GALLERY)
+        lines = [*status_lines(self.experiment.name, snapshot, self.experiment.goal), *failure_lines(snapshot)]
         lines += [f"Without synthesis: {line}" for line in rival_lines(self.experiment)]
-        reload = None if every is None or found.is_over else max(FASTEST_RELOAD, ceil(every))
-        live = Live(lines, f"{found.now:%Y-%m-%d %H:%M:%S}", reload)
+        reload = None if every is None or snapshot.is_over else max(FASTEST_RELOAD, ceil(every))
+        live = Live(lines, f"{snapshot.now:%Y-%m-%d %H:%M:%S}", reload)
         write_whole(file, page(results, pictures(results, SEARCH_FIGURES), live=live), durable=False)

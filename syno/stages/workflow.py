@@ -121,8 +121,8 @@ def _count_children(folder: Path) -> None:
         return
     made = BenchmarkTimer.__init__
 
-    def make(timer: Any, *given: Any, **named: Any) -> None:
-        made(timer, *given, **named)
+    def make(timer: Any, *arguments: Any, **named: Any) -> None:
+        made(timer, *arguments, **named)
         if hasattr(timer, "main"):  # the job's process, whose descendants it asks for
             timer.main.children = partial(_with_child, timer.main, timer.main.children, folder)
 
@@ -165,30 +165,30 @@ def workflow_folder() -> Path:
     raise SpecError(f"Syno's workflow lies neither in {package / INSTALLED} nor in {package.parent}; install Syno again")
 
 
-def config_file(given: str, folder: Path) -> Path:
+def config_file(name: str, folder: Path) -> Path:
     """Return an experiment's file: the one given, or the one of this name in `config` of the workflow's folder.
 
     Raises SpecError if there is neither.
     """
-    if Path(given).is_file():
-        return Path(given)
+    if Path(name).is_file():
+        return Path(name)
     known = {file.stem: file for file in sorted((folder / "config").glob("*.yaml"))}
-    if given in known:
-        return known[given]
-    file = given.rpartition(":")[0] or given  # FILE:NAME is an experiment in a file
+    if name in known:
+        return known[name]
+    file = name.rpartition(":")[0] or name  # FILE:NAME is an experiment in a file
     raise SpecError(f"{file} is no file; Syno brings the experiments {', '.join(known)}.{suggestion(file, known)}")
 
 
-def profile_folder(given: str, folder: Path) -> Path:
+def profile_folder(name: str, folder: Path) -> Path:
     """Return the folder of a profile of Snakemake: the one given, or the one of this name in the workflow.
 
     Raises SpecError if there is neither.
     """
-    for found in (Path(given), folder / "workflow" / "profiles" / given):
+    for found in (Path(name), folder / "workflow" / "profiles" / name):
         if found.is_dir():
             return found
     names = sorted(found.name for found in (folder / "workflow" / "profiles").iterdir())
-    raise SpecError(f'there is no profile "{given}"; give {" or ".join(names)}, or a folder')
+    raise SpecError(f'there is no profile "{name}"; give {" or ".join(names)}, or a folder')
 
 
 def runs_elsewhere(profile: str, more: Sequence[str] = ()) -> bool:
@@ -215,19 +215,19 @@ def asks_for_other_machines(workflow: Any) -> bool:
     return workflow.resource_settings.cores is None if plugin is None else not plugin.common_settings.local_exec
 
 
-def chosen_experiments(given: str) -> list[Experiment]:
+def chosen_experiments(source: str) -> list[Experiment]:
     """Return the experiments of a file, or FILE:NAME and those that it needs; FILE may be the name of one that Syno brings.
 
     Raises SpecError if there is no such file or experiment, or one is invalid.
     """
-    file, name = parted(given)
+    file, name = parted(source)
     if (file / KEPT).is_file():
         file = file / KEPT
     elif not file.is_file():
-        file = config_file(given, workflow_folder())
+        file = config_file(source, workflow_folder())
     found = load_experiments(file)
     if name is not None:
-        load_experiment(given)  # raises if there is none of that name
+        load_experiment(source)  # raises if there is none of that name
     return asked_for({str(one.folder): one for one in found.values()}, [] if name is None else [name])
 
 
@@ -315,15 +315,15 @@ class FailedJobs:
         self.said: dict[str, str] = {}
         self._began = time.time() - CLOCKS_APART_SECONDS
 
-    def restarts(self, job: Any, given: int) -> int:
-        """Return the number of restarts that Snakemake may give a failed job, or group of jobs, for which it allows `given`."""
+    def restarts(self, job: Any, allowed: int) -> int:
+        """Return the number of restarts that Snakemake may give a failed job, or group of jobs, of the `allowed` ones."""
         logs = [str(log) for one in getattr(job, "jobs", [job]) for log in one.log]
         ends = {log: end_of_log(Path(log), self._began) for log in logs}
         failed = {log: line for log, (line, is_for_good) in ends.items() if is_for_good} or {
             log: line for log, (line, _) in ends.items() if line
         }
         self.said |= failed
-        return 0 if any(is_for_good for _, is_for_good in ends.values()) else given
+        return 0 if any(is_for_good for _, is_for_good in ends.values()) else allowed
 
     def text(self) -> str:
         """Return the error of each failed job, a line each."""
@@ -352,8 +352,8 @@ def tell_failures_apart(workflow: Any) -> FailedJobs:
     return failed
 
 
-def _restarts(failed: FailedJobs, given: Callable[[Any], int], job: Any) -> int:
-    return failed.restarts(job, given(job))
+def _restarts(failed: FailedJobs, allowed: Callable[[Any], int], job: Any) -> int:
+    return failed.restarts(job, allowed(job))
 
 
 def is_no_called_process_error(record: logging.LogRecord) -> bool:
@@ -413,9 +413,9 @@ def before_planning(workflow: Any, action: Callable[[], Collection[Path]]) -> No
         warnings.warn("this version of Snakemake plans in another way: results are not looked over for damage", stacklevel=2)
         return
 
-    def planned(*given: Any, **named: Any) -> None:
+    def planned(*arguments: Any, **named: Any) -> None:
         missing = action() if workflow.executor_plugin is not None else ()  # else the plan is only printed
-        plan(*given, **named)
+        plan(*arguments, **named)
         if missing:  # Snakemake would make those of its setting `forcerun` whether or not the target depends on them
             workflow.dag.forcefiles.update(map(str, missing))
 

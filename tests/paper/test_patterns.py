@@ -14,7 +14,7 @@ from syno.paper.ablations.patterns import (
     LOW_RANK,
     SHARED_WINDOW,
     UNWEIGHTED,
-    Found,
+    FoundOperators,
     lift_of_best,
     lift_of_found,
     pattern_rows,
@@ -68,8 +68,8 @@ def test_lifts_are_ratios_of_shares() -> None:
 def test_rows_compare_all_the_best_and_random_ones() -> None:
     operators = tuple(operator for _, operator in Space(small_specs.convolution()).enumerate())
     rewards = tuple(float(("count", "2 weights") in patterns(operator)) for operator in operators)
-    rows = pattern_rows(Found(operators, rewards), operators[:5], best=0.1, seed=3)
-    assert rows == pattern_rows(Found(operators, rewards), operators[:5], best=0.1, seed=3)
+    rows = pattern_rows(FoundOperators(operators, rewards), operators[:5], best=0.1, seed=3)
+    assert rows == pattern_rows(FoundOperators(operators, rewards), operators[:5], best=0.1, seed=3)
     (two,) = [row for row in rows if row["pattern"] == "2 weights"]
     assert (two["operators"], two["best"], two["best_share"], two["random"]) == (len(operators), 3, 1.0, 5)
     assert two["lift_best"] == pytest.approx(len(operators) / sum(rewards))

@@ -78,7 +78,7 @@ def experiment(**fields: Any) -> Experiment:
 
 
 def found(*experiments: Experiment, elsewhere: bool = False) -> dict[str, Need]:
-    return {need.what: need for need in needs(experiments, elsewhere=elsewhere)}
+    return {need.subject: need for need in needs(experiments, elsewhere=elsewhere)}
 
 
 def states(found: dict[str, Need]) -> dict[str, str]:

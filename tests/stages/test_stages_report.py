@@ -147,12 +147,12 @@ def test_what_the_page_says_takes_operators_and_networks_home(
     monkeypatch.syspath_prepend(str(tmp_path))
     shapes = {"The trained network": (2, 3, 16, 16), "The operator as a layer": (2, 64, 8, 8)}
     usages = commands.usages(found, best)
-    assert [usage.what for usage in usages] == list(shapes)
+    assert [usage.heading for usage in usages] == list(shapes)
     for usage in usages:
         program, *arguments = shlex.split(usage.command)
         ended = CliRunner().invoke(app, arguments)
         assert (program, ended.exit_code) == ("syno", 0), ended.output
-        names: dict[str, Any] = {"x": torch.zeros(shapes[usage.what])}
+        names: dict[str, Any] = {"x": torch.zeros(shapes[usage.heading])}
         exec(usage.code, names)
         assert names["output"].shape[0] == 2
 

@@ -27,7 +27,7 @@ from syno.paper.ablations.drawing import canonical_figure, distance_figure, draw
 from syno.paper.ablations.guided import Loss, Run, comparison, losses, run, sampled_losses, totals
 from syno.paper.ablations.parts import NO_PARTS, Parts
 from syno.paper.ablations.patterns import COLUMNS as PATTERN_COLUMNS
-from syno.paper.ablations.patterns import Found, pattern_rows, random_operators
+from syno.paper.ablations.patterns import FoundOperators, pattern_rows, random_operators
 from syno.paper.ablations.requiring import SHOWN, requirement_rows
 from syno.paper.ablations.tables import AblationRow, beside_the_paper, canonical_rows, distance_rows, of_space
 from syno.report.figures import save
@@ -177,7 +177,7 @@ def _walked(
 
 
 def patterns(
-    operators: Found,
+    operators: FoundOperators,
     spec: OperatorSpec,
     *,
     best: float = 0.1,

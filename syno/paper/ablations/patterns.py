@@ -201,7 +201,7 @@ UNKNOWN: Lift = (None, None, None)
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundOperators:
     """The operators that were found, each once.
 
     Attributes:
@@ -254,7 +254,7 @@ def random_operators(
     return found
 
 
-def pattern_rows(operators: Found, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
+def pattern_rows(operators: FoundOperators, drawn: Sequence[PGraph], *, best: float, seed: int) -> list[dict[str, object]]:
     """Return a row for each pattern: by family, the most frequent first.
 
     Args:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from syno.base.progress import Display
     from syno.paper.ablations.ablation import Measured
     from syno.paper.ablations.page_part import AblationPart
-    from syno.paper.ablations.patterns import Found
+    from syno.paper.ablations.patterns import FoundOperators
 
 NAMES = tuple(Ablations.model_fields)
 PUBLISHED_SPACE = "resnet18"  # the space of most published operators
@@ -128,7 +128,9 @@ def _measure(name: str, spec: OperatorSpec, settings: Any, display: Display | No
     return canonical(spec.with_(rules_on=rules), **others, display=display, parts=parts)
 
 
-def measure_patterns(operators: Found, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path) -> Measured:
+def measure_patterns(
+    operators: FoundOperators, spec: OperatorSpec, settings: Any, display: Display | None, parts: Path
+) -> Measured:
     """Count the patterns of operators, of the best of them, and of random ones of a space."""
     from syno.paper.ablations.ablation import patterns
 
@@ -164,26 +166,26 @@ def space_of(experiment: Experiment, place: str | None = None) -> OperatorSpec:
     return find_spec(place or PUBLISHED_SPACE)
 
 
-def operators_found(experiment: Experiment) -> tuple[Found, str]:
+def operators_found(experiment: Experiment) -> tuple[FoundOperators, str]:
     """Return the operators of an experiment, and what they are: published, of complete trials, or selected.
 
     Raises SpecError if there is none yet.
     """
-    from syno.paper.ablations.patterns import Found
+    from syno.paper.ablations.patterns import FoundOperators
 
     folder = experiment.folder
     if is_published(folder):
         keys = [one.key for one in ImportRecord.read(folder / RECORD).operators if one.key is not None]
-        found = Found(tuple(map(OperatorStore(folder).get, keys)))
+        found = FoundOperators(tuple(map(OperatorStore(folder).get, keys)))
         source = f"{len(keys)} published with their graph"
     elif experiment.searches and (folder / FROZEN).is_file():
         trials = read_frozen(experiment)
         done = trials[(trials["outcome"] == "complete") & trials["reward"].notna()].drop_duplicates("operator")
         operators = tuple(parse_stored(text) for text in done["operator"])
-        found, source = Found(operators, tuple(map(float, done["reward"]))), f"of {len(done)} complete trials"
+        found, source = FoundOperators(operators, tuple(map(float, done["reward"]))), f"of {len(done)} complete trials"
     elif (folder / SELECTED).is_file():
         keys = [one.key for one in read_selected(folder / SELECTED)]
-        found, source = Found(tuple(map(OperatorStore(folder).get, keys))), f"{len(keys)} selected"
+        found, source = FoundOperators(tuple(map(OperatorStore(folder).get, keys))), f"{len(keys)} selected"
     else:
         raise SpecError(f"{folder} has no operators yet: neither trials nor a selection; run `syno search` first")
     if not found.operators:

@@ -34,25 +34,25 @@ class Move:
 
     axis: int
     step: Displacement
-    found: tuple[int, ...]
+    offsets: tuple[int, ...]
     reductions: tuple[str, ...]
 
     @property
     def is_window(self) -> bool:
         """Whether several positions are read, and none of them wraps around the border."""
-        return len(self.found) > 1 and self.step.border is not Border.AROUND
+        return len(self.offsets) > 1 and self.step.border is not Border.AROUND
 
 
-def moves(found: Sequence[AxisReading], names: Sequence[str], outputs: int, values: Mapping[str, int]) -> list[str]:
+def moves(readings: Sequence[AxisReading], names: Sequence[str], outputs: int, values: Mapping[str, int]) -> list[str]:
     """Return phrases for the actions on the axes, the first nearest to the input, for axes whose reading has a known form.
 
     Args:
-        found: the readings of all axes of the input.
+        readings: the readings of all axes of the input.
         names: of these axes.
         outputs: how many axes the output has.
         values: of variables, for displacements.
     """
-    waiting = {one.axis: _moves_of(one, values) for one in found}
+    waiting = {one.axis: _moves_of(one, values) for one in readings}
     phrases: list[str] = []
     while any(waiting.values()):
         heads = [queue[0] for queue in waiting.values() if queue]
@@ -61,8 +61,8 @@ def moves(found: Sequence[AxisReading], names: Sequence[str], outputs: int, valu
         phrases += [_shift(move, names[move.axis]) for move in shifts] or [_windows(heads, names)]
         for move in taken:
             waiting[move.axis].pop(0)
-    phrases += _scaled(found, names)
-    phrases += _exchanged(found, names, outputs)
+    phrases += _scaled(readings, names)
+    phrases += _exchanged(readings, names, outputs)
     return phrases
 
 
@@ -80,11 +80,11 @@ def _moves_of(reading: AxisReading, values: Mapping[str, int]) -> list[Move]:
 
 
 def _shift(move: Move, name: str) -> str:
-    by = f"{', '.join(map(str, move.found[:-1]))} or {move.found[-1]}" if len(move.found) > 1 else str(move.found[0])
+    by = f"{', '.join(map(str, move.offsets[:-1]))} or {move.offsets[-1]}" if len(move.offsets) > 1 else str(move.offsets[0])
     depending = f", depending on {', '.join(move.reductions)}" if move.reductions else ""
     border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[move.step.border]
-    one, offset = _singular(name), move.found[0]
-    if len(move.found) > 1:
+    one, offset = _singular(name), move.offsets[0]
+    if len(move.offsets) > 1:
         return f"shifts {_plural(name)} by {by}{depending}{border}"
     sign = f"+ {offset}" if offset > 0 else f"- {-offset}"
     return f"shifts {_plural(name)} by {by} ({one} i reads {one} i {sign}{border})"
@@ -97,7 +97,7 @@ def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
     ]
     picture = {end: move for end in (ROWS, COLUMNS) for move in heads if names[move.axis].endswith(end)}
     others = [move for move in heads if move not in picture.values()]
-    phrases = [f"{len(move.found)} positions of {names[move.axis]}{_gaps(move)}" for move in others]
+    phrases = [f"{len(move.offsets)} positions of {names[move.axis]}{_gaps(move)}" for move in others]
     if picture:
         phrases.append(_window_of_picture(picture.get(ROWS), picture.get(COLUMNS)))
     together = f", which vary together with {', '.join(dict.fromkeys(shared))}" if shared else ""
@@ -107,20 +107,20 @@ def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
 def _window_of_picture(rows: Move | None, columns: Move | None) -> str:
     if rows is not None and columns is not None:
         gaps = _gaps(rows) or _gaps(columns)
-        return f"{len(rows.found)} x {len(columns.found)} positions{gaps}"
+        return f"{len(rows.offsets)} x {len(columns.offsets)} positions{gaps}"
     if rows is not None:
-        return f"a column of {len(rows.found)}{_gaps(rows)}"
+        return f"a column of {len(rows.offsets)}{_gaps(rows)}"
     assert columns is not None
-    return f"a row of {len(columns.found)}{_gaps(columns)}"
+    return f"a row of {len(columns.offsets)}{_gaps(columns)}"
 
 
 def _gaps(move: Move) -> str:
-    apart = sorted({after - before for before, after in zip(move.found, move.found[1:], strict=False)})
+    apart = sorted({after - before for before, after in zip(move.offsets, move.offsets[1:], strict=False)})
     return "" if apart == [1] else f" ({' or '.join(map(str, apart))} apart)"
 
 
-def _scaled(found: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
-    followed = [one for one in found if one.output is not None]
+def _scaled(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
+    followed = [one for one in readings if one.output is not None]
     for one in followed:
         if one.scale is not ONE and one.repeat is not ONE:
             yield f"takes one of {(one.size / one.scale).fraction_text} groups of {names[one.axis]}"
@@ -139,12 +139,12 @@ def _pure_repeat(reading: AxisReading) -> Size:
     return reading.repeat if reading.scale is ONE else ONE
 
 
-def _exchanged(found: Sequence[AxisReading], names: Sequence[str], outputs: int) -> Iterator[str]:
+def _exchanged(readings: Sequence[AxisReading], names: Sequence[str], outputs: int) -> Iterator[str]:
     """Yield a phrase for each pair of axes that follow each other's output axis."""
-    if len(found) != outputs:
+    if len(readings) != outputs:
         return
-    for one in found:
-        if one.output is not None and one.output > one.axis and found[one.output].output == one.axis:
+    for one in readings:
+        if one.output is not None and one.output > one.axis and readings[one.output].output == one.axis:
             yield f"exchanges {_plural(names[one.axis])} and {_plural(names[one.output])}"
 
 
@@ -204,11 +204,11 @@ def text_of(index: Expression) -> str:
     return index.text(lambda size: size.integer_text().replace(" ", ""))
 
 
-def _variables(operator: PGraph, found: Sequence[AxisReading]) -> list[str]:
+def _variables(operator: PGraph, readings: Sequence[AxisReading]) -> list[str]:
     """Return the variables on which displacements depend, in the operator's order."""
-    steps = [step for one in found if one.repeat is ONE for step in one.steps]
+    steps = [step for one in readings if one.repeat is ONE for step in one.steps]
     texts, sums = [text_of(step.offset) for step in steps], {name for step in steps for name in step.offset.iterators}
-    texts += [size.integer_text() for name, size in (found[0].extents if found else {}).items() if name in sums]
+    texts += [size.integer_text() for name, size in (readings[0].extents if readings else {}).items() if name in sums]
     words = set(re.findall(r"[A-Za-z]\w*", " ".join(texts)))
     return [name for name in operator.variables if name in words]
 
@@ -217,9 +217,9 @@ def _stays(reading: AxisReading) -> bool:
     return reading.is_every or (reading.output == reading.axis and reading.scale is ONE and reading.repeat is ONE)
 
 
-def _rest(found: Sequence[AxisReading], names: Sequence[str]) -> str:
+def _rest(readings: Sequence[AxisReading], names: Sequence[str]) -> str:
     """Return a note on the axes whose index has no known form, so that the sentence does not seem complete."""
-    others = [names[one.axis] for one in found if one.output is None and one.outputs]
+    others = [names[one.axis] for one in readings if one.output is None and one.outputs]
     return f"; {' and '.join(others)}: as the index above says" if others else ""
 
 
@@ -241,32 +241,32 @@ def _place(reading: AxisReading, outputs: Sequence[str], values: Mapping[str, in
     return f"at {scale}the output's {name}{repeat}{', ' if steps else ''}{'; then '.join(steps)}"
 
 
-def _step(step: Displacement, found: tuple[int, ...] | None) -> str:
+def _step(step: Displacement, displacements: tuple[int, ...] | None) -> str:
     border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[step.border]
-    if found is None:
+    if displacements is None:
         return f"plus {text_of(step.offset)}{border}"
-    if len(found) == 1:
-        return f"{_side(found[0])}{border}"
-    if found == tuple(range(found[0], found[-1] + 1)):
-        return f"from {_side(found[0])} to {_side(found[-1])}{border}"
-    return f"{', '.join(map(str, found[:-1]))} and {found[-1]} from there{border}"
+    if len(displacements) == 1:
+        return f"{_side(displacements[0])}{border}"
+    if displacements == tuple(range(displacements[0], displacements[-1] + 1)):
+        return f"from {_side(displacements[0])} to {_side(displacements[-1])}{border}"
+    return f"{', '.join(map(str, displacements[:-1]))} and {displacements[-1]} from there{border}"
 
 
 def _side(offset: int) -> str:
     return "there" if offset == 0 else f"{abs(offset)} {'after' if offset > 0 else 'before'}"
 
 
-def _together(found: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
+def _together(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
     """Yield a line for axes that depend on the same reduction."""
-    for reduction in dict.fromkeys(name for one in found for name in one.reductions):
-        axes = [names[one.axis] for one in found if reduction in one.reductions]
+    for reduction in dict.fromkeys(name for one in readings for name in one.reductions):
+        axes = [names[one.axis] for one in readings if reduction in one.reductions]
         if len(axes) > 1:
             yield f"  {', '.join(axes[:-1])} and {axes[-1]} vary together: they depend on {reduction}"
 
 
-def _conditions(operator: PGraph, found: Sequence[AxisReading]) -> Iterator[str]:
+def _conditions(operator: PGraph, readings: Sequence[AxisReading]) -> Iterator[str]:
     """Yield the conditions on summands that no step of an axis mentions."""
-    said = {step.condition for one in found for step in one.steps}
+    said = {step.condition for one in readings for step in one.steps}
     for index, extent in index_map(operator).conditions:
         if (index, extent) not in said:
             yield f"  counted only where 0 <= {text_of(index)} < {extent.integer_text()}"
