@@ -17,4 +17,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'syno.model' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("syno.model.module"), name)
+    home = "prepared_weights" if name == "prepare_for_inference" else "module"
+    return getattr(import_module(f"syno.model.{home}"), name)
