@@ -52,7 +52,7 @@ class Size:
     exponents: tuple[tuple[Variable, int], ...]  # non-zero ones, in order of `Variable.sort_key`
 
     def __new__(cls, exponents: Mapping[Variable, int] | None = None) -> Size:
-        """Return the one size with these exponents. Raises SizeError beyond EXPONENT_LIMIT."""
+        """Return the size with these exponents; equal sizes are one object. Raises SizeError beyond EXPONENT_LIMIT."""
         entries = tuple(sorted(((v, e) for v, e in (exponents or {}).items() if e), key=lambda entry: entry[0].sort_key))
         code = 0
         for variable, exponent in entries:

@@ -71,7 +71,7 @@ def visible_gpus(visible: str | None = None) -> tuple[Gpu, ...]:
 
 
 def _parts(gpu: Gpu) -> list[Gpu]:
-    """Return the parts of a GPU, or itself if it is not divided."""
+    """Return the MIG instances of a GPU, or the GPU itself if it has none."""
     return [Gpu(part, gpu.model) for part in gpu.parts] or [gpu]
 
 

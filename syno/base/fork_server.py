@@ -249,7 +249,7 @@ class ForkServer:
         job.connection = None
 
     def _end(self, child: int) -> None:
-        """Tell the client how the child has ended."""
+        """Send the child's exit status to the client."""
         job = self._jobs.pop(child)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         self._selector.unregister(job.process)
@@ -285,7 +285,7 @@ def can_fork() -> bool:
 
 
 def _times_of_code() -> dict[str, int]:
-    """Return when each file of Syno was changed."""
+    """Return the time of modification of each file of Syno."""
     return {
         entry.path: entry.stat().st_mtime_ns
         for folder, _, _ in os.walk(CODE)

@@ -266,7 +266,7 @@ class Waiting(Progress):
 
     @classmethod
     def over(cls, gpu: Gpu) -> Waiting:
-        """Return the progress when a GPU has been free."""
+        """Progress line shown once a GPU is acquired and the wait is over."""
         return cls("waiting for a GPU", 1, 1, 0, said=f"{gpu.name} is free now")
 
     def __str__(self) -> str:

@@ -128,7 +128,7 @@ def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
 
 
 def in_words(names: Iterable[str]) -> str:
-    """Return that these parts changed, as a clause of a message: "the function loss in my_task.py changed since then"."""
+    """Return a clause of a message that names the changed parts: "the function loss in my_task.py changed since then"."""
     found = list(names)
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return f"{', '.join(found[:MOST_NAMED])}{more} changed since then"

@@ -82,7 +82,7 @@ class Ablations(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of those that are made."""
+        """Names of the ablations that the experiment makes."""
         return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     def settings(self, name: str) -> Mapping[str, Any]:

@@ -89,7 +89,7 @@ class _Source:
 
     @property
     def prepared(self) -> Path:
-        """The file of what was read."""
+        """The cache file of the samples that were read."""
         return self.settings.prepared / f"{self.settings.folder.resolve().name}-{checksum(self._key.encode())[:12]}.npz"
 
     @property
@@ -99,7 +99,7 @@ class _Source:
 
 
 def _find(settings: FolderSettings) -> _Source:
-    """Return the files of the folder. Raises the errors of `folder`, except for those of what is in the files."""
+    """Return the files of the folder. Raises the errors of `folder`, but for errors in the content of files."""
     left_out: list[str] = []
     parts = []
     for place in _parts(settings.folder, left_out):
@@ -182,7 +182,7 @@ class _Reader(ABC):
         return sample
 
     def said(self) -> list[str]:
-        """Return what there is to say of how the samples were changed."""
+        """Return sentences on how samples were changed, such as cropped or resampled."""
         return []
 
 

@@ -156,7 +156,7 @@ class _Loaded:
         self.steps, self.next, self.have_changed = _Steps.taken, 0, False
 
     def difference(self, may_differ: bool) -> str:
-        """Return what has changed since the network was loaded; "" if nothing has.
+        """Return a clause on the layers, hooks, settings or weights that changed since the network was loaded; "" if none did.
 
         Args:
             may_differ: whether all weights are compared in any case.

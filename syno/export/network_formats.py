@@ -221,7 +221,7 @@ def write_package(comparison: Comparison, folder: Path, title: str) -> Written:
 
 
 def loaded_package(file: Path, example: Inputs) -> Run:
-    """Return what is in a package of AOTInductor, which checks the sizes of its inputs."""
+    """Load a package of AOTInductor: a callable that checks the sizes of its inputs."""
     with patch.dict(os.environ, {CHECKS_OF_AOTI: "1"}):  # it is looked up once, at the first call
         again: Run = torch._inductor.aoti_load_package(str(file))
         call(again, example)

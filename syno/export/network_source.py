@@ -288,7 +288,7 @@ class _Writer:
         return f'self.register_buffer("{name}", {made})'
 
     def _tied(self) -> Iterator[tuple[str, str]]:
-        """Yield the names in the class of each tensor that is another one, and of that one."""
+        """Yield (alias, original): the attribute names of tied tensors."""
         first: dict[int, str] = {}
         for name, tensor in _state(self.whole.network, self.names).items():
             place = first.setdefault(id(tensor), name)

@@ -93,7 +93,7 @@ class Parent(Asking):
 
 
 def here(working: Path) -> NoReturn:
-    """Measure in this process until the one that asks has ended.
+    """Answer measurement requests in this process until the client process has ended.
 
     Args:
         working: the folder for temporary files.

@@ -52,7 +52,7 @@ def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., 
 
 
 def frozen_with_code(module: nn.Module, example: Inputs, **options: Any) -> tuple[Callable[..., Any], CompiledCode]:
-    """Return what `frozen` does, and what was compiled."""
+    """Return the compiled function of `frozen`, and the code that was compiled for it."""
     share_headers()
     remove_broken_headers()
     inductor = _Inductor(options.pop("mode", None), options, dynamic=False)

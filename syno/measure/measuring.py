@@ -35,7 +35,7 @@ def findings(
     tell: Tell = lambda _: None,
     measure: Callable[[Request, Findings, Callable[[], None]], None] | None = None,
 ) -> Findings:
-    """Return what is found in the end; it has a status.
+    """Return the final findings, which have a status.
 
     Args:
         request: what to measure.
@@ -184,7 +184,7 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
 
 
 def fault_of_machine(error: BaseException | None) -> str:
-    """Return what says that the machine caused an error: that a process was ended or a disk is full; "" if nothing does.
+    """Return the sign that the machine caused an error, such as a killed process or a full disk; "" if there is none.
 
     Messages of the exceptions that led to it count, too.
     """

@@ -219,7 +219,7 @@ class MeasuringProcess:
             self._sent(request)
 
     def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
-        """Return what is found in the end; it has a status.
+        """Return the final findings, which have a status.
 
         A process that dies is the fault of the machine first, such as of memory that was short for a moment, and so is memory
         that does not suffice without a limit: the request is sent to a new one. Only if that dies again and again, the subject
@@ -255,7 +255,7 @@ class MeasuringProcess:
                 raise
 
     def _again(self, request: Request, progress: Tell) -> Findings:
-        """Return what the first process finds that does not die, or else the last one of three."""
+        """Return the findings of the first process of up to three that does not die, else of the third."""
         phases: list[Phase] = []  # in which processes died
         while len(phases) < MOST_DEATHS:
             if phases:

@@ -183,7 +183,7 @@ class SpeedupMeasuring:
         self._begin: Begin = lambda _: None  # is told the name of each phase
 
     def findings(self, request: Request, tell: Tell = lambda _: None) -> Findings:
-        """Return what is found in the end, as `syno.measure.measuring.findings` does."""
+        """Return the final findings, as `syno.measure.measuring.findings` does."""
         return findings(request, tell, self._measure)
 
     def _measure(self, request: Request, findings: Findings, keep: Callable[[], None]) -> None:

@@ -232,7 +232,7 @@ class RemoteProcess:
         self._session = None
 
     def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
-        """Return what is found in the end; it has a status. The fields of a latency are all of those of its record.
+        """Return the final findings, which have a status. The fields of a latency are all of those of its record.
 
         Args:
             request: what to measure.

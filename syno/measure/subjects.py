@@ -163,7 +163,7 @@ class Subject(BaseModel, ABC):
         return version_of_code(named, *self._made())
 
     def _made(self) -> tuple[Identity, ...]:
-        """Return what the user's own code has made."""
+        """Return the network that the user's own code makes."""
         return ()
 
 

@@ -69,7 +69,7 @@ class CompiledCode(BaseModel):
 
     @classmethod
     def of_all(cls, parts: Sequence[CompiledCode | None]) -> CompiledCode | None:
-        """Return what ran of several modules together; None if that is not known of all of them."""
+        """Return the code that ran of several modules, joined; None if it is not known for all of them."""
         known = [one for one in parts if one is not None]
         if not known or len(known) < len(parts):
             return None
@@ -113,7 +113,7 @@ class MeasurementRecord(Record):
         return False
 
     def lines(self, place: str) -> Iterator[Line]:
-        """Yield what the command that measures prints; `place` says where, as in "eager on cpu"."""
+        """Yield the lines that the measuring command prints; `place` is the compiler and device, such as "eager on cpu"."""
         raise NotImplementedError
 
 

@@ -41,7 +41,7 @@ class _Intercepted:
             return around(self, args, kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Return what a copy or a pickle of the network is made of: it is of the network's own class."""
+        """Reduce to the wrapped network, so that a copy or a pickle is of the network's own class."""
         with _as_before(self):
             function, *parts = self.__reduce_ex__(protocol)
         return (

@@ -114,7 +114,7 @@ def check_same_modules(original: nn.Module, network: nn.Module, inputs: Inputs, 
 
 
 def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _Path) -> Inputs:
-    """Return the inputs if they take at least the longest path of their samples, or else a batch of those that take it."""
+    """Return the inputs if as a batch they take the longest path of any sample, else a batch of the samples that take it."""
     whole = len_of_batch(inputs)
     for tried in (inputs, of_batch(chosen, whole)):
         try:

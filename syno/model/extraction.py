@@ -187,7 +187,7 @@ def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) 
 
 
 def layers_of(model: nn.Module, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the layers of a model that were found in another one of the same code, which has other weights."""
+    """Return `layers`, which were found in a copy of the model, with the modules of this model."""
     return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in layers)
 
 

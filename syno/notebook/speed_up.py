@@ -348,7 +348,7 @@ class _Call:
         return datetime.fromtimestamp(file.stat().st_mtime).astimezone() if file.is_file() else None
 
     def check(self) -> dict[str, Any] | None:
-        """Return what an equal call wrote into the folder; None if none did. SpecError if another one did."""
+        """Return the answer of an equal call in the folder; None without one. SpecError if another call wrote there."""
         file = self.folder / CODE / CALL
         if not file.is_file():
             return None

@@ -228,7 +228,7 @@ class Training(NetworkObjective):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that the trials depend on, as JSON, but for what `identity` has."""
+        """The settings that trials depend on, as JSON; `identity` has the checksums of code, weights and data."""
         model = self._workload.model()
         settings = self._workload.settings.model_dump(mode="json")
         text = f"{model} {[(name, list(one.shape)) for name, one in model.named_parameters()]}"

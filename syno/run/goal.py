@@ -70,7 +70,7 @@ class Verdict(NamedTuple):
 
     @property
     def missing(self) -> float:
-        """The sum of what is missing, as shares."""
+        """Distance from the goal: the sum of the relative shortfalls of requirements that are not met."""
         return sum(part.missing for part in self.parts)
 
     @property

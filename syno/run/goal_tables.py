@@ -1,4 +1,4 @@
-"""Verdicts as a table, and in sentences: what a search with a goal has found."""
+"""Verdicts on the networks of a search with a goal, as a table and in sentences."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class Screened(NamedTuple):
 
 
 def nearest_screened(goal: Goal, trials: Iterable[Trial]) -> list[Screened]:
-    """Return those of the trials whose operators were screened out, the nearest to the goal first."""
+    """Return the trials that were screened out, the nearest to the goal first."""
     found = [_screened(goal, trial) for trial in trials if trial.outcome == "screened"]
     return sorted(found, key=lambda one: (one.missing is None, one.missing, -one.speedup.value if one.timed else 0.0))
 

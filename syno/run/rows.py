@@ -65,7 +65,7 @@ def perplexity(loss: float) -> float:
 
 
 def rows_of_training(record: TrainingRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield what a training measured: the score, for text also the perplexity, and what the network costs.
+    """Yield the rows of a training: the score, for text also the perplexity, and what the network costs.
 
     If it diverged, the score has no value, and there is no perplexity.
 

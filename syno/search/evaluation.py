@@ -25,7 +25,7 @@ from syno.train.contract import Evaluation, Report, Screening, evaluation_of
 
 @dataclass(frozen=True)
 class Stoppable(Evaluation):
-    """An evaluation that signals stop anywhere except while it reports."""
+    """Wraps an evaluation so that SIGINT and SIGTERM interrupt it everywhere except inside `report()`."""
 
     evaluation: Evaluation
     interruption: Interruption

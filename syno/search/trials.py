@@ -342,15 +342,15 @@ class StudyState:
         return len(self.entries) - len(self._screened)
 
     def to_retry(self, most: int) -> list[OperatorTrials]:
-        """Return those of the first `most` operators that were interrupted and that nobody evaluates now, in order."""
+        """Return the interrupted trials to requeue: of the first `most` operators, in order, those without a live worker."""
         return [entry for entry in self.unfinished(most) if entry.needs_trial]
 
     def to_resume(self, most: int) -> list[OperatorTrials]:
-        """Return those of the first `most` operators that paused and now belong to the best, in the order to resume them."""
+        """Return the paused trials to resume, in order: of the first `most` operators, those that now belong to the best."""
         return [self.entries[rank] for rank in self.paused.best() if self.place(rank) < most]
 
     def unfinished(self, most: int) -> list[OperatorTrials]:
-        """Return those of the first `most` operators that are being evaluated, or have to be evaluated again, in order."""
+        """Return the unfinished trials of the first `most` operators, in order: running, or to be evaluated again."""
         return [entry for rank, entry in self._open.items() if self.place(rank) < most]
 
     @property

@@ -4,8 +4,8 @@ Each operator is put into the layers of each size alone, and the network is time
 saves. Then it is put into all layers, and the network is trained as in the search: what its score loses is shared among the
 layers by their errors, which are how far the outputs of the network are from those of the original with the operator in that
 layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and
-learn less than others. Layers are left out in half of the network only, and in no more layers of a mixture: what is lost
-without one of them says little about a network that has none. Layers whose channels no other layer has may also have fewer of
+learn less than others. The price of dropping layers is measured with half of the layers dropped; mixtures may drop at most
+that many, since prices do not extrapolate. Layers whose channels no other layer has may also have fewer of
 them. Integer programming finds the mixtures that lose the least at some speeds, or, where the goal looks for the fastest one,
 at higher and higher speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow.
 They are trained as in the search, and the best are trained with all seeds (`syno.stages.rivals`). Layers that the settings keep
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from syno.search.goal import Goal
     from syno.train.workload import Workload
 
-# Of a choice whose mixture is too slow: with kernels in some layers, others get them, too, so that savings of single sizes may
-# add up to half as much again as they are together. Each round asks for as much more as the last one fell short: at least for a
-# share MORE of the time, and at most as if LEAST_KEPT of the promised savings were true, since a mixture may save nothing.
+# Savings are sub-additive: with kernels in some layers, others get kernels, too, so the sum over layers overstates a mixture's
+# saving by up to 1.5 times. If a mixture is too slow, the choice is solved again with a larger target, up to ROUNDS times:
+# larger by the shortfall of the last round, at least by the share MORE of the time, at most as if LEAST_KEPT of it were real.
 ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
-# Where the fastest network is looked for: from one speed to the next, and between two that need no other between them.
+# Search for the fastest network: the factor from one target speed to the next, and the factor at which bisection ends.
 FASTER, CLOSE = 1.25, 1.12
 DROPPED = KnownLayer("dropped")
-# Of the score, in its unit, that an operator counts as losing for each unit of error: where trainings show no loss, errors
-# decide, also between operators. A layer that is left out has large errors, and costs nothing only while others make up for it.
+# Least loss of score, in its unit, for each unit of an operator's error: where trainings show no loss, errors decide, also
+# between operators. A layer that is left out has large errors, and costs nothing only while others make up for it.
 LEAST_LOSS = 1e-3
 
 
@@ -183,7 +183,7 @@ class _Choice:
 
     @cached_property
     def seed(self) -> int:
-        """The seed of the trainings: the search's, and none of those that decide in the end."""
+        """Seed of the trainings: the search's seed, which is none of the seeds by which networks are compared at the end."""
         return self.workload.settings.seed
 
     def _scores_of_search(self) -> dict[str, float]:
@@ -253,7 +253,7 @@ class _Choice:
         return sorted((one for one in scored if isfinite(one.score)), key=self._place)
 
     def why_few(self) -> str:
-        """Return why there are few mixtures."""
+        """Return the reason why no further mixture was chosen, as a clause of a message."""
         timed = {one.layer for one in self.alternatives}
         trained = {one.layer for one in self.alternatives if one.loss is not None}
         for known, what in ((timed, "timed"), (trained, "trained")):
@@ -364,7 +364,7 @@ class _Choice:
                 yield tuple(alike), free if title is None else {title: self.all_operators[title]}
 
     def _where(self, operator: AnyOperator, layers: tuple[str, ...], base: NarrowerNetwork | None) -> tuple[str, ...]:
-        """Return those of some layers where an operator may be: fewer channels only where no other layer has them, too."""
+        """Return the layers in which an alternative may stand: a narrower one only where no other layer shares its channels."""
         if not isinstance(operator, NarrowerLayer):
             return layers
         if (operator, base) not in self._narrowable:

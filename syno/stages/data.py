@@ -373,7 +373,7 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
 
 
 def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
-    """Yield what becomes of the weights of a user's own network, where that is not plain."""
+    """Yield sentences on the weights of a user's own network, such as that some are not drawn anew."""
     training = experiment.network.settings.training
     if record.fixed_weights is None or not experiment.trains:
         return

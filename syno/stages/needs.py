@@ -247,7 +247,7 @@ def _look(probe: Probe) -> ProbeResult:
 
 
 def _probes(experiment: Experiment, left: Jobs, folders: Collection[str], elsewhere: bool) -> Iterator[Probe]:
-    """Yield what the jobs of an experiment need."""
+    """Yield a probe for each thing that the jobs of an experiment need: data, packages, devices, compilers."""
     yield from _results_of_others(experiment, folders)
     if (kind := kind_of(experiment)) is not None:
         for what, look in kind.needs(experiment, left).items():
@@ -361,7 +361,7 @@ def _gpu(name: str, meant: str) -> ProbeResult:
 
 
 def _is_right(name: str, meant: str, more: str = "") -> ProbeResult:
-    """Return a device that is there. If its name has no word of the one that it stands for, it may be another one."""
+    """Return the result for a device that answers: not known if its name shares no word with `meant`, which it stands for."""
     words = {word.lower() for word in meant.split()} - {"cpu", "gpu"}
     if not words or any(word in name.lower() for word in words):
         return ProbeResult(f"{name}{more}")

@@ -71,7 +71,7 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
 
 
 def own_code_of_search(experiment: Experiment) -> dict[str, Any]:
-    """Return what the user's own code in a search, and its network and data, are, as settings of a study; {} if nothing is."""
+    """Return checksums of the user's own code, network and data, as settings of a study; {} if all are built in."""
     from syno.search.settings import OWN_CODE, OWN_NETWORK
 
     code = identity_of_paths(json.loads(experiment.part("search")))

@@ -59,7 +59,7 @@ def training_file(experiment: Experiment, key: str, seed: int) -> Path:
 
 
 def trained_seeds(experiment: Experiment, key: str) -> list[int]:
-    """Return the seeds with which a network was trained, whether or not the experiment still has them, in increasing order."""
+    """Return the seeds of a network's trainings in increasing order, including seeds that the settings no longer have."""
     beginning = training_file(experiment, key, 0).stem.removesuffix("0")
     names = (file.stem.removeprefix(beginning) for file in training_file(experiment, key, 0).parent.glob(f"{beginning}*.json"))
     return sorted(int(name) for name in names if name.isdecimal())

@@ -197,7 +197,7 @@ def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known:
 
 
 def _made_again(experiment: Experiment, changed: Collection[Path], is_known: bool) -> list[Path]:
-    """Return those of the changed files that jobs make in seconds."""
+    """Return the changed files that jobs make again in seconds."""
     derived = set(derived_files(experiment))
     again = [file for file in changed if file in derived]
     table = experiment.folder / FROZEN

@@ -127,7 +127,7 @@ class RivalRecord(Record):
         return [reason for reason in (self.reason, *(one.reason for one in self.formats.values())) if reason]
 
     def lines(self) -> Iterator[Line]:
-        """Yield what was found, in words."""
+        """Yield the speedups and the number of trainings in words, and the reasons for missing ones."""
         if self.speed is not None:
             yield Line(f"{self.name}: {times_as_fast(self.speed.ratio, ' times as fast')}, {len(self.seeds)} trainings")
         for key, one in self.converted.items():

@@ -182,7 +182,7 @@ def _training_files(experiment: Experiment, networks: Sequence[ComparedNetwork])
 
 
 def _present(known: dict[Path, ComparedNetwork], around: Path | None) -> Iterator[tuple[Path, ComparedNetwork | None]]:
-    """Yield those of the known files that are there, then the other records in a folder, whose measurements get no role."""
+    """Yield the known files that exist, then the other records in a folder, whose measurements get no role."""
     yield from ((file, network) for file, network in known.items() if file.exists())
     if around is not None:
         yield from ((file, None) for file in sorted(around.glob("*/*.json")) if file not in known)

@@ -54,7 +54,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that tests, writes and decides."""
+        """Whether this is process 0, which tests, writes files and decides."""
         return self.number == 0
 
     def seed(self, seed: int) -> int:
@@ -124,7 +124,7 @@ ALONE = Processes()
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _normalized(layer: _BatchNorm, processes: Processes, x: torch.Tensor) -> torch.Tensor:
-    """Return what the layer returns for the samples of all processes together, of which there are equally many in each."""
+    """Return this process's rows of the BatchNorm of all processes' samples; each process has equally many."""
     if not (layer.training or layer.running_mean is None):
         found: torch.Tensor = type(layer).forward(layer, x)
         return found

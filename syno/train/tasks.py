@@ -472,7 +472,7 @@ class OwnTask(DeviceTask):
         return check_count(self.task, self.task.counted(batch))
 
     def check_parts(self, network: nn.Module, batch: Any) -> None:
-        """Raise SpecError if the losses of a batch's halves do not add up to its own, unless the task says what counts."""
+        """Raise SpecError if the losses of a batch's halves do not average to its loss, unless `counted` weighs them."""
         count = self.samples(batch)
         if self.counts or count < FEWEST_IN_PARTS:
             return

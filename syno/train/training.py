@@ -155,7 +155,7 @@ class Reports:
         return bool(self._looks) and step == _step(self._looks[0], length)
 
     def due(self, progress: TrainingProgress, length: int) -> Iterator[tuple[Tell, float, float]]:
-        """Yield what is to be reported up to now and was not: the function to call, and its two arguments."""
+        """Yield the reports that are due and were not made: the function to call, and its two arguments."""
         for number, score in enumerate(progress.scores[self._told :], self._told + 1):
             self._told = number
             yield from self._due_looks(progress, length, progress.ends[number - 1])
@@ -166,7 +166,7 @@ class Reports:
         yield from self._due_looks(progress, length, progress.steps)
 
     def of_score(self, number: int, score: float, loss: float) -> Iterator[tuple[Tell, float, float]]:
-        """Yield what is to be reported after a step of which only a score is known, and what stands for its loss."""
+        """Yield the reports after a step with a score and no loss; the score stands for the loss, too."""
         while self._looks and self._looks[0] <= number:
             yield cast(Tell, self._recent_loss), self._looks.pop(0), loss
         if self._recent_loss is not None:

@@ -144,7 +144,7 @@ class Workload:
         return _IDENTITIES[key][1]
 
     def _own_things(self) -> dict[str, Any]:
-        """Return what is the user's own, by its names in messages."""
+        """Return the user's own objects, such as network, data and loss, by their names in messages."""
         paths = [self.settings.model, self.settings.layers, *(getattr(self.settings, name) for name in OF_CODE)]
         own = {path for path in own_paths(paths) if not path.startswith(OWN_PACKAGE)}
         things: dict[str, Any] = {f"the code of {path}": imported(path, "code") for path in sorted(own)}
@@ -543,7 +543,7 @@ def _are_equal(first: torch.Tensor, second: torch.Tensor | None) -> bool:
 
 
 def things_of_data(data: PictureData | TokenSet) -> dict[str, Any]:
-    """Return what the identity of data of a user's own consists of, with rows that it makes."""
+    """Return the parts that identify a user's own data set: its code, and rows that it makes."""
     things: dict[str, Any] = {"the data": data}
     with suppress(Exception):  # trainings say what is wrong with them
         if not isinstance(data, TokenSet):

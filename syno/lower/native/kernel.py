@@ -216,7 +216,7 @@ class NestWriter:
         return at
 
     def _lookups(self, fixed: Mapping[int, int], place: Mapping[int, int]) -> Iterator[str]:
-        """Yield what is added to an address from tables over several loops, or from irregular ones."""
+        """Yield the terms of an address that are looked up in tables: of several loops, or irregular."""
         for loops, table in self.code.read.tables:
             known = {**fixed}
             if all(loop in known for loop in loops):

@@ -285,7 +285,7 @@ class PlaneLanes(Lanes):
 
     @property
     def bands(self) -> int:
-        """How many bands a plane has. If they do not divide it, the last one begins within the one before."""
+        """Number of bands of rows in a plane. If they do not divide the plane, the last band overlaps the one before."""
         return -(-self.plane[0].extent // self.rows)
 
     def _source(self, at: int, number: int) -> Axis:
@@ -312,7 +312,7 @@ class PlaneLanes(Lanes):
         return sum(before for before, _ in halos), sum(after for _, after in halos)
 
     def positions(self, at: int) -> int:
-        """Return the places of tensor `at` from its first position to behind the last one, with those between rows."""
+        """Return the number of floats of tensor `at` from its first to behind its last position, gaps between rows included."""
         rows = self.rows + sum(self.margin(at))
         return (rows - 1) * self.plane[0].pitch + sum((axis.extent - 1) * axis.pitch for axis in self.plane[1:]) + 1
 

@@ -78,7 +78,7 @@ class Contraction:
 
     @property
     def met(self) -> list[Dim]:
-        """The data's axes that the weight has too: groups, then channels."""
+        """Axes that data and weight share: groups, then channels."""
         return [meeting.data for meeting in (*self.groups, *self.channels) if meeting.data is not None]
 
     @property

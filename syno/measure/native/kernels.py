@@ -245,7 +245,7 @@ class Candidate:
     schedules: tuple[NestSchedule, ...]
 
     def cycles(self, target: Target) -> float:
-        """Return what the cost model expects of a call."""
+        """Return the cycles of one call by the cost model."""
         code = self.code
         inside = sum(map(lambda one, schedule: cost(one, schedule, target), code.codes(), self.schedules))
         layouts = code.layouts()

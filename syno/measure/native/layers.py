@@ -204,7 +204,7 @@ def of_shape(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _make_functional(network: fx.GraphModule) -> bool:
-    """Exchange operations that change a tensor that nothing else uses. Return whether no others are left."""
+    """Replace in-place operations on tensors that nothing else reads. Return whether no in-place operation is left."""
     for node in network.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             changed, name = node.args[0], node.target._schema.name.removesuffix("_")
@@ -583,7 +583,7 @@ def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
 
 
 def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int], channel: int) -> End | None:
-    """Return an end with what one more node computes; None if a kernel cannot."""
+    """Return the epilogue extended by one more node; None if a kernel cannot compute the node."""
     if user.op != "call_function" or end.activation != "identity":
         return None
     if any(user.target is target for target, *_ in ACTIVATIONS):

@@ -50,7 +50,7 @@ def make_store(folder: Path) -> Path:
 
 
 def read_entry(file: Path, validated: Callable[[dict[str, Any]], Entry]) -> Entry | None:
-    """Return what `validated` makes of a JSON file's content; None if the file is missing, damaged, or not this user's own."""
+    """Return the content of a JSON file, parsed by `validated`; None if it is missing, damaged, or of another user."""
     content = _own_content(file)
     if content is None:
         return None

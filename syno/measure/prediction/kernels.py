@@ -132,7 +132,7 @@ def _reader(made: torch.Tensor) -> Kernel:
 
 
 class _WithoutInitialization(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
-    """Leaves weights as they are: a fifth of the time otherwise, for numbers that tensors without data do not hold."""
+    """Skips the initialization of weights (20 % of the time): meta tensors hold no values."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -270,7 +270,7 @@ class Health:
         self._settings, self._in_a_row, self._lock = settings, 0, threading.Lock()
 
     def worked(self) -> None:
-        """Note that something was measured."""
+        """Note a success: failures in a row are counted anew."""
         with self._lock:
             self._in_a_row = 0
 

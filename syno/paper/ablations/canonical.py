@@ -120,7 +120,7 @@ def _moved(step: CandidateStep, state: State, image: Image) -> CandidateStep:
 
 
 def _matched(old: Sequence[Dim], new: Sequence[Dim], image: Image) -> Image:
-    """Return which of the dims that a step has just made stands for which of those that it made at first."""
+    """Map the dims of the repeated step to those of its first run."""
 
     def place(dim: Dim, moved: bool) -> tuple[int, tuple[Dim, ...]]:
         bottoms = () if dim.operation is None else dim.operation.bottoms

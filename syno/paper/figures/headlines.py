@@ -189,7 +189,7 @@ def of_larger_network(rows: pandas.DataFrame) -> Iterator[Headline]:
 
 
 def of_operator_2(rows: pandas.DataFrame) -> Iterator[Headline]:
-    """Yield what Operator 2 loses in ResNet-18, and the share of the parameters that it leaves."""
+    """Yield the accuracy that Operator 2 loses in ResNet-18, and the share of the parameters that remains."""
     lost, left = f"Operator 2 in {MODELS[CASE]}: accuracy lost", f"Operator 2 in {MODELS[CASE]}: share of the parameters"
     losses = {}
     for role in (PROXY, FINAL):

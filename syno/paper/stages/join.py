@@ -137,7 +137,7 @@ def _devices_left_out(folders: Iterable[Path]) -> Iterator[str]:
 
 
 def _alone(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield what stands for a device or compiler of which neither the paper nor another experiment has numbers."""
+    """Yield a note for each device or compiler in `stands_for` of which no other part has results."""
     names = {part.name: {*part.rows["device"], *part.rows["compiler"], *part.stands_for.values()} for part in parts}
     for part in parts:
         known = {*DEVICES, *COMPILERS}.union(*(found for name, found in names.items() if name != part.name))

@@ -67,7 +67,7 @@ def rewards(evaluated: Sequence[Evaluated]) -> list[float]:
 
 
 def _estimates(rank: dict[int, float], here: Sequence[int], ended: Sequence[int], known: Sequence[float]) -> list[float]:
-    """Return estimates for the operators `here` from their ranks, and from the ranks and rewards of those that have ended."""
+    """Return estimated rewards of the operators `here`, by their ranks among ended trials and the rewards of these."""
     ranks = np.array([rank[number] for number in here])
     if not ended:
         return [float(one) for one in (ranks + 1) / (len(rank) + 1)]

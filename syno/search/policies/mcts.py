@@ -417,7 +417,7 @@ class NodeView:
         return [kind for kind in self.here.kinds if self._open_children(kind) or self._any_leads_on(kind)]
 
     def new_kinds(self) -> list[str]:
-        """Return the kinds to consider of which no step was ever taken."""
+        """Return the kinds of steps at this node that no trial has taken yet."""
 
         def promise(kind: str) -> float:
             return self._promise(self.rave.kinds.get(kind), self.statistics.kinds.promise(kind), f"kind {kind}")

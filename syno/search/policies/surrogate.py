@@ -573,7 +573,7 @@ class Surrogate(Policy):
                 yield path
 
     def _parents(self) -> list[Evaluated]:
-        """Return the operators that are mutated: the best, and while these are few, the fastest of those that were too slow."""
+        """Parents of mutations: the best operators, and while these are few, the fastest of the too slow ones."""
         best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
         slow = [one for one in self._evaluated.values() if one.is_screened and log_speedup(one) is not None]
         return [*best, *nlargest(self.settings.parents - len(best), slow, key=lambda one: log_speedup(one) or 0.0)]
@@ -607,7 +607,7 @@ class Surrogate(Policy):
     # ---- the model ------------------------------------------------------------------------------------------------
 
     def _fitted(self) -> Model:
-        """Return the model of what was known when it was due for the last time."""
+        """Model of rewards, fitted on the snapshot of trials at the last refit."""
         events, evaluated = self._snapshot()
         if self._model is None or self._model[0] != events:
             own = [one for one in evaluated if one.is_informed]
@@ -620,7 +620,7 @@ class Surrogate(Policy):
         return self._model[1]
 
     def _fitted_to_goal(self) -> GoalModels | None:
-        """Return the models of the goal, of what was known when they were due; None without a goal."""
+        """Goal models (score and speedup), fitted on the snapshot of trials at the last refit; None without a goal."""
         if self.goal is None:
             return None
         events, known = self._snapshot()
@@ -630,7 +630,7 @@ class Surrogate(Policy):
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
-        """Return the evaluations known when a model was last due, and the number of events until then."""
+        """Snapshot for fitting: the number of events at the last refit, and the trials that were evaluated before it."""
         due, events, known = self._due
         if due < _due(self._proposed) or sum(one.is_informed for one in known) < self._beginners:
             return self._events, self._informed()
@@ -706,7 +706,7 @@ class Surrogate(Policy):
 
 
 def _due(proposed: int) -> int:
-    """Return with how many proposals, of those that were made, the model was due for the last time."""
+    """Return the number of proposals at the last refit: refits are due after 1 proposal, and after each growth by GROWTH."""
     due = min(proposed, 1)
     while due and (following := max(due + 1, int(due * GROWTH))) <= proposed:
         due = following

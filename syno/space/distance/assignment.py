@@ -68,7 +68,7 @@ class Assignment:
 
     @property
     def whole_groups(self) -> list[InputGroup]:
-        """The groups whose members are joined as they are."""
+        """Groups without surplus: their axes can be joined without a Merge that cuts one of them first."""
         return [group for group in self.groups if group.is_whole]
 
     def has_room(self, usage: Usage) -> bool:

@@ -154,7 +154,7 @@ class ReadingBound:
         return not _is_power_of_two(value.numerator)
 
     def _orders(self, question: Question) -> Iterator[dict[int, int]]:
-        """Yield the ways in which groups are axes of the input: the group of each free axis."""
+        """Yield every assignment of groups to free axes of the input, as {axis: group}."""
         slots = [(size, number) for number, (block, _) in enumerate(question.groups) for size in block]
         seen = set()
         for order in permutations(slots):

@@ -23,7 +23,7 @@ UNKNOWN = Source(1, 0)  # of all dims if nothing is required of what is read
 
 @dataclass
 class Sources:
-    """The sources of dims, each found once, at one valuation.
+    """Cache of the sources of dims (the values that an element depends on), at one valuation.
 
     A sum takes as many values as it is long, an axis of the output one. A dim takes at most as many as those below it together,
     and at most as many as its size.

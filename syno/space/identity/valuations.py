@@ -48,7 +48,7 @@ class _Chain:
 
 
 def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
-    """Yield what can be joined: the dim below (None for sums), the chain on the major piece, that on the minor piece."""
+    """Yield joinable pairs: the dim below (None for sums), the chain on the major piece, the chain on the minor piece."""
     above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
     expanded = set(graph.expansions)
 
