@@ -135,6 +135,7 @@ def coverage(again: bool, searches: int = 200, operators: int = 80) -> float:
     return covered / searches
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_fastest_of_eighty_equal_operators_contains_its_speedup() -> None:
     assert coverage(again=False) < 0.8
     assert coverage(again=True) > 0.93

@@ -84,6 +84,7 @@ def test_a_front_is_of_the_scores_in_the_source(tmp_path: Path, monkeypatch: pyt
         select(taking(tmp_path, by="front").model_copy(update={"tune": TuneSettings(compilers=())}))
 
 
+@pytest.mark.slow
 def test_a_loss_is_the_better_the_less_it_is(tmp_path: Path) -> None:
     finished(tmp_path / "source", {"original": 5.85, "conv2d": 5.9, "conv1x1": 5.7, "separable_conv2d": 6.4}, "loss")
     assert [one.name for one in select(taking(tmp_path, within=0.1))] == ["conv1x1", "conv2d"]
