@@ -234,7 +234,9 @@ def test_a_plane_may_be_one_axis_before_others(tmp_path: Path) -> None:
         assert difference(graph, values, program, binary, RESIDUAL, formats=formats) < TOLERANCE, program.name
 
 
-@pytest.mark.parametrize(("graph", "step"), [(exchanged(), 1), (convolution(False), 2), (convolution(False), 5)])
+@pytest.mark.parametrize(
+    ("graph", "step"), [(exchanged(), 1), (convolution(False), 2), pytest.param(convolution(False), 5, marks=pytest.mark.slow)]
+)
 def test_planes_that_are_no_copies(graph: PGraph, step: int, tmp_path: Path) -> None:
     """Neighbours in memory are none in scratch: rows are read as columns, or a plane has the positions of a stride."""
     cases: list[tuple[Valuation, tuple[Format, Format], Program]] = []

@@ -9,6 +9,7 @@ import ast
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,10 @@ class Evil:
         return Path.touch, (self.trace,)
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for file in sorted(ROOT.rglob("*.py")):
-        yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[str, ast.AST]]:
+    files = sorted(ROOT.rglob("*.py"))
+    return [(str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))) for file in files]
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -95,6 +95,7 @@ def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path, policy: str, eve
     assert deaths > 60 / every
 
 
+@pytest.mark.slow
 def test_operators_are_first_compared_by_the_errors_of_their_fits() -> None:
     """Operators that pause at step 0 are not trained; the policy learns the stored errors of all fits."""
     study, training = open_study(policy="surrogate", stopping=FITTED), Training(fits=True)

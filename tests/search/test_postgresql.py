@@ -58,6 +58,7 @@ def test_a_server_that_is_restarted_under_load_loses_nothing(url: str, tmp_path:
     assert set(trials.outcome) <= {"complete", "failed", "duplicate", "interrupted"}
 
 
+@pytest.mark.slow
 def test_two_studies_in_one_database_do_not_meet(url: str) -> None:
     seeds = {"one": 1, "other": 2}
     studies = {name: study(url, name=name, seed=seed) for name, seed in seeds.items()}

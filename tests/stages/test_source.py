@@ -64,8 +64,8 @@ def test_the_best_come_first_and_are_in_the_store(tmp_path: Path) -> None:
     [
         ({"count": 1}, ["separable_conv2d"]),
         ({"within": 0.01}, ["separable_conv2d", "conv2d"]),
-        ({"within": 0.0}, ["separable_conv2d"]),
-        ({"within": 0.01, "count": 1}, ["separable_conv2d"]),
+        pytest.param({"within": 0.0}, ["separable_conv2d"], marks=pytest.mark.slow),
+        pytest.param({"within": 0.01, "count": 1}, ["separable_conv2d"], marks=pytest.mark.slow),
     ],
 )
 def test_only_so_many_and_only_so_good_ones_are_taken(settings: dict[str, object], names: list[str], tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_the_recent_loss_is_that_of_the_last_quarter() -> None:
     assert progress.recent_loss(1) == pytest.approx((1 + 3) / 2) and progress.recent_loss(2) == 5
 
 
+@pytest.mark.slow
 def test_a_search_pauses_and_ends_with_its_best_trained_through(tmp_path: Path) -> None:
     experiment = Experiment(
         name="small",

@@ -174,6 +174,7 @@ def test_the_error_of_a_fit_is_a_metric_known_before_the_training(weights: Path)
     assert FIT_ERROR not in ProxyTraining(workload(weights), begun.spec())(operator, Report())
 
 
+@pytest.mark.slow
 def test_a_training_that_resumes_is_not_fitted_again(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, operator = workload(weights, initialization="fit", distill={}, epochs=2), OPERATORS["separable_conv2d"]()
     whole = begun.train(operator, seed=1)
@@ -336,6 +337,7 @@ def test_layers_of_a_task_of_ones_own_are_compared_in_the_order_of_their_calls()
     torch.testing.assert_close(task.loss(network, x), expected)
 
 
+@pytest.mark.slow
 def test_a_training_learns_from_layers_in_16_bits_and_in_parts(weights: Path) -> None:
     numerics: dict[str, Any] = {"initialization": "fit", "precision": "bfloat16", "micro_batch": 8}
     without, with_features = (workload(weights, distill=given, **numerics) for given in ({}, {"features": 1.0}))
