@@ -160,9 +160,9 @@ def _evaluated(plan: Record, experiment: Experiment, key: str, records: Path) ->
 
 def experiment_operator(experiment: Experiment, key: str) -> Any:
     """The operator of an experiment with this key."""
-    from syno.stages.operators import operator_of
+    from syno.stages.operators import network_of
 
-    return operator_of(experiment, key)
+    return network_of(experiment, key).replacement
 
 
 def _originals(experiment: Experiment, records: Path) -> list[float]:

@@ -45,7 +45,7 @@ from syno.config.stages import (
 )
 from syno.measure.compilers import compiler_facts, compiler_named
 from syno.measure.tvm.targets import is_here
-from syno.run.measurement import INT8
+from syno.model.networks import INT8
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.policies.presets import named_policy

@@ -17,7 +17,8 @@ from syno.measure.compilers import as_reached, compiler_facts, name_in_files, re
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
-from syno.run.measurement import NUMBER_FORMATS
+from syno.model.networks import NUMBER_FORMATS
+from syno.model.replacements import Kind, NarrowerNetwork
 from syno.search.goal import Goal
 from syno.search.halving import OF_FIT, HalvingSettings
 from syno.search.reward import GainReward, GoalReward, RelativeReward
@@ -179,8 +180,9 @@ class RivalSettings(Section):
             others: names of the experiment's baselines, which are trained in any case.
             formats: of lower precision, in which the original is a rival.
         """
-        kinds = [kind for kind, is_asked in (("pruned", self.pruning), ("narrow", self.narrowing)) if is_asked]
-        narrower = [f"{kind}_{share:g}" for share in self.chosen_shares(goal) for kind in kinds]
+        kinds: tuple[tuple[Kind, bool], ...] = (("pruned", self.pruning), ("narrow", self.narrowing))
+        shares = self.chosen_shares(goal)
+        narrower = [NarrowerNetwork(kind, share).name for share in shares for kind, is_asked in kinds if is_asked]
         known = [choice.key for choice in self.chosen_operators(goal)]
         found = [*narrower, *known, *(name for name in NUMBER_FORMATS if name in formats)]
         return tuple(name for name in dict.fromkeys(found) if name not in others)

@@ -33,6 +33,7 @@ from syno.model.replacements import (
 )
 
 INT8 = "int8"  # the baseline of a network in 8-bit integers
+NUMBER = r"[0-9]*\.?[0-9]+"  # a share in a name
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,10 @@ class Network:
     replacement: AnyOperator | None = None
 
     @classmethod
-    def parse(cls, key: str) -> Self:
-        """Return the network of a key, as far as the key says what it is."""
+    def parse(cls, key: str | Self) -> Self:
+        """Return the network of a key, as far as the key says what it is; a network itself."""
+        if not isinstance(key, str):
+            return key
         for precision in NUMBER_FORMATS.values():
             if key == precision.name:
                 return cls(ORIGINAL, precision, Role.ORIGINAL)
@@ -124,6 +127,16 @@ class Network:
         return self.name == ORIGINAL
 
     @property
+    def columns(self) -> dict[str, str | None]:
+        """The key and the role, as rows of tables have them."""
+        return {"key": self.key, "role": None if self.role is None else self.role.value}
+
+    @property
+    def begins_trained(self) -> bool:
+        """Whether its training begins with weights of the trained original, whatever the settings say: it is pruned."""
+        return re.fullmatch(rf"pruned_{NUMBER}", self.name) is not None
+
+    @property
     def as_trained(self) -> Self:
         """The network before it was converted."""
         return replace(self, precision=None)
@@ -131,6 +144,11 @@ class Network:
     def in_precision(self, precision: NumberFormat) -> Self:
         """Return the trained network converted to a number format."""
         return replace(self, precision=precision)
+
+
+def is_converted(key: str) -> bool:
+    """Return whether a key is that of a trained network in lower precision."""
+    return Network.parse(key).precision is not None
 
 
 def replacement_named(name: str) -> Replacement | None:
@@ -145,10 +163,9 @@ def replacement_named(name: str) -> Replacement | None:
     """
     if name in MODULE_BASELINES or is_path(name):
         return module_baseline(name)
-    number = r"([0-9]*\.?[0-9]+)"
-    if match := re.fullmatch(rf"({'|'.join(get_args(Kind))})_{number}", name):
+    if match := re.fullmatch(rf"({'|'.join(get_args(Kind))})_({NUMBER})", name):
         return NarrowerNetwork(cast(Kind, match[1]), float(match[2]))
-    if match := re.fullmatch(rf"narrower_{number}", name):
+    if match := re.fullmatch(rf"narrower_({NUMBER})", name):
         return NarrowerLayer(float(match[1]))
     if match := re.fullmatch(rf"({'|'.join(get_args(KnownKind))})(?:_([0-9]+))?", name):
         try:

@@ -69,11 +69,6 @@ class Replacement(ABC):
         return self
 
     @property
-    def begins_trained(self) -> bool:
-        """Whether its training begins with weights of the trained original, whatever the settings say."""
-        return False
-
-    @property
     def is_quantized(self) -> bool:
         """Whether it is tested in 8-bit integers, too: known layers by themselves are slower in them."""
         return False
@@ -221,10 +216,6 @@ class NarrowerNetwork(Replacement):
     @property
     def structure(self) -> NarrowerNetwork:
         return NarrowerNetwork("narrow", self.share)
-
-    @property
-    def begins_trained(self) -> bool:
-        return self.kind == "pruned"
 
     @property
     def is_quantized(self) -> bool:

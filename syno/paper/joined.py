@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from syno.base.files import ORIGINAL
+from syno.model.networks import Network
 from syno.paper.numbers import LANGUAGE_DATA, SEARCH_DATA, SEARCHED_WITH, TEST_DATA, told
-from syno.run.measurement import number_format
 from syno.run.table import COLUMNS, LOSS_COLUMNS, TYPES, loss_table, measurement_table
 
 if TYPE_CHECKING:
@@ -204,8 +204,8 @@ def _names(rows: pandas.DataFrame) -> dict[Operator, str]:
 def _operator(name: str, operator_id: str | None) -> Operator:
     """Return the identity of an operator, which no other has."""
     by_id = _library()
-    if operator_id is not None and (numbers := number_format(name)) is not None:
-        return ("id", f"{operator_id}{numbers.suffix}")  # the records of both have the id
+    if operator_id is not None and (precision := Network.parse(name).precision) is not None:
+        return ("id", Network(operator_id, precision).key)  # the records of both have the id
     if operator_id in by_id:
         return ("library", by_id[operator_id])
     if operator_id is not None:

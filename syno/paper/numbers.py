@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
-from syno.run.measurement import INT8, Measurement
+from syno.model.networks import INT8
+from syno.run.measurement import Measurement
 
 MOBILE_CPU, MOBILE_GPU, A100 = "Jetson Orin Nano CPU", "Jetson Orin Nano GPU", "A100"
 DEVICES = {MOBILE_CPU: "mobile CPU", MOBILE_GPU: "mobile GPU", A100: "A100"}  # and their names in the paper

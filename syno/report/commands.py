@@ -11,9 +11,9 @@ from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
+from syno.model.networks import Network
 from syno.report.results import Results
 from syno.report.verdict import Line
-from syno.run.measurement import as_trained
 
 SIZE = 64  # of a layer, in the example
 
@@ -52,7 +52,7 @@ def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
     """
     kept = [name for name in results.kept.networks if name != ORIGINAL]
     # Of a network in lower precision than it was trained in, the trained one is kept.
-    named = [name for line in verdict if (name := as_trained(line.operator)) in kept]
+    named = [name for line in verdict if (name := Network.parse(line.operator).name) in kept]
     if named:
         return named[0]
     scored = [row.operator for row in results.score_list if row.operator in kept and row.role == "found"]

@@ -12,12 +12,12 @@ from math import inf, isfinite, isnan, nan
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.base.text_tables import plural
+from syno.model.networks import has_lower_precision, is_converted
 from syno.report.page_tables import setting, share
 from syno.report.results import Results
 from syno.run.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.run.goal_tables import beside_rivals
 from syno.run.majority import warning_of
-from syno.run.measurement import has_lower_precision, number_format
 from syno.run.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.run.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
@@ -141,7 +141,7 @@ def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str
 def measured(results: Results) -> str:
     """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
-    counts = [row.seeds for row in results.score_list if row.seeds is not None and number_format(row.key) is None]
+    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_converted(row.key)]
     if counts:
         least, most = min(counts), max(counts)
         each = plural(least, "seed") if least == most else f"{least} to {most} seeds"

@@ -6,12 +6,10 @@ of results holds them as one table (`syno.run.table`), from which every other ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from syno.base.files import ORIGINAL
 from syno.base.record import Count, Record
 from syno.measure.tuning_record import Status
 from syno.train.metric import METRICS, MetricKey
@@ -37,69 +35,8 @@ UNITS: dict[str, str] = {
     "limit": "ms",
 }
 OK: Status = "ok"
-INT8 = "int8"  # the baseline of a network in 8-bit integers
 OF_LIMIT = "of_limit"  # a column of tables of times: the share of the device's limit
 SUSPICIOUS = "suspicious: faster than the device's own peak allows"
-
-
-@dataclass(frozen=True)
-class NumberFormat:
-    """A number format of lower precision, in which a trained network is tested and timed as a network of its own.
-
-    Attributes:
-        name: of the original network in them: its key.
-        words: what they are.
-        note: of the scores.
-    """
-
-    name: str
-    words: str
-    note: str
-
-    @property
-    def suffix(self) -> str:
-        """The end of the keys of networks in them."""
-        return f"_{self.name}"
-
-    @property
-    def compiler(self) -> str:
-        """The end of the names of compilers to them."""
-        return f"-{self.name}"
-
-
-NUMBER_FORMATS = {
-    one.name: one
-    for one in (
-        NumberFormat(INT8, "8-bit integers", "quantized to 8-bit integers after training"),
-        NumberFormat("bfloat16", "bfloat16", "computed in bfloat16 after training"),
-    )
-}
-
-
-def number_format(key: str) -> NumberFormat | None:
-    """Return the number format of lower precision of a network with this key; None for a network as it was trained.
-
-    >>> number_format("pruned_0.5_int8").words, number_format("pruned_0.5")
-    ('8-bit integers', None)
-    """
-    return next((one for one in NUMBER_FORMATS.values() if key == one.name or key.endswith(one.suffix)), None)
-
-
-def as_trained(key: str) -> str:
-    """Return the key of the network as it was trained.
-
-    >>> as_trained("pruned_0.5_int8"), as_trained("int8"), as_trained("pruned_0.5")
-    ('pruned_0.5', 'original', 'pruned_0.5')
-    """
-    found = number_format(key)
-    if found is None:
-        return key
-    return ORIGINAL if key == found.name else key.removesuffix(found.suffix)
-
-
-def has_lower_precision(compiler: str) -> bool:
-    """Return whether a compiler, by its name, computes in lower precision than networks are trained in."""
-    return any(compiler.endswith(one.compiler) for one in NUMBER_FORMATS.values())
 
 
 class Measurement(Record):

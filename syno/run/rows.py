@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import ORIGINAL
 from syno.measure.network_subject import AnyNetwork, BackboneSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
-from syno.run.measurement import INT8, NUMBER_FORMATS, OK, SUSPICIOUS, Measurement
+from syno.model.networks import INT8, NUMBER_FORMATS
+from syno.run.measurement import OK, SUSPICIOUS, Measurement
 from syno.run.table import measurements_in
 from syno.train.metric import LOSS, METRICS
 

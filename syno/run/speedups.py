@@ -10,9 +10,10 @@ from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import NetworkSubject
+from syno.model.networks import has_lower_precision
 from syno.run.breakdown import NETWORK
 from syno.run.goal import NONE_FASTER, none_faster, times_as_fast
-from syno.run.measurement import OK, Measurement, has_lower_precision
+from syno.run.measurement import OK, Measurement
 from syno.run.rows import rows_of_tuning
 from syno.run.table import SPEEDUP_COLUMNS
 from syno.run.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in

@@ -32,11 +32,11 @@ from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
-from syno.model.networks import replacement_named
+from syno.model.networks import Network, replacement_named
 from syno.model.replacements import AnyOperator, KnownLayer, Mixture, NarrowerLayer, NarrowerNetwork, as_replacement
 from syno.search.mixtures import Option, Place, cheapest
 from syno.stages.mixtures import REPEATS, Alternative, ChoiceRecord, ChosenMixture, in_words
-from syno.stages.operators import operator_of, operators_by_hand
+from syno.stages.operators import network_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
 from syno.stages.search import beginning
 from syno.stages.selection import Selected, read_selected
@@ -116,15 +116,16 @@ def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) ->
     assert settings != "none"
     narrower = [NarrowerLayer(base.share).name for base in _pruned(experiment, settings)]
     keys = [one.key for one in selected]
-    given = (operator_of(experiment, key) for key in (*keys, *experiment.rival_operators, *narrower, DROPPED.name))
+    names = (*keys, *experiment.rival_operators, *narrower, DROPPED.name)
+    given = (network_of(experiment, name).replacement for name in names)
     return {one.name: one for one in given if one is not None and not as_replacement(one).is_whole}
 
 
 def _pruned(experiment: Experiment, settings: MixtureSettings) -> Iterator[NarrowerNetwork]:
     """Yield the pruned rivals."""
     for name in experiment.rival_names if settings.pruned else ():
-        base = replacement_named(name)
-        if isinstance(base, NarrowerNetwork) and base.begins_trained:
+        base = replacement_named(name) if Network.parse(name).begins_trained else None
+        if isinstance(base, NarrowerNetwork):
             yield base
 
 

@@ -10,9 +10,9 @@ from syno.base.errors import NoneSelectedError, SpecError
 from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
+from syno.model.networks import Network, Role
 from syno.run.metric import front
 from syno.stages.measurements import KINDS
-from syno.stages.operators import ComparedNetwork
 from syno.stages.own_records import check_belongs, check_measurement
 from syno.stages.selection import FastestOn
 
@@ -131,7 +131,7 @@ def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
             f"{file} is not there, and select: by: {experiment.select.by} compares measurements; `{again}` makes it"
         )
     record = TuningRecord.read(file)
-    check_belongs(record, ComparedNetwork(key, ORIGINAL if key == ORIGINAL else "found"), file)
+    check_belongs(record, Network(key, role=Role.ORIGINAL if key == ORIGINAL else Role.FOUND), file)
     check_measurement(file, record, experiment, again)
     return record
 

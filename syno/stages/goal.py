@@ -7,6 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from syno.config import Experiment
+from syno.model.networks import is_converted
 from syno.run.breakdown import read_breakdown
 from syno.run.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
 from syno.run.goal_tables import (
@@ -20,7 +21,6 @@ from syno.run.goal_tables import (
     nearest_screened,
     verdicts,
 )
-from syno.run.measurement import number_format
 from syno.run.metric import front
 from syno.run.table import SCORE_COLUMNS
 from syno.run.values import Trial, scores_in, trials_in
@@ -102,7 +102,7 @@ def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pan
     if experiment.goal is None or (scores.empty and latency.empty):
         return None
     if scores.empty:
-        as_trained = latency[latency["key"].map(number_format).isna()]
+        as_trained = latency[~latency["key"].map(is_converted).astype(bool)]
         scores = as_trained.drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
         scores = scores.assign(metric=ACCURACY.key)
     file = experiment.folder / SELECTED

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from syno.base.devices import require_device
 from syno.base.errors import SpecError
-from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
 from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
 from syno.config.dependencies import check_placed
 from syno.data.settings import is_picture
 from syno.measure.tvm.targets import is_here
+from syno.model.networks import Network
 from syno.stages.data import DataRecord, look, own_code_of
 from syno.stages.measurements import KINDS
-from syno.stages.operators import key_of, operator_of
+from syno.stages.operators import keep_operator, network_of
 from syno.stages.places import DATA, trials_folder
 from syno.stages.train import settings_of_training
 
@@ -40,7 +40,7 @@ DIGITS = 12  # of the hash in the name of the folder with the layers that are do
 
 
 def measure(
-    kind: str, experiment: Experiment, name: str, compiler: str, device: str, output: Path | None = None
+    kind: str, experiment: Experiment, name: str | Network, compiler: str, device: str, output: Path | None = None
 ) -> MeasurementRecord:
     """Measure the original network, or the network with an operator, and write a record.
 
@@ -65,14 +65,16 @@ def measure(
         what = "measure" if chosen.has_compiler else "train"
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to {what}')
     experiment.use_code()
+    network = network_of(experiment, name)
     if not chosen.of_original:
-        if name == ORIGINAL:
+        if network.is_original:
             raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
         if not is_here(device):
             raise SpecError(f'"{device}" is not a device of this machine; {chosen.subject} is measured on cpu or cuda')
         require_device(device)
-    file = output or chosen.file(experiment, key_of(experiment, name), compiler, device)
-    record: MeasurementRecord = resolve_name(chosen.make)(experiment, name, compiler, device, file)
+    keep_operator(experiment, network)
+    file = output or chosen.file(experiment, network.key, compiler, device)
+    record: MeasurementRecord = resolve_name(chosen.make)(experiment, network, compiler, device, file)
     record.write(file)
     return record
 
@@ -80,13 +82,13 @@ def measure(
 # ---- latency of the network --------------------------------------------------------------------------------------------
 
 
-def network_latency(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> TuningRecord:
+def network_latency(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> TuningRecord:
     """Compile and measure the whole network."""
-    subject = network_to_measure(experiment, name, compiler, device)
-    return measured(experiment, subject, compiler, device, f"{name}, {compiler} on {device}")
+    subject = network_to_measure(experiment, network, compiler, device)
+    return measured(experiment, subject, compiler, device, f"{network.key}, {compiler} on {device}")
 
 
-def network_to_measure(experiment: Experiment, name: str, compiler: str, device: str) -> AnyNetwork:
+def network_to_measure(experiment: Experiment, name: str | Network, compiler: str, device: str) -> AnyNetwork:
     """Return the network of an experiment, or the network with an operator, as what is measured.
 
     Raises as `measure`, before the data is read and anything is measured.
@@ -97,7 +99,7 @@ def network_to_measure(experiment: Experiment, name: str, compiler: str, device:
         raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to measure')
     experiment.use_code()
     check_placed(experiment.name, experiment.after, experiment.workload)
-    operator = operator_of(experiment, name)
+    operator = network_of(experiment, name).replacement
     remote = experiment.tune.device(device, compiler)
     if remote is None:
         require_device(device)
@@ -158,7 +160,7 @@ def subject_of(workload: WorkloadSettings, data: DataRecord, operator: AnyOperat
 # ---- latency of the layers ---------------------------------------------------------------------------------------------
 
 
-def layer_latencies(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> LayersRecord:
+def layer_latencies(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> LayersRecord:
     """Compile and measure each distinct replaced layer of the network, as it is or as an operator.
 
     A layer that the operator does not fit, and one that cannot be compiled or measured, is in the record with the reason. Until
@@ -169,23 +171,23 @@ def layer_latencies(experiment: Experiment, name: str, compiler: str, device: st
     from syno.model.extraction import distinct_layers
     from syno.model.substitution import why_it_does_not_fit
 
-    network = network_to_measure(experiment, name, compiler, device)
-    done = file.with_suffix(f".{_digest(experiment, network, compiler, device)}")
-    original = network.backbone()
-    layers, found = distinct_layers(original, network.example(), network.layers), []
+    subject = network_to_measure(experiment, network, compiler, device)
+    done = file.with_suffix(f".{_digest(experiment, subject, compiler, device)}")
+    original = subject.backbone()
+    layers, found = distinct_layers(original, subject.example(), subject.layers), []
     for number, layer in enumerate(layers, 1):
         kept = done / f"{layer.layer.name}.json"
         record = _finished(kept)
         if record is None:
-            title = f"{name}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
-            subject = network.model_copy(update={"layer": layer.layer.name})
+            title = f"{network.key}, {layer.name} ({number} of {len(layers)}), {compiler} on {device}"
+            of_layer = subject.model_copy(update={"layer": layer.layer.name})
             operator = network.replacement
             reason = None if operator is None else why_it_does_not_fit(operator, layer.layer, original)
             if reason is None:
-                record = measured(experiment, subject, compiler, device, title)
+                record = measured(experiment, of_layer, compiler, device, title)
             else:
                 there = _place(experiment, compiler, device)
-                record = misfit_record(subject, reason, compiler, there, experiment.tune.latency)
+                record = misfit_record(of_layer, reason, compiler, there, experiment.tune.latency)
             record.write(kept)
         found.append(MeasuredLayer(name=layer.name, position=layer.position, record=record))
     first = found[0].record
@@ -196,9 +198,9 @@ def layer_latencies(experiment: Experiment, name: str, compiler: str, device: st
     return whole
 
 
-def _digest(experiment: Experiment, network: AnyNetwork, compiler: str, device: str) -> str:
+def _digest(experiment: Experiment, subject: AnyNetwork, compiler: str, device: str) -> str:
     """Return a hash of everything that the measurements depend on."""
-    parts = (experiment.part("tune", code=True), network.model_dump_json(), compiler, device, experiment.tune.made_for(device))
+    parts = (experiment.part("tune", code=True), subject.model_dump_json(), compiler, device, experiment.tune.made_for(device))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
 
 
@@ -225,16 +227,16 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
 # ---- the speed of training ---------------------------------------------------------------------------------------------
 
 
-def training_speed(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> SpeedRecord:
+def training_speed(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> SpeedRecord:
     """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
     from syno.train.speed_record import SpeedRecord  # imports torch
     from syno.train.workload import Workload
 
-    operator = operator_of(experiment, name)
+    operator = network.replacement
     assert operator is not None  # it is not the original
     workload = Workload(settings_of_training(experiment), experiment.network.data)
     turns = 2 * experiment.tune.speed.turns
-    with leased(device), _shown_turns(f"training of {name} on {device}", turns) as report:
+    with leased(device), _shown_turns(f"training of {network.key} on {device}", turns) as report:
         return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
 
 

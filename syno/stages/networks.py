@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from syno.base.files import ORIGINAL
+from syno.model.networks import NUMBER_FORMATS, Network, Role
 
 if TYPE_CHECKING:
     from syno.config import Experiment
@@ -34,6 +35,12 @@ def most_selected(experiment: Experiment) -> int:
     if not experiment.compares_latencies:
         return select.most
     return min(select.count, select.shortlist, *([len(experiment.tune.pairs)] if select.by == "latency" else []))
+
+
+def converted(experiment: Experiment, selected: Iterable[str]) -> list[Network]:
+    """Return the networks with selected operators in lower precision, as far as the experiment tests them in it."""
+    formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
+    return [Network(key, precision, Role.FOUND) for precision in formats for key in selected]
 
 
 def _placeholders(name: str, count: int) -> list[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from syno.base.errors import MisfitError, SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, write_whole
@@ -19,7 +20,7 @@ from syno.config.stages import listed
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS as KNOWN
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
-from syno.model.networks import replacement_named
+from syno.model.networks import Network, Role, replacement_named
 from syno.model.replacements import AnyOperator, Mixture, as_replacement
 from syno.run.values import trials_in
 from syno.stages.mixtures import choice_of, mixture_of
@@ -32,58 +33,56 @@ if TYPE_CHECKING:
     from syno.train.workload import Workload
 
 
-class ComparedNetwork(NamedTuple):
-    """A network that an experiment trains and measures: the original, a baseline, a rival, or one with a selected operator.
-
-    Attributes:
-        key: its name in paths: "original", the name of a baseline or a rival, or the key of an operator in the store.
-        role: "original", "baseline", "rival" or "found".
-    """
-
-    key: str
-    role: str
-
-
-def compared_networks(experiment: Experiment) -> list[ComparedNetwork]:
-    """Return the original network, the baselines, the rivals, and the networks with selected operators.
+def compared_networks(experiment: Experiment) -> list[Network]:
+    """Return the original network, the baselines, the rivals, and the networks with selected operators, by key and role.
 
     Raises SpecError if nothing was selected yet, or the operator store lacks one of the operators.
     """
     selected = read_selected(experiment.folder / SELECTED)
     check_in_store(selected, experiment.folder)
+    choice = choice_of(experiment)
     return [
-        ComparedNetwork(ORIGINAL, "original"),
-        *(ComparedNetwork(name, "baseline") for name in experiment.baselines),
-        *(ComparedNetwork(name, "rival") for name in experiment.rival_names),
-        *(ComparedNetwork(one.key, "found") for one in selected),
-        *_mixtures(experiment, {one.key for one in selected}),
+        Network(ORIGINAL, role=Role.ORIGINAL),
+        *(Network(name, role=Role.BASELINE) for name in experiment.baselines),
+        *(replace(Network.parse(name), role=Role.RIVAL) for name in experiment.rival_names),
+        *(Network(one.key, role=Role.FOUND) for one in selected),
+        *(_with_mixture(experiment, chosen.replacement) for chosen in (() if choice is None else choice.mixtures)),
     ]
 
 
-def _mixtures(experiment: Experiment, selected: Collection[str]) -> Iterator[ComparedNetwork]:
-    """Yield the mixtures that were chosen. One of known layers only is a rival: nothing in it was synthesized."""
-    found = choice_of(experiment)
-    for one in () if found is None else found.mixtures:
-        mixture = one.replacement
-        is_found = any(part.id[:ID_DIGITS] in selected for part in mixture.layers.values())
-        yield ComparedNetwork(mixture.name, "found" if is_found else "rival")
+def _with_mixture(experiment: Experiment, mixture: Mixture) -> Network:
+    """Return the network with a mixture. One of known layers only is a rival: nothing in it was synthesized."""
+    file = experiment.folder / SELECTED
+    selected = {one.key for one in read_selected(file)} if file.is_file() else set()
+    is_found = any(part.id[:ID_DIGITS] in selected for part in mixture.layers.values())
+    return Network(mixture.name, role=Role.FOUND if is_found else Role.RIVAL, replacement=mixture)
 
 
-def operator_of(experiment: Experiment, name: str) -> AnyOperator | None:
-    """Return the operator of a key, id, name or file, a baseline or a rival; None for the original network.
+def network_of(experiment: Experiment, name: str | Network) -> Network:
+    """Return a network, as it is trained, with its replacement: by its key, or by the id, name or file of its operator.
+
+    It may be one that the experiment does not compare, such as `pruned_0.3`: then it has no role.
 
     Raises UnknownNameError if there is none.
     """
+    if isinstance(name, Network):
+        return name
     if name == ORIGINAL:
-        return None
-    if name in experiment.baselines:
-        return experiment.baselines[name].replacement()
-    if name in experiment.rival_operators:
-        return experiment.rival_operators[name].replacement()
+        return Network(ORIGINAL, role=Role.ORIGINAL)
     if name in experiment.mixture_names:
-        return mixture_of(experiment, name)
-    if (named := replacement_named(name)) is not None:
-        return named
+        return _with_mixture(experiment, mixture_of(experiment, name))
+    choices = {**experiment.rival_operators, **experiment.baselines}
+    known = choices[name].replacement() if name in choices else replacement_named(name)
+    if known is not None:
+        key = name if name in choices else known.name
+        roles = {**dict.fromkeys(experiment.rival_names, Role.RIVAL), **dict.fromkeys(experiment.baselines, Role.BASELINE)}
+        return Network(key, role=roles.get(key), replacement=known)
+    operator = _stored(experiment, name)
+    return Network(operator.id[:ID_DIGITS], role=Role.FOUND, replacement=operator)
+
+
+def _stored(experiment: Experiment, name: str) -> PGraph:
+    """Return the operator of a key, id, name or file, from a store, or if it is lost there, from elsewhere."""
     try:
         return find_stored(name, experiment.folder)
     except UnknownNameError as error:
@@ -119,7 +118,7 @@ def _fitting(experiment: Experiment, name: str, layers: tuple[str, ...], workloa
     selected = [one.name for one in read_selected(file)] if file.is_file() else []
     allowed = f"there are: {', '.join([*selected, *(experiment.rival_operators or KNOWN)])}"
     try:
-        found = operator_of(experiment, name)
+        found = network_of(experiment, name).replacement
     except SynoError as error:
         raise SpecError(f"{where}: {error}; {allowed}") from error
     if found is None or as_replacement(found).is_whole:
@@ -159,15 +158,10 @@ def check_fit(experiment: Experiment, option: str, name: str, find: Callable[[],
         raise SpecError(f"{option}: {error}") from None
 
 
-def key_of(experiment: Experiment, name: str) -> str:
-    """Return the key of a network, given by key, id, name or file. A found operator is added to the store."""
-    if name in (ORIGINAL, *experiment.baselines, *experiment.rival_names, *experiment.mixture_names):
-        return name
-    operator = operator_of(experiment, name)
-    assert operator is not None  # it is not the original
-    if not isinstance(operator, PGraph):
-        return operator.name
-    return OperatorStore(experiment.folder).add(operator)
+def keep_operator(experiment: Experiment, network: Network) -> None:
+    """Add the operator of a network to the store, where those who read its records look for it."""
+    if network.role is Role.FOUND and isinstance(network.replacement, PGraph):
+        OperatorStore(experiment.folder).add(network.replacement)
 
 
 def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:

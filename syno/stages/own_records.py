@@ -12,8 +12,8 @@ from syno.base.validation import named_differences
 from syno.config import Experiment
 from syno.measure.compilers import compiler_facts
 from syno.measure.tuning import tolerant
+from syno.model.networks import Network, Role
 from syno.model.placed import OPTIONAL
-from syno.stages.operators import ComparedNetwork
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 WHERE = {"device", "threads", "compile"}  # settings of a training that do not change its result
 
 
-def check_belongs(record: TrainingRecord | MeasurementRecord, network: ComparedNetwork, file: Path) -> None:
+def check_belongs(record: TrainingRecord | MeasurementRecord, network: Network, file: Path) -> None:
     """Raise SpecError if the record in a network's file is of another network, as after a copy into the wrong folder."""
     match network.role:
-        case "original":
+        case Role.ORIGINAL:
             belongs = record.operator_id is None
-        case "baseline" | "rival":
+        case Role.BASELINE | Role.RIVAL:
             belongs = record.operator_id is not None
         case _:  # by the key of an operator, or the name of a mixture
             belongs = record.operator_id is not None and network.key in (record.operator_id[: len(network.key)], record.name)

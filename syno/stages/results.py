@@ -13,7 +13,7 @@ from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
-from syno.run.measurement import number_format
+from syno.model.networks import is_converted
 from syno.run.values import (
     LEARNING_COLUMNS,
     TRIAL_COLUMNS,
@@ -30,7 +30,7 @@ from syno.stages.data import DataRecord
 from syno.stages.goal import answer_of, reward_at_goal, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.mixtures import choice_of
-from syno.stages.operators import operator_of
+from syno.stages.operators import network_of
 from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
 from syno.stages.search import WorkerRecord
 from syno.stages.selection import why_none
@@ -128,7 +128,7 @@ def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFr
     for one in scores_in(scores):
         files = (
             {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds}
-            if number_format(one.key) is None
+            if not is_converted(one.key)
             else {}
         )
         for seed, file in files.items():
@@ -227,10 +227,10 @@ def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Itera
     given: dict[str, PGraph] = {}
     rows: dict[str, Score | Latency] = {}
     for one in measured:
-        if one.role != ORIGINAL and number_format(one.key) is None:
+        if one.role != ORIGINAL and not is_converted(one.key):
             rows.setdefault(one.key, one)
     for key, one in rows.items():
-        operator = operator_of(experiment, key)
+        operator = network_of(experiment, key).replacement
         if isinstance(operator, PGraph):
             given[one.operator] = operator
     if any(one.role == "found" for one in rows.values()):

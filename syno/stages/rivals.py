@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -28,14 +29,16 @@ from syno.base.record import Amount, Name, PositiveInterval, Record, versions
 from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
+from syno.model.networks import INT8, NUMBER_FORMATS, Network, NumberFormat, Role
 from syno.model.replacements import AnyOperator, as_replacement, code_in
 from syno.run.goal import times_as_fast
-from syno.run.measurement import INT8, NUMBER_FORMATS, OK, Measurement, NumberFormat, as_trained, number_format
+from syno.run.measurement import OK, Measurement
 from syno.run.rows import rows_of_training
 from syno.run.speedups import APART, IN_TURNS
 from syno.stages.measure import measured, network_to_measure
-from syno.stages.mixtures import REPEATS, mixture_of
-from syno.stages.operators import compared_networks, operator_of
+from syno.stages.mixtures import REPEATS
+from syno.stages.networks import converted
+from syno.stages.operators import compared_networks, network_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
 from syno.stages.selection import read_selected
 from syno.stages.speedups import speedups_of
@@ -117,9 +120,9 @@ class RivalRecord(Record):
 
     @property
     def converted(self) -> dict[str, InLowerPrecision]:
-        """The network in lower precision, by its key in them."""
-        is_converted = number_format(self.name) is not None
-        return {f"{self.name}{'' if is_converted else NUMBER_FORMATS[name].suffix}": one for name, one in self.formats.items()}
+        """The network in lower precision, by its key in it."""
+        network = Network.parse(self.name)
+        return {network.in_precision(NUMBER_FORMATS[name]).key: found for name, found in self.formats.items()}
 
     @property
     def reasons(self) -> list[str]:
@@ -149,12 +152,28 @@ def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
     return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
 
 
-def _converted(experiment: Experiment) -> dict[str, str]:
-    """Return the selected operators whose networks are tested in lower precision, too, by their keys in these."""
+def _converted(experiment: Experiment) -> dict[str, Network]:
+    """Return the networks with selected operators in lower precision, by their keys."""
     file = experiment.folder / SELECTED
     selected = [one.key for one in read_selected(file)] if file.is_file() else []
-    formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
-    return {f"{key}{numbers.suffix}": key for numbers in formats for key in selected}
+    return {network.key: network for network in converted(experiment, selected)}
+
+
+def _network(experiment: Experiment, name: str) -> Network:
+    """Return the network of a rival, a mixture, or a selected operator in lower precision.
+
+    Raises SpecError if the experiment has none of this name, UnknownNameError for a mixture that was not chosen.
+    """
+    is_trained = name in experiment.rival_names and name not in NUMBER_FORMATS
+    if is_trained or name in experiment.mixture_names:
+        return network_of(experiment, name)
+    if name in experiment.rival_names or name in _converted(experiment):
+        network = Network.parse(name)
+        return replace(network_of(experiment, network.name), precision=network.precision)
+    known = ", ".join((*experiment.rival_names, *experiment.mixture_names)) or (
+        "none (rivals belong to searches with a goal whose operators are trained)"
+    )
+    raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
@@ -170,57 +189,39 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
         SpecError: the experiment has no such rival.
         DeviceError: the original itself cannot be measured, or a remote device does not answer.
     """
-    experiment.use_code()
-    known_names, found_keys = (*experiment.rival_names, *experiment.mixture_names), _converted(experiment)
-    is_found = name not in known_names and name in found_keys
-    if name not in known_names and not is_found:
-        known = ", ".join(known_names) or "none (rivals belong to searches with a goal whose operators are trained)"
-        raise SpecError(f'experiment "{experiment.name}" has no rival "{name}"; there are: {known}')
-    began = datetime.now(UTC)
-    if name in experiment.mixture_names and (reason := _why_missing(experiment, name)):
-        return _written(experiment, name, None, began, {"state": "failed", "reason": reason}, output)
-    converted = number_format(name) if is_found or name in NUMBER_FORMATS else None
-    trained = name if converted is None else as_trained(name)
-    operator = None if trained == ORIGINAL else operator_of(experiment, trained)
-    found: dict[str, Any] = {"state": "ok"}
-    if operator is not None and converted is None:
-        found |= _speed(experiment, operator)
-        if found["state"] == "ok":
-            found |= _trainings(experiment, name)
-    if found["state"] == "ok":
-        formats = [converted] if converted is not None else _formats_of(experiment, operator)
-        speed = found.get("speed")
-        found["formats"] = {one.name: _in_lower_precision(experiment, trained, one, speed) for one in formats}
-    return _written(experiment, name, operator, began, found, output)
-
-
-def _why_missing(experiment: Experiment, name: str) -> str:
-    """Return why a mixture was not chosen; "" if it was."""
+    began, found = datetime.now(UTC), dict[str, Any](state="ok")
     try:
-        mixture_of(experiment, name)
+        network = _network(experiment.use_code(), name)
     except UnknownNameError as error:
-        return str(error)
-    return ""
+        if name not in experiment.mixture_names:
+            raise
+        return _written(experiment, Network(name), began, {"state": "failed", "reason": str(error)}, output)
+    if network.precision is None:
+        found |= _speed(experiment, network)
+        if found["state"] == "ok":
+            found |= _trainings(experiment, network)
+    if found["state"] == "ok":
+        precisions, speed = _precisions(experiment, network), found.get("speed")
+        found["formats"] = {
+            precision.name: _in_lower_precision(experiment, network.in_precision(precision), speed) for precision in precisions
+        }
+    return _written(experiment, network, began, found, output)
 
 
 def _written(
-    experiment: Experiment,
-    name: str,
-    operator: AnyOperator | None,
-    began: datetime,
-    fields: dict[str, Any],
-    output: Path | None,
+    experiment: Experiment, network: Network, began: datetime, fields: dict[str, Any], output: Path | None
 ) -> RivalRecord:
     """Return the record with these fields, which is written."""
+    operator = network.replacement
     record = RivalRecord(
-        name=name,
+        name=network.key,
         operator=None if operator is None else str(operator),
         seconds=(datetime.now(UTC) - began).total_seconds(),
         versions=versions(["torch", "torch-pruning", "torchao"]) | _code_of(experiment, operator),
         date=datetime.now(UTC),
         **fields,
     )
-    record.write(output or rival_file(experiment, name))
+    record.write(output or rival_file(experiment, network.key))
     return record
 
 
@@ -229,10 +230,10 @@ def _code_of(experiment: Experiment, operator: AnyOperator | None) -> dict[str, 
     return version_of_code([json.loads(experiment.part("rivals")), code_in(operator)])
 
 
-def _speed(experiment: Experiment, operator: AnyOperator) -> dict[str, Any]:
+def _speed(experiment: Experiment, network: Network) -> dict[str, Any]:
     """Return the fields about the speed in turns with the original."""
-    assert experiment.goal_pair is not None
-    replacement = as_replacement(operator)
+    assert experiment.goal_pair is not None and network.replacement is not None
+    replacement = as_replacement(network.replacement)
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
         record: SpeedupRecord = speedups.of(replacement.structure, repeat=REPEATS if replacement.is_chosen_by_speed else 0)
     if record.status != "ok" or record.ratio is None or record.latency_ms is None or record.original_ms is None:
@@ -247,37 +248,36 @@ def _speed(experiment: Experiment, operator: AnyOperator) -> dict[str, Any]:
 # ---- trainings ---------------------------------------------------------------------------------------------------------
 
 
-def _trainings(experiment: Experiment, name: str) -> dict[str, Any]:
+def _trainings(experiment: Experiment, network: Network) -> dict[str, Any]:
     """Train with each seed, and return the fields about that."""
     try:
         for seed in experiment.train.seeds:
-            _train(experiment, name, seed)
+            _train(experiment, network, seed)
     except SynoError as error:
         return {"state": "failed", "reason": " ".join(str(error).split())}
     return {"seeds": experiment.train.seeds}
 
 
-def _train(experiment: Experiment, name: str, seed: int) -> None:
+def _train(experiment: Experiment, network: Network, seed: int) -> None:
     """Train with a seed, unless the record is there already, or another experiment has one of the same training."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
-    file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
-    workload, replacement = Workload(settings, experiment.network.data), operator_of(experiment, name)
-    operator = str(replacement)
+    file, settings = training_file(experiment, network.key, seed), settings_of_training(experiment, network, seed)
+    workload, operator = Workload(settings, experiment.network.data), network.replacement
     with suppress(SpecError):
         found = TrainingRecord.read(file)
-        is_same_code = found.versions.get(OWN_CODE) == version_of_code(code_in(replacement)).get(OWN_CODE)
-        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, operator) and is_same_code:
+        is_same_code = found.versions.get(OWN_CODE) == version_of_code(code_in(operator)).get(OWN_CODE)
+        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, str(operator)) and is_same_code:
             return
-    shared = STORE / f"{_identity(workload, replacement, seed)}.json"
+    shared = STORE / f"{_identity(workload, operator, seed)}.json"
     with suppress(SpecError, OSError):
         found = TrainingRecord.read(shared).model_copy(update={"workload": settings})
         if found.weights is not None:
             write_whole(file.with_suffix(WEIGHTS), shared.with_suffix(WEIGHTS).read_bytes())
         found.write(file)
         return
-    record = train(experiment, name, seed)
+    record = train(experiment, network, seed)
     with suppress(SpecError, OSError):  # a full disk costs others a training, and nothing else
         if record.weights is not None:
             write_whole(shared.with_suffix(WEIGHTS), file.with_suffix(WEIGHTS).read_bytes())
@@ -298,56 +298,60 @@ def _identity(workload: Workload, operator: AnyOperator | None, seed: int) -> st
 # ---- lower precision ---------------------------------------------------------------------------------------------------
 
 
-def _formats_of(experiment: Experiment, operator: AnyOperator | None) -> list[NumberFormat]:
-    """Return the number formats in which a network is tested after its training.
+def _precisions(experiment: Experiment, network: Network) -> list[NumberFormat]:
+    """Return the number formats in which a network is tested after its training: its own, or those of the settings.
 
     8-bit integers are for pruned networks and mixtures: known layers by themselves are slower in them.
     """
-    is_quantized = operator is not None and as_replacement(operator).is_quantized
+    if network.precision is not None:
+        return [network.precision]
+    is_quantized = network.replacement is not None and as_replacement(network.replacement).is_quantized
     return [NUMBER_FORMATS[name] for name in experiment.number_formats if is_quantized or name != INT8]
 
 
-def _in_lower_precision(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> InLowerPrecision:
+def _in_lower_precision(experiment: Experiment, network: Network, speed: RivalSpeed | None) -> InLowerPrecision:
     """Convert the trained networks, test them, and measure their speed."""
     scores: dict[int, float] = {}
+    assert network.precision is not None
     try:
-        scores = {seed: _score_in(experiment, key, numbers, seed) for seed in experiment.train.seeds}
-        return InLowerPrecision(scores=scores, speed=_speed_in(experiment, key, numbers, speed))
+        scores = {seed: _converted_score(experiment, network, seed) for seed in experiment.train.seeds}
+        return InLowerPrecision(scores=scores, speed=_converted_speed(experiment, network, speed))
     except (SynoError, ImportError) as error:
-        return InLowerPrecision(scores=scores, reason=f"in {numbers.words}: {' '.join(str(error).split())}")
+        return InLowerPrecision(scores=scores, reason=f"in {network.precision.words}: {' '.join(str(error).split())}")
 
 
-def _score_in(experiment: Experiment, key: str, numbers: NumberFormat, seed: int) -> float:
+def _converted_score(experiment: Experiment, network: Network, seed: int) -> float:
     """Return the score of a trained network in lower precision."""
     from syno.train.lower_precision import converted_score
     from syno.train.weights import load_weights
     from syno.train.workload import Workload
 
-    settings, operator = settings_of_training(experiment, key, seed), operator_of(experiment, key)
-    workload, file = Workload(settings, experiment.network.data), training_file(experiment, key, seed)
-    network = workload.network(operator, seed)
-    load_weights(network, file.with_suffix(WEIGHTS))
-    return converted_score(network, numbers.name, workload.data, settings.training, seed)
+    assert network.precision is not None
+    settings = settings_of_training(experiment, network.as_trained, seed)
+    workload, file = Workload(settings, experiment.network.data), training_file(experiment, network.name, seed)
+    module = workload.network(network.replacement, seed)
+    load_weights(module, file.with_suffix(WEIGHTS))
+    return converted_score(module, network.precision.name, workload.data, settings.training, seed)
 
 
-def _speed_in(experiment: Experiment, key: str, numbers: NumberFormat, speed: RivalSpeed | None) -> RivalSpeed:
-    """Return the speed with TorchInductor's kernels for these numbers; original and rival are timed apart.
+def _converted_speed(experiment: Experiment, network: Network, speed: RivalSpeed | None) -> RivalSpeed:
+    """Return the speed with TorchInductor's kernels for its number format; original and rival are timed apart.
 
     The original's time is that beside this rival, or beside another one; it is measured again if there is neither.
     """
-    assert experiment.goal_pair is not None
+    assert experiment.goal_pair is not None and network.precision is not None
     compiler, device = experiment.goal_pair
     others = (record.speed for record in rivals_of(experiment).values())
     known = next((one for one in (speed, *others) if one is not None), None)
-    original = _latency(experiment, ORIGINAL, compiler, device) if known is None else known.original_ms
-    own = _latency(experiment, key, f"{CONVERTING}{numbers.compiler}", device)
+    original = _latency(experiment, Network(ORIGINAL), compiler, device) if known is None else known.original_ms
+    own = _latency(experiment, network.as_trained, f"{CONVERTING}{network.precision.compiler}", device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
 
 
-def _latency(experiment: Experiment, key: str, compiler: str, device: str) -> Interval:
-    subject = network_to_measure(experiment, key, compiler, device)
-    record = measured(experiment, subject, compiler, device, f"{key}, {compiler} on {device}")
+def _latency(experiment: Experiment, network: Network, compiler: str, device: str) -> Interval:
+    subject = network_to_measure(experiment, network, compiler, device)
+    record = measured(experiment, subject, compiler, device, f"{network.key}, {compiler} on {device}")
     if record.status != "ok" or record.latency_ms is None:
         raise SpecError(record.reason)
     low, high = (record.latency_ms if end is None else end for end in (record.latency_low_ms, record.latency_high_ms))
@@ -387,7 +391,7 @@ def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
     for name in experiment.rival_names:
         file = rival_file(experiment, name)
         record = RivalRecord.read(file)
-        if record.versions.get(OWN_CODE) != _code_of(experiment, operator_of(experiment, name)).get(OWN_CODE):
+        if record.versions.get(OWN_CODE) != _code_of(experiment, _network(experiment, name).replacement).get(OWN_CODE):
             raise SpecError(
                 f"{file} was made with other code than {experiment.name} has now; the search begins with "
                 f"its rivals: run `syno rival CONFIG {name}` again, or all with `syno run CONFIG`"
@@ -396,7 +400,7 @@ def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
             found.append(TrainedRival(name, record.speed.ratio, _scores(experiment, name)))
         for key, one in record.converted.items():
             if one.speed is not None and one.scores:
-                _scores(experiment, as_trained(key))  # raises if these are not the trainings that were converted
+                _scores(experiment, Network.parse(key).name)  # raises if these are not the trainings that were converted
                 found.append(TrainedRival(key, one.speed.ratio, tuple(one.scores.values())))
     return [one for one in found if all(map(isfinite, one.scores))]
 
@@ -442,20 +446,20 @@ def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> It
     for record in rivals_of(experiment).values():
         for seed in () if converted_only else record.seeds:
             file = training_file(experiment, record.name, seed)
-            yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role="rival")
+            yield from rows_of_training(TrainingRecord.read(file), file.name, key=record.name, role=Role.RIVAL.value)
         source = rival_file(experiment, record.name).relative_to(experiment.folder).as_posix()
-        is_rival = record.name in experiment.rival_names
-        role = "rival" if is_rival else dict(compared_networks(experiment)).get(as_trained(record.name), "found")
-        for key, one in record.converted.items():
-            numbers, before = number_format(key), as_trained(key)
-            assert numbers is not None
-            for seed, score in one.scores.items():
-                file = training_file(experiment, before, seed)
+        trained, is_rival = Network.parse(record.name).as_trained, record.name in experiment.rival_names
+        roles = {} if is_rival else {network.name: network.role for network in compared_networks(experiment)}
+        role = Role.RIVAL if is_rival else roles.get(trained.name) or Role.FOUND
+        for name, in_precision in record.formats.items():
+            network = replace(trained, precision=NUMBER_FORMATS[name], role=role)
+            for seed, score in in_precision.scores.items():
+                file = training_file(experiment, network.name, seed)
                 if file.is_file():
-                    trained = TrainingRecord.read(file)
-                    name = key if before == ORIGINAL else f"{trained.name}{numbers.suffix}"
-                    converted = trained.model_copy(update={"name": name, "score": score, "int8_score": None})
-                    yield from rows_of_training(converted, source, key=key, role=role, note=numbers.note)
+                    before = TrainingRecord.read(file)
+                    shown = Network(before.name, network.precision).key
+                    after = before.model_copy(update={"name": shown, "score": score, "int8_score": None})
+                    yield from rows_of_training(after, source, **network.columns, note=NUMBER_FORMATS[name].note)
 
 
 def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
@@ -472,7 +476,9 @@ def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.Dat
     originals = rows[is_original & (rows["device_setting"] == device)].drop_duplicates("compiler")
     originals = originals.set_index("compiler", drop=False)
     known = (
-        rows[(rows["role"] == "rival") & rows["metric"].isin(list(METRICS))].drop_duplicates("key").set_index("key", drop=False)
+        rows[(rows["role"] == Role.RIVAL.value) & rows["metric"].isin(list(METRICS))]
+        .drop_duplicates("key")
+        .set_index("key", drop=False)
     )
     found = [rows]
     for record in rivals_of(experiment).values():

@@ -16,8 +16,9 @@ from syno.base.gpu_leases import leased
 from syno.base.record import Record
 from syno.config import Experiment
 from syno.measure.speedup_record import SpeedupRecord
+from syno.model.networks import Network
 from syno.stages.measure import network_to_measure, shown
-from syno.stages.operators import operator_of
+from syno.stages.operators import network_of
 from syno.stages.own_records import check_measurement
 from syno.stages.places import SELECTED, speedups_file, trials_folder
 from syno.stages.selection import read_selected
@@ -63,7 +64,7 @@ def speedups_of(
 
 
 def measured_speedups(
-    experiment: Experiment, operators: Sequence[str], speedups: Speedups
+    experiment: Experiment, operators: Sequence[str | Network], speedups: Speedups
 ) -> Iterator[tuple[SpeedupRecord, bool]]:
     """Yield the record of each operator, and whether it was in the store. All are found before anything is measured.
 
@@ -77,8 +78,8 @@ def measured_speedups(
         DeviceError: a remote device does not answer.
     """
     found = []
-    for given in (one for text in operators for one in in_folder(text)):
-        operator = operator_of(experiment, given)
+    for name in (one for operator in operators for one in in_folder(operator)):
+        operator = network_of(experiment, name).replacement
         if operator is None:
             raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
         found.append(operator)
@@ -92,13 +93,15 @@ def measured_speedups(
         yield record, False
 
 
-def in_folder(place: str) -> list[str]:
+def in_folder(name: str | Network) -> Sequence[str | Network]:
     """Return the operators' files in a folder, by name; anything else as it is."""
-    files = sorted(map(str, Path(place).glob("*.txt"))) if is_folder(Path(place)) else []
-    return files or [place]
+    if isinstance(name, Network):
+        return [name]
+    files = sorted(map(str, Path(name).glob("*.txt"))) if is_folder(Path(name)) else []
+    return files or [name]
 
 
-def breakdown(experiment: Experiment, name: str, compiler: str, device: str, file: Path) -> BreakdownRecord:
+def breakdown(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> BreakdownRecord:
     """Measure the replaced layers as they are and with an operator, in turns, and the operator's stages.
 
     The times of layers are kept in the store `results/latencies`, so a call that was interrupted after them goes on with the
@@ -107,8 +110,8 @@ def breakdown(experiment: Experiment, name: str, compiler: str, device: str, fil
     from syno.measure.breakdown_record import BreakdownRecord
 
     with speedups_of(experiment, compiler, device, measured="layers") as speedups:
-        ((speedup, _),) = measured_speedups(experiment, [name], speedups)
-        operator = operator_of(experiment, name)
+        ((speedup, _),) = measured_speedups(experiment, [network], speedups)
+        operator = network.replacement
         assert operator is not None  # it is not the original
         with leased(device):
             return BreakdownRecord.make(operator, speedup, speedups)

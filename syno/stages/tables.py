@@ -8,9 +8,9 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno.base.errors import SpecError
-from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.measure.tuning_record import MeasurementRecord, TuningRecord
+from syno.model.networks import Network
 from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
 from syno.run.breakdown import breakdown_rows, breakdown_table
 from syno.run.measurement import Measurement
@@ -29,7 +29,7 @@ from syno.run.table import (
 from syno.stages.goal import screened_table, verdict_table, with_verdicts
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS, MeasurementKind
-from syno.stages.operators import ComparedNetwork, compared_networks
+from syno.stages.operators import compared_networks
 from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import SELECTED, training_file
 from syno.stages.rivals import rows_of_rivals
@@ -145,7 +145,7 @@ def views_of(measured: Sequence[Measurement], experiment: Experiment) -> Tables:
 
 
 def _collected(
-    experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool = False, curves: list[dict[str, Any]] | None = None
+    experiment: Experiment, rows: Sequence[Network], *, others: bool = False, curves: list[dict[str, Any]] | None = None
 ) -> Iterator[Measurement]:
     """Yield the measurements in the records of these, and with `others` in all other records of the experiment, too.
 
@@ -162,40 +162,38 @@ def _collected(
         if network is not None:
             check_belongs(record, network, file)
             check_training(file, record.workload, experiment, network.key, record.seed)
-            if not begins_trained(experiment, network.key):  # with other weights for each seed
+            if not begins_trained(experiment, network):  # with other weights for each seed
                 check_same(record, first or record, experiment)
                 first = first or record
             check_int8(file, record, experiment)
         source = file.relative_to(folder).as_posix()
         if curves is not None:
             curves += curve_rows(record, source, None if network is None else network.key, experiment.name)
-        yield from rows_of_training(record, source, **({} if network is None else network._asdict()))
+        yield from rows_of_training(record, source, **({} if network is None else network.columns))
     yield from rows_of_rivals(experiment)
     for kind in KINDS.values():
         if kind.rows:
             yield from _measured(kind, experiment, rows, others=others)
 
 
-def _training_files(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> dict[Path, ComparedNetwork]:
+def _training_files(experiment: Experiment, networks: Sequence[Network]) -> dict[Path, Network]:
     """Return the files of all trainings of these networks."""
     return {training_file(experiment, one.key, seed): one for one in networks for seed in experiment.train.seeds}
 
 
-def _present(known: dict[Path, ComparedNetwork], around: Path | None) -> Iterator[tuple[Path, ComparedNetwork | None]]:
+def _present(known: dict[Path, Network], around: Path | None) -> Iterator[tuple[Path, Network | None]]:
     """Yield the known files that exist, then the other records in a folder, whose measurements get no role."""
     yield from ((file, network) for file, network in known.items() if file.exists())
     if around is not None:
         yield from ((file, None) for file in sorted(around.glob("*/*.json")) if file not in known)
 
 
-def _measured(
-    kind: MeasurementKind, experiment: Experiment, rows: Sequence[ComparedNetwork], *, others: bool
-) -> Iterator[Measurement]:
+def _measured(kind: MeasurementKind, experiment: Experiment, rows: Sequence[Network], *, others: bool) -> Iterator[Measurement]:
     """Yield the measurements in the records of a kind, as `_collected` does."""
     rows_of, read = resolve_name(kind.rows), set[Path]()
     for file, network, (_, device), record in records(kind, experiment, rows):
         read.add(file)
-        yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **network._asdict(), device_setting=device)
+        yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **network.columns, device_setting=device)
     for file in sorted((experiment.folder / kind.name).glob("*/*.json")) if others and kind.of_original else ():
         if file in read:
             continue
@@ -207,8 +205,8 @@ def _measured(
 
 
 def records(
-    kind: MeasurementKind, experiment: Experiment, networks: Sequence[ComparedNetwork]
-) -> Iterator[tuple[Path, ComparedNetwork, tuple[str, str], MeasurementRecord]]:
+    kind: MeasurementKind, experiment: Experiment, networks: Sequence[Network]
+) -> Iterator[tuple[Path, Network, tuple[str, str], MeasurementRecord]]:
     """Yield the records of a kind of these networks that are there: file, network, compiler and device, and record.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
@@ -217,7 +215,7 @@ def records(
     for compiler, device in kind.records_of(experiment):
         for network in networks:
             file = kind.file(experiment, network.key, compiler, device)
-            if not file.is_file() or (network.key == ORIGINAL and not kind.of_original):
+            if not file.is_file() or (network.is_original and not kind.of_original):
                 continue
             record = resolve_name(kind.record).read(file)
             check_belongs(record, network, file)
@@ -225,7 +223,7 @@ def records(
             yield file, network, (compiler, device), record
 
 
-def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) -> pandas.DataFrame:
+def breakdown_of(experiment: Experiment, networks: Sequence[Network]) -> pandas.DataFrame:
     """Return the parts of the time of these networks as a table (`syno.run.breakdown`), as far as there are records.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
@@ -233,6 +231,6 @@ def breakdown_of(experiment: Experiment, networks: Sequence[ComparedNetwork]) ->
     rows: list[dict[str, Any]] = []
     for network in networks:
         for file, _, (compiler, device), record in records(KINDS["breakdown"], experiment, [network]):
-            shown = {**network._asdict(), "device": device, "compiler": compiler}
+            shown = {**network.columns, "device": device, "compiler": compiler}
             rows += breakdown_rows(record, **shown, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]
     return breakdown_table(rows)

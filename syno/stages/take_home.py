@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from syno.base.errors import DataError, RunsCodeError, SpecError
 from syno.base.files import ORIGINAL
-from syno.base.registry import code_file, is_path, own_paths, reading_only
+from syno.base.registry import code_file, own_paths, reading_only
 from syno.base.text_tables import markdown, plural
 from syno.base.user_code import is_installed
 from syno.config import Experiment
 from syno.config.experiment import RESULTS
+from syno.model.networks import Network
+from syno.model.replacements import code_in
 from syno.run import FOLDER, SCORES
-from syno.run.measurement import as_trained, number_format
 from syno.stages.data import DataRecord, look
 from syno.stages.goal import answer_of
 from syno.stages.measure import subject_of
 from syno.stages.measurements import KINDS
-from syno.stages.operators import key_of, operator_of
+from syno.stages.operators import network_of
 from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
 from syno.stages.tables import read_tables
 from syno.stages.top import summary
@@ -67,9 +68,9 @@ def take_network(
     """
     from syno.export.network_folder import write_network
 
-    record, weights = _training(experiment, name, seed)
-    with _code(experiment, name, record, run_code=run_code):
-        found = _trained(experiment, name, record, weights)
+    network, record, weights = _training(experiment, name, seed)
+    with _code(experiment, network, record, run_code=run_code):
+        found = _trained(experiment, network, record, weights)
         return write_network(found, folder or Path(found.name), formats)
 
 
@@ -77,35 +78,35 @@ def trained_network(experiment: Experiment, name: str, seed: int | None = None) 
     """Return a trained network of an experiment, in evaluation mode; code of one's own that makes it is imported.
 
     Args:
-        experiment, given, seed: as for `take_network`.
+        experiment, name, seed: as for `take_network`.
 
     Raises UnknownNameError, SpecError and DataError as `take_network`.
     """
-    record, weights = _training(experiment, name, seed)
+    network, record, weights = _training(experiment, name, seed)
     experiment.find_code()
-    return _trained(experiment, name, record, weights).network
+    return _trained(experiment, network, record, weights).network
 
 
 def record_taken(experiment: Experiment, name: str) -> TrainingRecord:
     """Return the record of the training whose network `trained_network` returns. Raises as that."""
-    return _training(experiment, name, None)[0]
+    return _training(experiment, name, None)[1]
 
 
-def _code(experiment: Experiment, name: str, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
+def _code(experiment: Experiment, network: Network, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
     """Return the context in which the network is made: one that imports no code of one's own, unless the network needs it.
 
     Raises RunsCodeError if it needs code that may not run.
     """
     made_by = record.workload
-    named = list(dict.fromkeys(own_paths([made_by.model, *_of_data(made_by), made_by.layers, _baseline(experiment, name)])))
+    named = list(dict.fromkeys(own_paths([made_by.model, *_of_data(made_by), made_by.layers, *code_in(network.replacement)])))
     if not named:
         return reading_only("`syno get`")
     strange = [] if run_code else [path for path in named if not _is_ours(path, experiment)]
     if strange:
         lies = code_file(strange[0], experiment.code)
         raise RunsCodeError(
-            f'{name} of {experiment.folder} is made by "{strange[0]}"{"" if lies is None else f" ({lies})"}, and `syno get` '
-            "would have to run it; if you trust this code, add --run-code"
+            f'{network.key} of {experiment.folder} is made by "{strange[0]}"{"" if lies is None else f" ({lies})"}, and `syno '
+            "get` would have to run it; if you trust this code, add --run-code"
         )
     experiment.find_code()
     return nullcontext()
@@ -114,13 +115,6 @@ def _code(experiment: Experiment, name: str, record: TrainingRecord, *, run_code
 def _of_data(made_by: WorkloadSettings) -> list[str]:
     """Return the names of the data set or task, and of what belongs to a training of one's own."""
     return [made_by.data, *(path for path in (made_by.score, made_by.example_inputs) if path is not None)]
-
-
-def _baseline(experiment: Experiment, name: str) -> str:
-    """Return the name of a baseline in the experiment; "" if it is no baseline."""
-    if is_path(name):
-        return name
-    return next((one.operator for key, one in experiment.baselines.items() if name in (key, one.operator)), "")
 
 
 def _is_ours(path: str, experiment: Experiment) -> bool:
@@ -137,21 +131,21 @@ def _is_ours(path: str, experiment: Experiment) -> bool:
     return not is_elsewhere and not any(found.is_relative_to(place.resolve()) for place in (experiment.folder, RESULTS))
 
 
-def _training(experiment: Experiment, name: str, seed: int | None) -> tuple[TrainingRecord, Path]:
-    """Return the record of the training with this seed, or of the best one, and the file of its weights."""
+def _training(experiment: Experiment, name: str, seed: int | None) -> tuple[Network, TrainingRecord, Path]:
+    """Return a network, the record of its training with this seed, or of the best one, and the file of the weights."""
     from syno.train.training_record import TrainingRecord
 
-    if (numbers := number_format(name)) is not None:
-        trained = as_trained(name)
+    converted = Network.parse(name)
+    if converted.precision is not None:
         raise SpecError(
-            f"{name} is {trained}, {numbers.note}, and only its score and its speed are kept; take {trained}, and convert it "
-            "for your device (docs/evaluation.md says how it was done here)"
+            f"{name} is {converted.name}, {converted.precision.note}, and only its score and its speed are kept; take "
+            f"{converted.name}, and convert it for your device (docs/evaluation.md says how it was done here)"
         )
-    key = key_of(experiment, name)
-    there = trained_seeds(experiment, key)
+    network = network_of(experiment, name)
+    there = trained_seeds(experiment, network.key)
     # Those of the config first: other ones may have been trained with other settings.
     seeds = [one for one in experiment.train.seeds if one in there] or there if seed is None else {seed} & set(there)
-    files = [training_file(experiment, key, one) for one in seeds]
+    files = [training_file(experiment, network.key, one) for one in seeds]
     if not files and not name.endswith(".txt") and Path(f"{name}.txt").is_file():  # as it was named to train it
         return _training(experiment, f"{name}.txt", seed)
     if not files:
@@ -168,28 +162,28 @@ def _training(experiment: Experiment, name: str, seed: int | None) -> tuple[Trai
             f"{files[0].name} and run `syno train` or the workflow again"
         )
     sign = 1 if METRICS[kept[0][0].metric].more_is_better else -1
-    return max(kept, key=lambda pair: sign * pair[0].score)
+    return network, *max(kept, key=lambda pair: sign * pair[0].score)
 
 
-def _trained(experiment: Experiment, name: str, record: TrainingRecord, weights: Path) -> TrainedNetwork:
+def _trained(experiment: Experiment, network: Network, record: TrainingRecord, weights: Path) -> TrainedNetwork:
     from syno.export.comparison import Calls
     from syno.export.network_folder import TrainedNetwork
     from syno.model.substitution import substitute
     from syno.train.weights import load_weights
 
-    operator, made = operator_of(experiment, name), experiment.folder / DATA
+    operator, made = network.replacement, experiment.folder / DATA
     data = DataRecord.read(made) if made.is_file() else look(experiment)
     subject = subject_of(record.workload, data, operator, "eager")
-    network, example = subject.backbone(), subject.example(1)
+    module, example = subject.backbone(), subject.example(1)
     if operator is not None:
-        network = substitute(network, operator, example, where=record.workload.layers)
-    load_weights(network, weights, record.weights)
-    measured = _measured_with_kernels(experiment, name)
+        module = substitute(module, operator, example, where=record.workload.layers)
+    load_weights(module, weights, record.weights)
+    measured = _measured_with_kernels(experiment, network)
     timing = experiment.tune.latency if measured is None else measured.settings
     return TrainedNetwork(
         name=record.name,
         operator=record.operator,
-        network=network.eval(),
+        network=module.eval(),
         example=example,
         symbols=subject.symbols,
         facts=_facts(experiment, record, data),
@@ -207,11 +201,11 @@ def _has_a_goal_with_kernels(experiment: Experiment) -> bool:
     return goal is not None and (goal.compiler, goal.device) == ("native", "cpu")
 
 
-def _measured_with_kernels(experiment: Experiment, name: str) -> TuningRecord | None:
+def _measured_with_kernels(experiment: Experiment, network: Network) -> TuningRecord | None:
     """Return the record of the network's latency with native kernels on this machine; None if there is none."""
     from syno.measure.tuning_record import TuningRecord
 
-    file = KINDS["tune"].file(experiment, key_of(experiment, name), "native", "cpu")
+    file = KINDS["tune"].file(experiment, network.key, "native", "cpu")
     with suppress(SpecError):  # damaged
         found = TuningRecord.read(file) if file.is_file() else None
         return found if found is not None and found.latency_ms is not None else None

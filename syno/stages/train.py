@@ -14,9 +14,9 @@ from syno.base.identity import OWN_CODE, version_of_code
 from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.config.stages import RivalSettings
-from syno.model.networks import replacement_named
+from syno.model.networks import Network, Role
 from syno.model.replacements import code_in
-from syno.stages.operators import key_of, operator_of
+from syno.stages.operators import keep_operator, network_of
 from syno.stages.places import WEIGHTS, training_file
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syno.train.training_record import TrainingRecord
 
 
-def train(experiment: Experiment, name: str, seed: int, output: Path | None = None) -> TrainingRecord:
+def train(experiment: Experiment, name: str | Network, seed: int, output: Path | None = None) -> TrainingRecord:
     """Train the original network, or the network with an operator, and write a record. Resumes an interrupted training.
 
     Args:
@@ -37,22 +37,24 @@ def train(experiment: Experiment, name: str, seed: int, output: Path | None = No
 
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
-    operator_of(experiment.use_code(), name)  # which raises what is wrong with it, before a GPU is taken
+    network = network_of(experiment.use_code(), name)  # which raises what is wrong with it, before a GPU is taken
+    shared = False
     if experiment.workload is not None:
-        _require_trained(experiment, settings_of_training(experiment, name, seed), seed)
-    file = output or training_file(experiment, key_of(experiment, name), seed)
-    settings = None if experiment.workload is None else settings_of_training(experiment, name, seed)
-    shared = settings is not None and settings.training.processes > 1
+        settings = settings_of_training(experiment, network, seed)
+        _require_trained(experiment, settings, seed)
+        shared = settings.training.processes > 1
+    keep_operator(experiment, network)
+    file = output or training_file(experiment, network.key, seed)
     if not shared:
         experiment.network  # noqa: B018  (loads the data, before a GPU is taken)
     training = settings_of_training(experiment).training
     with _leased(training):
         if not shared:
-            record = _trained(experiment, name, seed, file)
+            record = _trained(experiment, network, seed, file)
         else:
             from syno.train.processes import together
 
-            arguments = (experiment.model_dump(), name, seed, file)
+            arguments = (experiment.model_dump(), network.key, seed, file)
             record = together(_share, arguments, training.processes, training.device)
     record.write(file)
     return record
@@ -62,55 +64,53 @@ def _leased(training: TrainingSettings) -> AbstractContextManager[Gpu | None]:
     return leased(training.device, "training.device", count=training.processes)
 
 
-def _trained(experiment: Experiment, name: str, seed: int, file: Path, processes: Processes | None = None) -> TrainingRecord:
+def _trained(
+    experiment: Experiment, network: Network, seed: int, file: Path, processes: Processes | None = None
+) -> TrainingRecord:
     """Return the record of a training, which is to be in this file. `processes` train together; None: this one alone."""
     from syno.train.processes import ALONE
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
     of = processes or ALONE
-    operator = operator_of(experiment, name)
-    workload = Workload(settings_of_training(experiment, name, seed), experiment.network.data)
-    weights, int8 = weights_file(experiment, file, name), experiment.train.int8 and operator is None
+    workload = Workload(settings_of_training(experiment, network, seed), experiment.network.data)
+    weights, int8 = weights_file(experiment, file, network), experiment.train.int8 and network.is_original
     return TrainingRecord.make(
-        workload, operator, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
+        workload, network.replacement, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
     )
 
 
-def _share(processes: Processes, fields: Mapping[str, Any], name: str, seed: int, file: Path) -> TrainingRecord:
+def _share(processes: Processes, fields: Mapping[str, Any], key: str, seed: int, file: Path) -> TrainingRecord:
     """Train in one of several processes, whose experiment has these fields."""
     experiment = Experiment(**fields).use_code()
     with processes.first_alone():  # which may have to download the data, or to check it
         experiment.network  # noqa: B018
-    return _trained(experiment, name, seed, file, processes)
+    return _trained(experiment, network_of(experiment, key), seed, file, processes)
 
 
-def weights_file(experiment: Experiment, record: Path, key: str) -> Path | None:
+def weights_file(experiment: Experiment, record: Path, network: Network) -> Path | None:
     """Return the file of the weights of the training with this record; None if the experiment keeps none of this network.
 
     Those of the original are kept wherever another network begins with them.
     """
-    is_kept = {"all": True, "operators": key not in (ORIGINAL, *experiment.baselines), "none": False}
-    is_read = key == ORIGINAL and any(begins_trained(experiment, one) for one in (OPERATOR, *experiment.rival_names))
+    is_kept = {"all": True, "operators": network.role not in (Role.ORIGINAL, Role.BASELINE), "none": False}
+    others = (OPERATOR, *experiment.rival_names)
+    is_read = network.is_original and any(begins_trained(experiment, name) for name in others)
     return record.with_suffix(WEIGHTS) if is_read or is_kept[experiment.train.weights] else None
 
 
 OPERATOR = "operator"  # in place of the key of any network with an operator
 
 
-def begins_trained(experiment: Experiment, name: str) -> bool:
+def begins_trained(experiment: Experiment, name: str | Network) -> bool:
     """Return whether a network's training needs the trained original: for its weights, or to learn from its outputs."""
-    workload = experiment.workload
-    if workload is None or name == ORIGINAL:
+    workload, network = experiment.workload, Network.parse(name)
+    if workload is None or network.is_original:
         return False
-    return _is_pruned(name) or (experiment.train.training or workload.training).uses_trained
+    return network.begins_trained or (experiment.train.training or workload.training).uses_trained
 
 
-def _is_pruned(name: str) -> bool:
-    return name.startswith("pruned_") and (named := replacement_named(name)) is not None and named.begins_trained
-
-
-def trained_original(experiment: Experiment, name: str, seed: int) -> Path | None:
+def trained_original(experiment: Experiment, name: str | Network, seed: int) -> Path | None:
     """Return the record of the training of the original that a network's training begins with; None if it begins with none."""
     workload = experiment.workload
     if workload is None or not begins_trained(experiment, name):
@@ -168,7 +168,7 @@ def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
-    settings, operator = settings_of_training(experiment, name, seed), operator_of(experiment, name)
+    settings, operator = settings_of_training(experiment, name, seed), network_of(experiment, name).replacement
     own = [settings.model_dump(mode="json"), code_in(operator)]
     if not any(own_paths(own)):
         return True
@@ -177,7 +177,7 @@ def _is_of_this_code(experiment: Experiment, name: str, seed: int, file: Path) -
     return is_same and record.versions.get(OWN_CODE) == code.get(OWN_CODE)
 
 
-def settings_of_training(experiment: Experiment, name: str = ORIGINAL, seed: int = 0) -> WorkloadSettings:
+def settings_of_training(experiment: Experiment, name: str | Network = ORIGINAL, seed: int = 0) -> WorkloadSettings:
     """Return the workload with the settings of `train: training`, without milestones. The experiment has a workload.
 
     A pruned network begins with the weights of the original that was trained with this seed, or with which it came, and learns
@@ -187,7 +187,7 @@ def settings_of_training(experiment: Experiment, name: str = ORIGINAL, seed: int
     assert workload is not None
     training = training or workload.training
     changes: dict[str, object] = {"training": training, "milestones": {}}  # milestones stop trials of a search
-    if _is_pruned(name):
+    if Network.parse(name).begins_trained:
         factor = RivalSettings().learning_rate if experiment.rivals == "none" else experiment.rivals.learning_rate
         changes["training"] = training.model_copy(update={"learning_rate": factor * training.learning_rate})
     if (original := trained_original(experiment, name, seed)) is not None:

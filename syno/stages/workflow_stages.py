@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.extensions import load_extensions
 from syno.base.files import ORIGINAL
-from syno.run.measurement import NUMBER_FORMATS
 from syno.stages import places
 from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
-from syno.stages.networks import keys, shortlist_keys
+from syno.stages.networks import converted, keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
     from syno.config import Experiment
@@ -152,9 +151,9 @@ def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcard
 
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     known = (ORIGINAL, *experiment.baselines)
-    formats = [NUMBER_FORMATS[name] for name, which in experiment.number_formats.items() if which == "all"]
-    found = [f"{key}{numbers.suffix}" for numbers in formats for key in networks if key not in known]
-    return [{"rival": name} for name in (*experiment.rival_names, *experiment.mixture_names, *found)]
+    others = converted(experiment, [key for key in networks if key not in known])
+    names = (*experiment.rival_names, *experiment.mixture_names, *(network.key for network in others))
+    return [{"rival": name} for name in names]
 
 
 def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:

@@ -21,7 +21,7 @@ from syno.model.counting import model_cost
 from syno.model.networks import module_baseline, read_replacement
 from syno.model.replacements import MODULE_BASELINES
 from syno.model.substitution import substitute
-from syno.stages.operators import key_of, operator_of
+from syno.stages.operators import network_of
 
 SHARES = {  # of a 3x3 convolution's multiply-adds, and of its weights
     "nas_pte_1": lambda c, d: (3 / 8, 3 / 8),
@@ -111,8 +111,8 @@ def test_texts_and_names() -> None:
     own = {"operator": f"{__name__}:own_blocks"}
     experiment = Experiment(name="x", workload={}, train={"baselines": ["nas_pte_1", "operator_1", own]})
     assert list(experiment.baselines) == ["nas_pte_1", "operator_1", f"{__name__}.own_blocks"]
-    found = operator_of(experiment, f"{__name__}.own_blocks")
-    assert str(found) == f"module {__name__}:own_blocks\n" and key_of(experiment, "nas_pte_3") == "nas_pte_3"
+    found = network_of(experiment, f"{__name__}.own_blocks").replacement
+    assert str(found) == f"module {__name__}:own_blocks\n" and network_of(experiment, "nas_pte_3").key == "nas_pte_3"
     with pytest.raises(SpecError, match="nas_pte_1 .*no variables"):
         OperatorChoice(operator="nas_pte_1", rename={"k": "l"}).replacement()
 

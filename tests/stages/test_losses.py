@@ -20,7 +20,7 @@ from syno.run.parquet import write_parquet
 from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
-from syno.stages.operators import operator_of
+from syno.stages.operators import network_of
 from syno.stages.places import FROZEN, SELECTED, training_file
 from syno.stages.select import select
 from syno.stages.selection import read_selected, why_none
@@ -72,7 +72,7 @@ def trained(experiment: Experiment, record: TrainingRecord) -> Experiment:
     chosen = {one.trial: one.key for one in select(experiment)}
     for trial, losses in LOSSES.items():
         key = chosen.get(trial, "original")  # type: ignore[call-overload]
-        operator = operator_of(experiment, key)
+        operator = network_of(experiment, key).replacement
         share, name = (1.0, "original") if operator is None else (TRIALS[int(trial)][1] / 4e6, operator.name)
         for seed, loss in zip(SEEDS, losses, strict=True):
             of_metric = {"metric": "loss", "score": loss, "scores": (loss,), "seed": seed, "name": name}

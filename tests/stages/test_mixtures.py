@@ -34,7 +34,7 @@ from syno.stages import choice
 from syno.stages.choice import choose_mixtures
 from syno.stages.data import prepare
 from syno.stages.mixtures import Alternative, ChoiceRecord, ChosenMixture
-from syno.stages.operators import compared_networks, operator_of, operators_by_hand
+from syno.stages.operators import compared_networks, network_of, operators_by_hand
 from syno.stages.places import SELECTED
 from syno.stages.results import layer_choice, read
 from syno.stages.rivals import evaluate_rival
@@ -417,8 +417,8 @@ def test_an_operator_in_all_layers_has_the_score_of_the_search(
 ) -> None:
     """Unless layers are kept, or it was not found by a search of this network."""
     monkeypatch.chdir(tmp_path)
-    found, of = SEPARABLE.renamed("small_7"), choice.operator_of
-    monkeypatch.setattr(choice, "operator_of", lambda given, key: found if key == "0" * ID_DIGITS else of(given, key))
+    found, of = SEPARABLE.renamed("small_7"), choice.network_of
+    monkeypatch.setattr(choice, "network_of", lambda given, key: found if key == "0" * ID_DIGITS else of(given, key))
     monkeypatch.setitem(SAVED, "small_7", (0.1, 0.1))
     monkeypatch.setitem(LOST, "small_7", 1)
     selected = [Selected(key="0" * ID_DIGITS, name="small_7", trial=trial, metrics={"accuracy": 0.6})]
@@ -582,7 +582,7 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     missing = evaluate_rival(found, "mixture_2")
     assert missing.state == ("ok" if len(record.mixtures) > 1 else "failed")
     is_found = any(part.name == "small_7" for part in first.layers.values())
-    assert ("mixture_1", "found" if is_found else "rival") in compared_networks(found)
+    assert ("mixture_1", "found" if is_found else "rival") in [(one.key, one.role) for one in compared_networks(found)]
     make_tables(found)
     scores = read_tables(found).scores.set_index("key")
     assert scores.loc["mixture_1", "verdict"] in ("meets", "may meet", "misses") and scores.loc["mixture_1", "seeds"] == 1
@@ -606,6 +606,6 @@ def test_what_has_no_mixtures_says_so() -> None:
     with pytest.raises(SpecError, match="asks for no mixtures"):
         choose_mixtures(experiment(mixtures="none"))
     with pytest.raises(UnknownNameError, match="`syno choose` makes it"):
-        operator_of(experiment(), "mixture_1")
+        network_of(experiment(), "mixture_1")
     with pytest.raises(SpecError, match="selected.json"):
         choose_mixtures(experiment())

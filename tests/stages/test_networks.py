@@ -15,9 +15,9 @@ from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.model import networks, replacements
-from syno.run.measurement import as_trained, number_format
+from syno.model.networks import Network
 from syno.stages.mixtures import ChoiceRecord, ChosenMixture
-from syno.stages.operators import compared_networks, key_of, operator_of
+from syno.stages.operators import compared_networks, network_of
 from syno.stages.places import CHOICE, SELECTED, training_file
 from syno.stages.rivals import rival_file
 from syno.stages.selection import Selected, write_selected
@@ -136,7 +136,7 @@ def test_the_names_of_an_experiment_are_those_of_the_table(experiment: Experimen
     assert [*experiment.baselines] == [*BASELINES]
     assert experiment.rival_names == (*RIVALS, *FORMATS)
     assert experiment.mixture_names == tuple(MIXTURES)
-    found = dict(compared_networks(experiment))
+    found = {network.key: network.role for network in compared_networks(experiment)}
     assert found == {name: meaning.role for name, meaning in TRAINED.items()} | dict.fromkeys(FORMATS, "rival")
     files = jobs(experiment, selected=[KEY])
     assert [file.relative_to(experiment.folder).as_posix() for file in files["train"]] == [
@@ -150,24 +150,26 @@ def test_the_names_of_an_experiment_are_those_of_the_table(experiment: Experimen
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_name_means(experiment: Experiment, name: str) -> None:
-    meaning, found = NAMES[name], number_format(name)
-    assert (as_trained(name), None if found is None else found.name) == meaning[:2]
-    if meaning.precision is None:
-        assert key_of(experiment, name) == name
-        assert str(operator_of(experiment, name)).startswith(meaning.text)
-    assert training_file(experiment, as_trained(name), 1) == experiment.folder / "train" / meaning.trained / "seed1.json"
+    meaning, network = NAMES[name], Network.parse(name)
+    precision = None if network.precision is None else network.precision.name
+    assert (network.key, network.name, precision) == (name, meaning.trained, meaning.precision)
+    trained = network_of(experiment, network.name)
+    assert (trained.key, trained.role) == (meaning.trained, meaning.role)
+    assert str(trained.replacement).startswith(meaning.text)
+    assert Network.parse(trained) is trained is network_of(experiment, trained)
+    assert training_file(experiment, network.name, 1) == experiment.folder / "train" / meaning.trained / "seed1.json"
     assert rival_file(experiment, name) == experiment.folder / f"rivals/{name}.json"
 
 
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_a_user_may_give_in_place_of_a_key(experiment: Experiment, given: str) -> None:
-    assert key_of(experiment, given) == GIVEN[given]
+    assert network_of(experiment, given).key == GIVEN[given]
 
 
 @pytest.mark.parametrize("given", ["nothing", "pruned", "pruned_1.5", "grouped_1", "narrower_1", "mixture_3", "grouped"])
 def test_what_names_no_network(experiment: Experiment, given: str) -> None:
     with pytest.raises(UnknownNameError):
-        operator_of(experiment, given)
+        network_of(experiment, given)
 
 
 @pytest.mark.parametrize("name", CONVERTED)

@@ -13,7 +13,7 @@ from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages.figures import draw, write_report
 from syno.stages.kept import keep_config
-from syno.stages.operators import operator_of
+from syno.stages.operators import network_of
 from syno.stages.restore import deleted, look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select
@@ -111,13 +111,13 @@ def test_a_command_finds_an_operator_that_the_store_has_lost(experiment: Experim
     file = next((experiment.folder / "operators").iterdir())
     text = file.read_text(encoding="utf-8")
     file.unlink()
-    assert text.startswith(str(operator_of(experiment, file.stem)))
+    assert text.startswith(str(network_of(experiment, file.stem).replacement))
     assert file.read_text(encoding="utf-8") == text
 
 
 def test_an_operator_that_is_nowhere_is_named_with_the_command(experiment: Experiment) -> None:
     with pytest.raises(UnknownNameError, match='"0123456789ab".*`syno freeze` writes the operators of a study there'):
-        operator_of(experiment, "0123456789ab")
+        network_of(experiment, "0123456789ab")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.ir.text import parse
 from syno.measure import measuring_process
-from syno.model.networks import replacement_named
+from syno.model.networks import Network, Role, replacement_named
 from syno.model.replacements import KnownLayer, Mixture
 from syno.run.measurement import Measurement
 from syno.run.speedups import IN_TURNS
@@ -142,12 +142,11 @@ def test_an_interrupted_job_and_another_experiment_train_nothing_twice(monkeypat
     done: list[tuple[str, int]] = []
     real = stage.train
 
-    def interrupted_once(given: Experiment, name: str, seed: int) -> TrainingRecord:
-        if len(done) == 1:
-            done.append((name, seed))
+    def interrupted_once(given: Experiment, network: Network, seed: int) -> TrainingRecord:
+        done.append((network.key, seed))
+        if len(done) == 2:
             raise KeyboardInterrupt
-        done.append((name, seed))
-        return real(given, name, seed)
+        return real(given, network, seed)
 
     monkeypatch.setattr(stage, "train", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
@@ -220,9 +219,9 @@ def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.M
     write_selected([Selected(key=key, name="small_0", metrics={})], found.folder / SELECTED)
     for seed in found.train.seeds:
         train(found, key, seed)
-    monkeypatch.setattr(stage, "_score_in", lambda given, name, numbers, seed: 0.5 + seed / 100)
+    monkeypatch.setattr(stage, "_converted_score", lambda given, network, seed: 0.5 + seed / 100)
     latencies = {"original": 6.0, key: 2.0}
-    monkeypatch.setattr(stage, "_latency", lambda given, name, *_: Interval(*[latencies.get(name, 0.5)] * 3))
+    monkeypatch.setattr(stage, "_latency", lambda given, network, *_: Interval(*[latencies.get(network.key, 0.5)] * 3))
     for name in (*found.rival_names, f"{key}_int8", f"{key}_bfloat16"):
         assert evaluate_rival(found, name).state == "ok"
     make_tables(found)
@@ -261,7 +260,7 @@ def test_a_mixture_is_timed_again_after_its_choice_and_a_rival_that_was_not_chos
         log = tmp_path / "log"
         before = len(log.read_text().splitlines())
         for timed, one in ((1, mixture), (1, mixture), (1, pruned)):
-            assert stage._speed(found, one)["speed"].ratio == Interval(2.0, 1.9, 2.1)
+            assert stage._speed(found, Network("", replacement=one))["speed"].ratio == Interval(2.0, 1.9, 2.1)
             assert len(log.read_text().splitlines()) == before + timed
 
 
@@ -269,7 +268,7 @@ def test_a_mixture_is_timed_again_after_its_choice_and_a_rival_that_was_not_chos
 def test_a_mixture_in_lower_precision_is_what_the_mixture_is(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of known layers only is a rival: nothing in it was synthesized."""
     found = trained(experiment(rivals={**RIVALS, "bfloat16": True}))
-    monkeypatch.setattr(stage, "compared_networks", lambda _: [("mixture_1", role)])
+    monkeypatch.setattr(stage, "compared_networks", lambda _: [Network("mixture_1", role=Role(role))])
     file, when = stage.training_file(found, "mixture_1", 1), datetime(2030, 1, 1, tzinfo=UTC)
     write_whole(file, stage.training_file(found, "original", 1).read_bytes())
     formats = {"bfloat16": stage.InLowerPrecision(scores={1: 0.5})}

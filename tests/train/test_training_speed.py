@@ -21,11 +21,11 @@ from syno.config import Experiment
 from syno.data import TokenSet
 from syno.ir.library import OPERATORS
 from syno.measure.timing import median_interval
+from syno.model.networks import Network, Role
 from syno.run.breakdown import rows_of_speed
 from syno.run.measurement import UNITS
 from syno.run.table import latency_view, score_view
 from syno.stages.measurements import KINDS
-from syno.stages.operators import ComparedNetwork
 from syno.stages.tables import records
 from syno.stages.workflow_stages import jobs
 from syno.train import speed_record
@@ -94,7 +94,7 @@ def test_the_command_measures_and_writes_a_record(tmp_path: Path, monkeypatch: p
     assert (record.name, record.sample, record.samples, record.batch) == ("conv1x1", "picture", 16, 16)
     assert record.original.forward_ms.value < record.original.forward_backward_ms.value
     assert f"conv1x1 trains {record.ratio.value:.3f} times as fast" in done.stdout
-    networks = [ComparedNetwork("original", "original"), ComparedNetwork("conv1x1", "baseline")]
+    networks = [Network("original", role=Role.ORIGINAL), Network("conv1x1", role=Role.BASELINE)]
     ((file, network, place, found),) = records(KINDS["speed"], one, networks)
     assert (file.name, network.key, place, found) == ("cpu.json", "conv1x1", ("", "cpu"), record)
     other = experiment(tmp_path / "out", speed={"steps": 2, "turns": 6})

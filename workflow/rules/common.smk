@@ -18,7 +18,7 @@ from syno.config.left_out import undecided
 from syno.measure.compilers import compiler_facts
 from syno.measure.devices import SshSettings, place_of
 from syno.measure.tvm.targets import is_here
-from syno.run.measurement import as_trained
+from syno.model.networks import Network
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
@@ -204,7 +204,7 @@ def trained_before(wildcards):
     """
     experiment, name = EXPERIMENTS[wildcards.folder], wildcards.rival
     is_mixture = name in experiment.mixture_names
-    key = ORIGINAL if is_mixture or name in experiment.rival_names else as_trained(name)
+    key = ORIGINAL if is_mixture or name in experiment.rival_names else Network.parse(name).name
     found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
     return [*found, *(files_of(wildcards.folder, ["choose"]) if is_mixture else [])]
 

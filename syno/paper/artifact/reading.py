@@ -9,6 +9,7 @@ from typing import Any
 
 from syno.base.errors import DataError, ParseError
 from syno.base.files import ORIGINAL
+from syno.model.networks import INT8
 from syno.paper.artifact.files import META, TrainingStep, read_latency, read_losses
 from syno.paper.artifact.operators import Folder, PublishedEntry, entries, expected_folders, read_folders
 from syno.paper.artifact.places import LANGUAGE_LOG, LAYERS_FOLDER, TARGETS, Problem, Target, find_data, missing
@@ -24,7 +25,7 @@ from syno.paper.numbers import (
     WRONG_GUARD,
     told,
 )
-from syno.run.measurement import INT8, UNITS, Measurement
+from syno.run.measurement import UNITS, Measurement
 from syno.run.rows import perplexity
 from syno.run.speedups import LAYERED, LAYERS
 

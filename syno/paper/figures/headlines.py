@@ -10,6 +10,7 @@ import pandas
 
 from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
+from syno.model.networks import INT8
 from syno.paper.figures.language import Perplexity, curves, perplexities, scores, training_speedups
 from syno.paper.figures.mixture import PREFERRED, TARGET, accuracies, ordered, percent, ready, scored, timed
 from syno.paper.figures.networks import (
@@ -51,7 +52,7 @@ from syno.paper.numbers import (
     TRAINING_SPEEDUP,
     TVM,
 )
-from syno.run.measurement import INT8, OK
+from syno.run.measurement import OK
 from syno.run.rivals import KNOWN
 from syno.run.speedups import LAYERED, LAYERS
 

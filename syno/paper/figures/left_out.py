@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.model.networks import INT8
 from syno.paper.figures.mixture import ready, scored, timed
 from syno.paper.figures.networks import MOST_LOST, NAS_PTE_NAME, OURS, accurate_enough, case_study, layers, trade_offs
 from syno.paper.figures.titles import compiler_title, model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import LANGUAGE_MODEL, STACKED
-from syno.run.measurement import INT8, OK
+from syno.run.measurement import OK
 
 BASELINES = "INT8, of the stacked convolution or of another baseline"
 REASON = 120  # letters of the reason of a failure

@@ -12,11 +12,12 @@ from math import exp, isnan, log, nan
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.model.networks import INT8
 from syno.paper.figures.mixture import TARGET, ordered, percent, ready, scored, timed
 from syno.paper.figures.titles import model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import ALPHA_NAS, ALPHA_NAS_TOLD, CASE_STUDY, COMPILERS, COSTS, DEVICES, MODELS, NAS_PTE, STACKED
-from syno.run.measurement import INT8, OK
+from syno.run.measurement import OK
 from syno.run.metric import front
 from syno.run.speedups import LAYERS
 

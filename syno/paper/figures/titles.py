@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.model.networks import INT8
 from syno.paper.numbers import COMPILERS, DEVICES, LANGUAGE_MODEL, MODELS, NAS_PTE, OF_THE_PAPER, STACKED
-from syno.run.measurement import INT8
 
 ORIGINS = {"measured": "measurements made here", "artifact": "the authors' published data", "paper": "the paper"}
 SHORT_ORIGINS = {"measured": "measured here", "artifact": "artifact", "paper": "paper"}
