@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import syno
+from syno.model.networks import NUMBER_FORMATS
+from syno.model.replacements import Kind, KnownKind
 
 ROOT = Path(syno.__file__).parents[1]
 MODULES = sorted((ROOT / "syno").rglob("*.py"))
@@ -97,3 +100,37 @@ def test_the_page_on_architecture_names_every_room_from_the_top() -> None:
     drawn = re.findall(r"\|  (\w+) +\S.*\|$", page, re.MULTILINE)
     assert ["__main__", *drawn] == layers
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(drawn)
+
+
+# Other names with "_" that are split: of settings, of the paper's operators and of folders of the published artifact.
+SPLIT_ELSEWHERE = {"config/groups.py", "paper/figures/bars.py", "paper/figures/mixture.py", "paper/artifact/operators.py"}
+ENDING = re.compile(rf"_({'|'.join(NUMBER_FORMATS)})$")
+BEGINNING = re.compile(rf"^({'|'.join((*get_args(Kind), 'narrower', *get_args(KnownKind)))})_(?![A-Za-z])")
+
+
+def readings(tree: ast.Module) -> set[str]:
+    """The places that split a name at "_", or have the beginning or the end of a network's name in a text."""
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            separator = node.args[0]
+            if (
+                node.func.attr.endswith(("split", "partition"))
+                and isinstance(separator, ast.Constant)
+                and separator.value == "_"
+            ):
+                found.add("split")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            found |= {pattern.pattern for pattern in (ENDING, BEGINNING) if pattern.search(node.value)}
+    return found
+
+
+def test_names_of_networks_are_read_in_one_file() -> None:
+    names = {"model/networks.py", "model/replacements.py"}  # the second one makes them
+    found = {
+        file.relative_to(ROOT / "syno").as_posix(): readings(ast.parse(file.read_text(encoding="utf-8"))) for file in MODULES
+    }
+    assert all(found[name] for name in names)  # what is looked for is there
+    assert {name for name, places in found.items() if "split" in places} == SPLIT_ELSEWHERE
+    assert not [name for name, places in found.items() if places - {"split"} and name not in names]
