@@ -1,15 +1,18 @@
 """The choice of an operator for each layer of the network, from the trained original, by what it saves and costs there.
 
-Each operator is put into the layers of each size alone, and the network is timed in turns with the original: that is what it
-saves. Then it is put into all layers, and the network is trained as in the search: what its score loses is shared among the
-layers by their errors, which are how far the outputs of the network are from those of the original with the operator in that
-layer alone, after its fit (`syno.train.layer_fit`). Errors alone do not tell: separable convolutions have small ones, and
-learn less than others. The price of dropping layers is measured with half of the layers dropped; mixtures may drop at most
-that many, since prices do not extrapolate. Layers whose channels no other layer has may also have fewer of
-them. Integer programming finds the mixtures that lose the least at some speeds, or, where the goal looks for the fastest one,
-at higher and higher speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow.
-They are trained as in the search, and the best are trained with all seeds (`syno.stages.rivals`). Layers that the settings keep
-or fix (`keep`, `fix`) are no part of the choice.
+The measurements are here; `syno.search.mixtures` chooses by them.
+
+- **Saving**: an operator is put into all layers of one size, and the network is timed in turns with the original.
+- **Error**: it is put into one layer and fitted (`syno.train.layer_fit`); the error is the distance between the outputs of the
+  network and of the original. Errors alone do not tell: separable convolutions have small ones, and learn less than others.
+- **Loss**: the network with the operator in all layers is trained as in the search; the loss of score is shared among the
+  layers by their errors. The price of dropping a layer is measured with half of the layers dropped; mixtures may drop at most
+  that many, since prices do not extrapolate.
+
+Integer programming finds the mixtures that lose the least at some speeds, or, where the goal looks for the fastest one, at
+higher and higher speeds. Savings do not add up exactly, so mixtures are timed, and chosen again where they are too slow. They
+are trained as in the search, and the best are trained with all seeds (`syno.stages.rivals`). Layers that the settings keep or
+fix (`keep`, `fix`) are no part of the choice.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import product
-from math import inf, isfinite, nan, sqrt
+from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -34,7 +37,7 @@ from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
 from syno.model.networks import Network, replacement_named
 from syno.model.replacements import AnyOperator, KnownLayer, Mixture, NarrowerLayer, NarrowerNetwork, as_replacement
-from syno.search.mixtures import Option, Place, cheapest
+from syno.search.mixtures import ROUNDS, Option, Place, Prices, SpeedSearch
 from syno.stages.mixtures import REPEATS, Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import network_of, operators_by_hand
 from syno.stages.places import CHOICE, SELECTED
@@ -48,16 +51,7 @@ if TYPE_CHECKING:
     from syno.search.goal import Goal
     from syno.train.workload import Workload
 
-# Savings are sub-additive: with kernels in some layers, others get kernels, too, so the sum over layers overstates a mixture's
-# saving by up to 1.5 times. If a mixture is too slow, the choice is solved again with a larger target, up to ROUNDS times:
-# larger by the shortfall of the last round, at least by the share MORE of the time, at most as if LEAST_KEPT of it were real.
-ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
-# Search for the fastest network: the factor from one target speed to the next, and the factor at which bisection ends.
-FASTER, CLOSE = 1.25, 1.12
 DROPPED = KnownLayer("dropped")
-# Least loss of score, in its unit, for each unit of an operator's error: where trainings show no loss, errors decide, also
-# between operators. A layer that is left out has large errors, and costs nothing only while others make up for it.
-LEAST_LOSS = 1e-3
 
 
 def choose_mixtures(experiment: Experiment, output: Path | None = None) -> ChoiceRecord:
@@ -163,13 +157,11 @@ class _Choice:
         assert self.experiment.goal is not None
         self.asked: Goal = self.experiment.goal
         self.alternatives: list[Alternative] = []
-        self._apart: dict[NarrowerNetwork | None, list[tuple[Place, ...]]] = {}  # what does not fit together, by the base
+        self._prices: dict[NarrowerNetwork | None, Prices] = {}  # by the base
         self._scores = self._scores_of_search()
         self.fast_enough: dict[str, float] = {}
         self._narrowable: dict[tuple[NarrowerLayer, NarrowerNetwork | None], tuple[str, ...]] = {}
         self._to_time: dict[NarrowerNetwork | None, list[Mixture]] = {}
-        self._less: dict[tuple[Place, Place], float] = {}  # by how much less two options save together than both alone
-        self._kept: dict[NarrowerNetwork | None, float] = {}  # the share of the promised savings that was true the last time
         self._done = 0
 
     @cached_property
@@ -235,16 +227,15 @@ class _Choice:
         while coming is not None:
             base, time = coming
             tried = len(self.alternatives)
-            options = self._options(base, time)
+            prices = self._prices[base] = Prices(self._options(base, time), time, self.fixed.keys())
             coming = next(bases, None)
             if coming is not None:  # timed while networks with operators in this one are trained
                 self._begin(one.structure for one in self._networks_to_time(coming[0]))
-            if not self.fixed.keys() <= options.keys():  # no place for them here, so no need to train
+            if not self.fixed.keys() <= prices.options.keys():  # no place for them here, so no need to train
                 continue
-            dropped = self._few_dropped(options)
-            options = self._priced(options, base, dropped)
-            self.alternatives[tried:] = [_with_loss(one, options) for one in self.alternatives[tried:]]
-            for one in self._at_speeds(options, base, time, {DROPPED.name: len(dropped)}):
+            self._charge(prices, base)
+            self.alternatives[tried:] = [_with_loss(one, prices.options) for one in self.alternatives[tried:]]
+            for one in self._at_speeds(prices, base):
                 found.setdefault(one.replacement.id, one)
         fast = [one for one in found.values() if one.speedup.value >= self.least]
         if not fast and found:  # the one that misses the goal by the least
@@ -271,8 +262,8 @@ class _Choice:
         """What does not fit together."""
         return tuple(
             f"{' and '.join(f'{name} in {layer}' for layer, name in places)}{_inside(base)} do not fit together"
-            for base, found in self._apart.items()
-            for places in found
+            for base, prices in self._prices.items()
+            for places in prices.apart
         )
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
@@ -301,8 +292,6 @@ class _Choice:
     @property
     def _finds_fastest(self) -> bool:
         return self.asked.find == "fastest"
-
-    # ---- what each operator saves and costs ----
 
     def _options(self, base: NarrowerNetwork | None, time: float) -> dict[str, dict[str, Option]]:
         """Return the options of each layer of a network: each operator's saving, and its error in place of a loss."""
@@ -382,107 +371,69 @@ class _Choice:
         without = self.workload.base_of(replace(mixture, parts=()), original, self.seed)
         return self.workload.difference(network, without, self.seed), fits[0].after if fits else None
 
-    def _few_dropped(self, options: Mapping[str, Mapping[str, Option]]) -> tuple[str, ...]:
-        """Return the layers to leave out that together save half of what all would save, and have the least errors."""
-        found = {layer: {DROPPED.name: one} for layer, given in options.items() if (one := given.get(DROPPED.name)) is not None}
-        half = sum(one.saving for given in found.values() for one in given.values()) / 2
-        fixed = [layer for layer in found if layer in self.fixed]
-        return tuple(cheapest(found, half, fixed) or found)
+    def _charge(self, prices: Prices, base: NarrowerNetwork | None) -> None:
+        """Replace errors by losses of score: what an operator loses in all of its layers, or DROPPED in half of them.
 
-    def _priced(
-        self, options: Mapping[str, Mapping[str, Option]], base: NarrowerNetwork | None, dropped: tuple[str, ...]
-    ) -> dict[str, dict[str, Option]]:
-        """Return the options with a loss of score in place of the error.
-
-        That is a share of what the operator loses in all of its layers together, or in those that are `dropped`: a network
-        without any of its layers may learn nothing. An operator whose training breaks is no option.
+        A network without any of its layers may learn nothing.
         """
-        rates: dict[str, float] = {}  # loss by error
+        dropped, losses = prices.least_dropped(DROPPED.name), dict[str, tuple[float, tuple[str, ...]]]()
         for title, operator in self.all_operators.items():
-            names = dropped if operator == DROPPED else tuple(layer for layer, given in options.items() if title in given)
+            names = tuple(layer for layer, given in prices.options.items() if title in given)
+            names = dropped if operator == DROPPED else names
             score = self._score(Mixture(title, ((operator, names),), base)) if names else nan
-            if isfinite(score):
-                errors = sum(options[layer][title].loss for layer in names) or 1.0
-                rates[title] = max(LEAST_LOSS, (self._best - self.workload.metric.quality(score)) / errors)
-        return {
-            layer: {title: one._replace(loss=rates[title] * one.loss) for title, one in given.items() if title in rates}
-            for layer, given in options.items()
-        }
+            losses[title] = (self._best - self.workload.metric.quality(score) if isfinite(score) else nan), names
+        prices.most = {DROPPED.name: len(dropped)}
+        prices.charge(losses)
 
     @cached_property
     def _best(self) -> float:
         """The quality of the trained original's score."""
         return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
 
-    # ---- mixtures ----
-
-    def _at_speeds(
-        self,
-        options: Mapping[str, Mapping[str, Option]],
-        base: NarrowerNetwork | None,
-        time: float,
-        most: Mapping[str, int],
-    ) -> Iterator[ChosenMixture]:
-        """Yield mixtures for each of the margins.
-
-        Where the fastest is looked for, also for higher and higher speeds, until one loses more than the goal allows, or no
-        choice is as fast; and then for speeds between.
-        """
-        speeds = [margin * self.goal for margin in self.settings.margins]
-        good, bad = max(self.least, 1 / time), inf  # expected speeds at which mixtures lose little enough, and too much
+    def _at_speeds(self, prices: Prices, base: NarrowerNetwork | None) -> Iterator[ChosenMixture]:
+        """Yield mixtures for each of the margins; where the fastest is looked for, also for the speeds of a `SpeedSearch`."""
+        alone = 1 / prices.time
+        speeds, search = [margin * self.goal for margin in self.settings.margins], SpeedSearch(max(self.least, alone))
         while speeds:
             last, wanted = None, speeds.pop(0)
-            for last in self._chosen(options, base, time, wanted, most):
+            for last in self._chosen(prices, base, wanted):
                 yield last
             if not self._finds_fastest:
                 continue
             if last is not None and self._loses_little(last):
-                good = max(good, wanted, last.speedup.value)
-            elif wanted > 1 / time:  # else the network is as fast without operators
-                bad = min(bad, wanted)
-            if not speeds and CLOSE * good < bad:
-                speeds.append(FASTER * good if bad == inf else sqrt(good * bad))
+                search.tell(max(wanted, last.speedup.value), good=True)
+            elif wanted > alone:  # else the network is as fast without operators
+                search.tell(wanted, good=False)
+            if not speeds and (following := search.next()) is not None:
+                speeds.append(following)
 
-    def _chosen(
-        self,
-        options: Mapping[str, Mapping[str, Option]],
-        base: NarrowerNetwork | None,
-        time: float,
-        speedup: float,
-        most: Mapping[str, int],
-    ) -> Iterator[ChosenMixture]:
+    def _chosen(self, prices: Prices, base: NarrowerNetwork | None, speedup: float) -> Iterator[ChosenMixture]:
         """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
-        needed, kept = time - 1 / speedup, self._kept.get(base, 1.0)
-        asked = needed / kept
-        apart = self._apart.setdefault(base, [])
-        single = [] if self.by_hand or base is not None else self._single(options)
-        less = self._less if base is None else {}
+        single = [] if self.by_hand or base is not None else self._single(prices.options)
+        target = prices.target(speedup)
         for _ in range(ROUNDS):
-            while choice := cheapest(options, asked, self.fixed, [*apart, *single], most, less):
+            while choice := prices.cheapest(target, single):
                 mixture = self._mixture(choice, base)
                 if not (misfits := self._misfits(mixture)):
                     break
-                apart += misfits
+                prices.apart += misfits
             if not choice:
                 return
-            promised = sum(options[layer][name].saving for layer, name in choice.items())
-            promised -= sum(lost for pair, lost in less.items() if set(pair) <= set(choice.items()))
-            expected = 1 / (time - kept * promised) if kept * promised < time else inf
             self._show(f"a mixture that is to be {speedup:.2f} times as fast")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return
-            loss = sum(options[layer][name].loss for layer, name in choice.items())
+            expected, loss = prices.expected(choice), prices.loss(choice)
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
             is_enough = speed.value >= min(self.goal, speedup)
-            if not is_enough and base is None and self._compare_pairs(mixture, options, time):
+            if not is_enough and base is None and self._compare_pairs(mixture, prices):
                 continue  # with sums that are nearer to the truth
-            kept = self._kept[base] = max((time - 1 / speed.value) / promised, LEAST_KEPT) if promised > 0 else 1.0
+            prices.learn(choice, speed.value)
             if is_enough:
                 return
-            asked = max(asked + MORE * time, needed / kept)
+            target = prices.target(speedup, target)
 
-    def _compare_pairs(self, mixture: Mixture, options: Mapping[str, Mapping[str, Option]], time: float) -> bool:
+    def _compare_pairs(self, mixture: Mixture, prices: Prices) -> bool:
         """Time each layer of a mixture with fewer channels together with those behind it. Return whether sums were wrong.
 
         What a layer with fewer channels saves is in part saved in the layer behind it, which has fewer inputs. If that has an
@@ -497,13 +448,11 @@ class _Choice:
                     continue
                 pair = (layer, narrower.name), (behind, operator.name)
                 both = Mixture("pair", ((narrower, (layer,)), (operator, (behind,))))
-                if pair in self._less or operator.name not in options[behind] or not self._fits(both):
+                if pair in prices.less or operator.name not in prices.options[behind] or not self._fits(both):
                     continue
                 self._show(f"{narrower.name} in {layer} and {operator.name} in {behind}")
                 speed = self._speed(both.structure)
-                alone = options[layer][narrower.name].saving + options[behind][operator.name].saving
-                self._less[pair] = 0.0 if speed is None else alone - (time - 1 / speed.value)
-                is_wrong = is_wrong or abs(self._less[pair]) > MORE * time
+                is_wrong |= prices.overlap(*pair, None if speed is None else speed.value)
         return is_wrong
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:

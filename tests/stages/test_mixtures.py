@@ -24,12 +24,13 @@ from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.model.backbones import BACKBONES
 from syno.model.module import OperatorModule
-from syno.model.networks import read_replacement
+from syno.model.networks import Network, read_replacement
 from syno.model.replacements import Mixture, NarrowerNetwork
 from syno.model.substitution import substitute
 from syno.report.layer_tables import mixture_table
 from syno.report.page import page
 from syno.report.results import Picture
+from syno.search.mixtures import CLOSE, LEAST_LOSS
 from syno.stages import choice
 from syno.stages.choice import choose_mixtures
 from syno.stages.data import prepare
@@ -343,7 +344,7 @@ def test_the_fastest_that_loses_little_is_looked_for(
     answers = product(["", *free], repeat=5)  # some of those with layers that are left out may be faster
     all_of = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in answers]
     fastest = max(1 / (1 - sum(starmap(saved, one))) for one in all_of if sum(starmap(lost, one)) <= lose_at_most)
-    assert record.mixtures[0].loss <= lose_at_most and record.mixtures[0].speedup.value >= fastest / choice.CLOSE
+    assert record.mixtures[0].loss <= lose_at_most and record.mixtures[0].speedup.value >= fastest / CLOSE
     too_lossy = [one.score < 0.9 - lose_at_most for one in (*record.mixtures, *record.others)]
     assert too_lossy == sorted(too_lossy), "a faster one that loses too much comes before one that meets the goal"
 
@@ -372,7 +373,7 @@ def test_the_fastest_is_found_where_savings_add_up_to_too_much(
     answers = product(["", *free], repeat=5)
     mixed = [[(layer, one) for layer, one in zip("abcde", each, strict=True) if one] for each in answers]
     mixed = [one for one in mixed if len({name for _, name in one}) == 2 and sum(starmap(lost, one)) <= 0.06]
-    assert record.mixtures[0].speedup.value >= max(map(ratio, mixed)) / choice.CLOSE
+    assert record.mixtures[0].speedup.value >= max(map(ratio, mixed)) / CLOSE
 
 
 def test_the_search_for_the_fastest_ends_where_savings_add_up_to_more_than_there_is(
@@ -417,8 +418,9 @@ def test_an_operator_in_all_layers_has_the_score_of_the_search(
 ) -> None:
     """Unless layers are kept, or it was not found by a search of this network."""
     monkeypatch.chdir(tmp_path)
-    found, of = SEPARABLE.renamed("small_7"), choice.network_of
-    monkeypatch.setattr(choice, "network_of", lambda given, key: found if key == "0" * ID_DIGITS else of(given, key))
+    key, of = "0" * ID_DIGITS, choice.network_of
+    found = Network(key, replacement=SEPARABLE.renamed("small_7"))
+    monkeypatch.setattr(choice, "network_of", lambda given, name: found if name == key else of(given, name))
     monkeypatch.setitem(SAVED, "small_7", (0.1, 0.1))
     monkeypatch.setitem(LOST, "small_7", 1)
     selected = [Selected(key="0" * ID_DIGITS, name="small_7", trial=trial, metrics={"accuracy": 0.6})]
@@ -444,7 +446,7 @@ def test_errors_decide_where_trainings_show_no_loss(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SumsOfLayers, "train", lambda *_, **__: SimpleNamespace(broken=False, score=0.95))
     record, _ = chosen_by_sums(monkeypatch, ["grouped_conv2d"], pruned=False)
-    assert all(one.loss == pytest.approx(choice.LEAST_LOSS * one.error) for one in record.alternatives)
+    assert all(one.loss == pytest.approx(LEAST_LOSS * one.error) for one in record.alternatives)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_in_lower_precision_networks_are_rows_of_their_own(monkeypatch: pytest.M
 def test_pruned_networks_and_mixtures_are_quantized_and_known_layers_are_not() -> None:
     found, pruned = experiment(rivals={**RIVALS, "int8": True}), replacement_named("pruned_0.5")
     mixtures = [Mixture("mixture_1", ((KnownLayer("dropped"), ("blocks.0.conv1",)),), base) for base in (None, pruned)]
-    formats = [stage._formats_of(found, one) for one in (pruned, *mixtures, KnownLayer("separable"))]
+    formats = [stage._precisions(found, Network("", replacement=one)) for one in (pruned, *mixtures, KnownLayer("separable"))]
     assert [[one.name for one in each] for each in formats] == [["int8"], ["int8"], ["int8"], []]
 
 
