@@ -419,15 +419,16 @@ def test_an_operator_in_all_layers_has_the_score_of_the_search(
     """Unless layers are kept, or it was not found by a search of this network."""
     monkeypatch.chdir(tmp_path)
     key, of = "0" * ID_DIGITS, choice.network_of
-    found = Network(key, replacement=SEPARABLE.renamed("small_7"))
-    monkeypatch.setattr(choice, "network_of", lambda given, name: found if name == key else of(given, name))
+    found = SEPARABLE.renamed("small_7")
+    network = Network(key, replacement=found)
+    monkeypatch.setattr(choice, "network_of", lambda given, name: network if name == key else of(given, name))
     monkeypatch.setitem(SAVED, "small_7", (0.1, 0.1))
     monkeypatch.setitem(LOST, "small_7", 1)
     selected = [Selected(key="0" * ID_DIGITS, name="small_7", trial=trial, metrics={"accuracy": 0.6})]
-    record, network = chosen_by_sums(monkeypatch, [], selected=selected, pruned=False, keep=keep)
+    record, sums = chosen_by_sums(monkeypatch, [], selected=selected, pruned=False, keep=keep)
     known = trial is not None and not keep
     everywhere = Mixture("", ((found, tuple(one for one in "abcde" if one not in keep)),))
-    assert (everywhere.id in network.trained_ids) == (not known)
+    assert (everywhere.id in sums.trained_ids) == (not known)
     losses = sum(one.loss or 0.0 for one in record.alternatives if one.operator == "small_7")
     assert losses == pytest.approx(0.3 if known else sum(lost(layer, "small_7") for layer in "abcde" if layer not in keep))
 
