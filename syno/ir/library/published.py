@@ -90,7 +90,7 @@ def gpt2_projection(build: Builder) -> PGraph:
 
 # The three sequences of program transformations that NAS-PTE applies to a convolution, as far as one pGraph can express them.
 # A pGraph has one index map for all of its output. The originals of sequences 1 and 2 concatenate convolutions of different
-# grouping, which is no such map; the docstrings say what is left out. `syno.model.baselines` has them whole, as PyTorch
+# grouping, which is no such map; the docstrings say what is left out. `syno.model.replacements` has them whole, as PyTorch
 # modules. Numbers are those of the authors' released code and of the artifact's folders `nas-pte/seq_1` to `seq_3`.
 
 
