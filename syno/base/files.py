@@ -188,7 +188,7 @@ def is_folder(path: Path) -> bool:
 
 
 def lies_in(path: Path, folder: Path) -> bool:
-    """Return whether a path lies in a folder, wherever its links lead."""
+    """Return whether a path lies in a folder after all symbolic links are resolved."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle

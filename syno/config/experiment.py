@@ -219,7 +219,7 @@ OF_OTHERS = {"published data": (*OF_ANY, "artifact", "ablations"), "joined resul
 
 
 def _is_stored_in(url: str, folder: Path) -> bool:
-    """Return whether a storage is a file in a folder, or no file and no server at all."""
+    """Return whether a storage URL names a file in a folder, or a database in memory."""
     for scheme in ("journal:", "sqlite:///"):
         if url.startswith(scheme) and "?" not in url and not url.startswith("sqlite:///file:"):
             return lies_in(Path(url.removeprefix(scheme)), folder)

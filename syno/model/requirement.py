@@ -83,7 +83,8 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     if not is_square:
         facts += "; a square is asked for where they have more than two thirds, and less than half as many others mix"
     lengths = [length for layer in layers for axis in mixed if (length := layer.input[2 + axis]) > 1]
-    window = max(SQUARE, _odd(min((int(layer.module.kernel_size[axis]) for layer in layers for axis in mixed), default=1)))
+    kernel = min((int(layer.module.kernel_size[axis]) for layer in layers for axis in mixed), default=1)
+    window = max(SQUARE, odd_at_most(kernel))
     count = min([window if is_square else LINE, *lengths])
     positions = {names[axis]: count for axis in mixed}
     grouped = [layer.name for layer in layers if layer.module.groups > 1]
@@ -104,7 +105,7 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     return Requirement(Reads.model_validate({**positions, "applied": 2, "centred": centred, **options}), facts)
 
 
-def _odd(size: int) -> int:
+def odd_at_most(size: int) -> int:
     """Return the largest odd number that is not above a size: windows of such have a middle."""
     return (size - 1) // 2 * 2 + 1
 

@@ -16,7 +16,7 @@ from syno.model.extraction import replaceable
 from syno.model.inputs import Inputs
 from syno.model.layer import STRIDE, Layer
 from syno.model.layer_rules import Where
-from syno.model.requirement import _odd, requirement
+from syno.model.requirement import odd_at_most, requirement
 from syno.space.complete import Cost
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
@@ -82,7 +82,7 @@ def _widest(layers: Sequence[Layer]) -> int:
     axes = [pair for layer in layers for pair in zip(layer.windows, layer.input[2 : 2 + len(layer.windows)], strict=True)]
     kernel = max((axis.kernel for axis, _ in axes), default=1)
     fitting = min((length for axis, length in axes if axis.kernel == kernel), default=1)
-    return _odd(min(kernel, fitting))
+    return odd_at_most(min(kernel, fitting))
 
 
 def spec_for(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from syno.base.errors import DataError
-from syno.train.weights import _place
+from syno.train.weights import place_in_memory
 
 STATES = ("state_dict", "model_state_dict", "model", "net")  # names under which checkpoints have a network's state
 PREFIXES = ("module.", "_orig_mod.")  # of names, by DataParallel and torch.compile
@@ -42,8 +42,8 @@ def give_weights(network: nn.Module, file: Path) -> None:
         if all(name.startswith(prefix) for name in given):
             given = {name.removeprefix(prefix): tensor for name, tensor in given.items()}
     state = network.state_dict(keep_vars=True)
-    tied = {_place(name, tensor): name for name, tensor in state.items() if name in given}
-    sources = {name: name if name in given else tied.get(_place(name, tensor)) for name, tensor in state.items()}
+    tied = {place_in_memory(name, tensor): name for name, tensor in state.items() if name in given}
+    sources = {name: name if name in given else tied.get(place_in_memory(name, tensor)) for name, tensor in state.items()}
     values = {name: given[source] for name, source in sources.items() if source is not None}
     missing = [name for name in state if name not in values and not name.endswith(COUNTS)]
     unexpected = [name for name in given if name not in state]

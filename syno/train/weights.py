@@ -61,7 +61,7 @@ def content_of(network: nn.Module, note: str = "") -> bytes:
     state = network.state_dict()
     for name, tensor in state.items():
         _require_tensor(name, tensor)
-        found.setdefault(_place(name, tensor), name)
+        found.setdefault(place_in_memory(name, tensor), name)
     tensors = {name: state[name].contiguous() for name in found.values()}
     uses = Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
     own = {
@@ -83,7 +83,7 @@ def _require_tensor(name: str, value: object) -> None:
     raise SpecError(f"the network's weights cannot be kept: its state has {name}, {kind}, and no tensor of numbers; {INSTEAD}")
 
 
-def _place(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
+def place_in_memory(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return a key that only names of one and the same tensor share."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else (name,)
 
@@ -124,8 +124,8 @@ def load_weights(network: nn.Module, path: Path, expected: str | None = None) ->
 def _set(network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
     """Set the parameters and buffers of a network. ValueError, or what torch raises, if they are of another network."""
     state = network.state_dict(keep_vars=True)
-    names = {_place(name, tensor): name for name, tensor in state.items() if name in tensors}
-    first = {name: name if name in tensors else names.get(_place(name, tensor)) for name, tensor in state.items()}
+    names = {place_in_memory(name, tensor): name for name, tensor in state.items() if name in tensors}
+    first = {name: name if name in tensors else names.get(place_in_memory(name, tensor)) for name, tensor in state.items()}
     missing = [name for name, source in first.items() if source is None]
     if missing or (unknown := [name for name in tensors if name not in state]):
         raise ValueError(f"it has no {missing[0]}" if missing else f"it has {unknown[0]}, which the network has not")
