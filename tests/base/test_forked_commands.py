@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from command_lines import HANGS_AFTER
 from small_experiment import FIELDS
 
 from syno.base.fork_client import THREADS, VARIABLE
+from syno.cli.forked import FIRST, THEN
 from syno.stages import workflow
 from syno.stages.workflow import ONE_THREAD
 
@@ -45,6 +47,11 @@ def test_jobs_use_a_server_that_there_is(tmp_path: Path, monkeypatch: pytest.Mon
             SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed)
         )
     assert counted == [tmp_path] and os.environ[VARIABLE] == address
+
+
+def test_the_modules_that_it_imports_are_there() -> None:
+    """One of another name would be left out, and each job would import it."""
+    assert [name for name in FIRST + THEN if name.startswith("syno") and find_spec(name) is None] == []
 
 
 @pytest.mark.slow
