@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import permutations, product
@@ -41,13 +41,14 @@ QUICK = settings(max_examples=150, deadline=None, derandomize=True, suppress_hea
 Case: TypeAlias = tuple[PGraph, Valuation]
 RESIDUAL = Epilogue(channel=1, scale=True, shift=True, residual=True, activation="relu")
 FORMATS: tuple[Format, ...] = ("contiguous", "lanes")
+SOME = ("conv2d", "operator_1", "shift_conv1x1", "gpt2_projection")
 LAYER = {"C_in": 32, "C_out": 64, "C": 8, "H": 8, "M": 5, "K": 8, "seq_len": 4, "H_in": 96}
 
 
-def library_operators(batch: int, **sizes: int) -> list[Case]:
-    """Return the operators of the library, each with its sizes."""
+def library_operators(batch: int, names: Iterable[str] = OPERATORS, **sizes: int) -> list[Case]:
+    """Return operators of the library, each with its sizes."""
     given = {**LAYER, "N": batch, **sizes}
-    graphs = [make() for make in map(OPERATORS.__getitem__, OPERATORS)]
+    graphs = [OPERATORS[name]() for name in names]
     return [(graph, graph.valuation({name: given[name] for name in graph.variables if name in given})) for graph in graphs]
 
 
@@ -79,9 +80,11 @@ def test_tables_of_random_operators(graph: PGraph) -> None:
     np.testing.assert_allclose(np.stack(results).reshape(exact.shape), exact, atol=1e-9)
 
 
-def test_kernels_of_known_operators(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [pytest.param(SOME, id="some"), pytest.param(OPERATORS, id="all", marks=pytest.mark.slow)])
+def test_kernels_of_known_operators(names: Iterable[str], tmp_path: Path) -> None:
     """With 11 samples, which do not fill a vector, and with one, on two threads."""
-    cases = programs_in(["plane", "bands"], library_operators(11)) + programs_in(["samples"], library_operators(1, H=2))
+    cases = programs_in(["plane", "bands"], library_operators(11, names))
+    cases += programs_in(["samples"], library_operators(1, names, H=2))
     binary = compiled([program for _, _, program in cases], tmp_path)
     for graph, values, program in cases:
         assert difference(graph, values, program, binary, threads=(1, 2)) < TOLERANCE, program.name
