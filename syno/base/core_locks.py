@@ -197,7 +197,7 @@ class Wait:
 
 
 def waiting_text(waited: float) -> str:
-    """Return for whom this process, or one that it has started, waits, and what to do, in a line."""
+    """Return a line on the processes that hold the locks this process or its children wait for, and what to do."""
     pids = _others_on_cores()
     text = f"waiting for {waited:.0f} s for processor cores"
     if not pids:
@@ -211,7 +211,7 @@ def waiting_text(waited: float) -> str:
 
 
 def _others_on_cores() -> list[int]:
-    """Return the ids of the processes that hold one of the cores of this process, without it and those that it has started."""
+    """Return the ids of other processes, children left out, that hold the lock of a core of this process."""
     folder, found = _folder(), list[int]()
     if folder is None:
         return []

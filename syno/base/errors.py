@@ -81,7 +81,7 @@ class SpecError(SynoError, ValueError):
 
 
 class NoneSelectedError(SpecError):
-    """No operator can be selected, though what they come from has ended: a result, not a fault."""
+    """No operator can be selected, though the search has ended: a result, not a fault."""
 
 
 class StorageError(SpecError):
@@ -115,7 +115,7 @@ class UserCodeError(SpecError):
 
 
 class RunsCodeError(SpecError):
-    """Code that an experiment names as `package.module:name`, and that would have to run in what only reads results."""
+    """A command that only reads results would have to run code that the experiment names as `package.module:name`."""
 
 
 class UnreachableError(SynoError, LookupError):

@@ -96,7 +96,7 @@ def end_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def become(request: Request, server: int) -> None:
-    """Give this process, a child of the server, what a process has that was started for the request."""
+    """Set the environment, folder, arguments and streams of this child of the server to those of the request."""
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
     end_with(server)

@@ -8,7 +8,7 @@ DISTRIBUTION = "syno-operators"  # the package to import is `syno`, a name that 
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that adds what an extra of Syno needs; Syno itself stays as it is if it is installed already.
+    """Return the pip command for an extra of Syno; an installed Syno stays at its version.
 
     >>> pip_install("tvm")
     'pip install "syno-operators[tvm]"'

@@ -94,7 +94,7 @@ def _common(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
-    """Read the options of all commands, and hold those that only read to that."""
+    """Read the options of all commands; read-only commands may import no code of users."""
     if context.invoked_subcommand in ONLY_READ:
         only_read(f"`syno {context.invoked_subcommand}`")
 

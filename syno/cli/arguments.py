@@ -50,7 +50,10 @@ def experiment_of(config: str) -> Experiment:
 
 
 def spec_of(spec: str, depth: int | None = None) -> OperatorSpec:
-    """Return a spec by what a user gives, with another depth if one is given. Results run no code until the command ends."""
+    """Return the spec of a preset, a file or an experiment, with another depth if one is given.
+
+    Results run no code until the command ends.
+    """
     from syno.config import find_space
 
     read_if_result(spec)
@@ -68,7 +71,7 @@ def read_if_result(place: str) -> None:
 
 
 def operator_of(operator: str, rename: list[str] | None = None) -> PGraph:
-    """Return an operator by what a user gives, with variables renamed."""
+    """Return an operator by its name, id or file, with variables renamed."""
     from syno.ir.rewriting import with_variables
     from syno.stages.store import find_stored
 
@@ -76,7 +79,7 @@ def operator_of(operator: str, rename: list[str] | None = None) -> PGraph:
 
 
 def replacement_of(replacement: str) -> PGraph | ModuleBaseline:
-    """Return an operator by what a user gives, or a baseline that is a PyTorch module."""
+    """Return an operator by its name, id or file, or a baseline that is a PyTorch module."""
     from syno.model.networks import replacement_named
     from syno.model.replacements import ModuleBaseline
 

@@ -330,7 +330,7 @@ class Experiment(Section):
         set_fields(self, following(self.evaluation, self.goal, self.reward, self.select, self.model_fields_set))
 
     def _check(self, *, runs: bool = False) -> None:
-        """Raise what is wrong with the settings; those of own code, which is imported for it, only if the experiment `runs`."""
+        """Raise SpecError if settings are wrong; those of own code, which is imported for it, only if the experiment `runs`."""
         if self.only_holds is not None:
             self._check_alone(OF_OTHERS[self.only_holds])
             return
@@ -375,7 +375,7 @@ class Experiment(Section):
             check_compares_with_nothing(reward)
 
     def _check_begins_with_rivals(self) -> None:
-        """Raise SpecError if there are no rivals whose trainings are those of the search."""
+        """Raise SpecError if no rival is trained with the recipe of the search, so that it could begin with them."""
         option = f"reward: {GainReward.name}" if self.needs_front else "warm_start: known"
         if self.evaluation != "training" or not self.rival_names:
             raise SpecError(
@@ -498,7 +498,7 @@ class Experiment(Section):
 
     @property
     def compares_latencies(self) -> bool:
-        """Whether operators are selected by their latency, so that those of a shortlist are measured before."""
+        """Whether operators are selected by latency: the shortlist is then measured before the selection."""
         by, tune = self.select.by, self.tune
         is_measured = self.workload is not None and tune.layers != "only" and bool(tune.pairs)
         return by == "latency" or (by == "front" and is_measured)

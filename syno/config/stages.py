@@ -267,7 +267,7 @@ WHICH_MEASUREMENTS = ("layers", "breakdown", "training", "original_compilers", "
 
 
 class DeviceChoice(Section):
-    """A device on which latencies are measured, with what holds for it. A text in place of the mapping is its name."""
+    """A device on which latencies are measured, with its options. A text in place of the mapping is its name."""
 
     device: str
     """its name: cpu, cuda, one of several GPUs such as cuda:1, or that of a remote device"""

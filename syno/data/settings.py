@@ -43,7 +43,7 @@ class DataSettings(Settings):
 
     @property
     def made_bytes(self) -> float:
-        """Bytes of the files that are made of these before the first training, about."""
+        """Approximate bytes of the cache files that are written before the first training."""
         return 0
 
     @classmethod

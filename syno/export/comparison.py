@@ -34,7 +34,7 @@ OTHER_SIZES = (
 
 @dataclass(frozen=True)
 class Agreement:
-    """Where what was written computes what the trained network does.
+    """The input shapes at which a written network agrees with the trained one, and those at which it does not.
 
     Attributes:
         error: the largest difference of outputs, as a share of the largest output.
@@ -61,7 +61,7 @@ ONE = Calls()
 
 
 class Comparison:
-    """Inputs of several shapes, and what a trained network makes of them in evaluation mode.
+    """Inputs of several shapes with the outputs of a trained network in evaluation mode, to compare other forms of it with.
 
     Args:
         network: in evaluation mode.
@@ -163,7 +163,7 @@ def shapes_of(inputs: Inputs) -> Shapes:
 
 
 def run_with_seed(run: Run, x: Inputs) -> list[torch.Tensor]:
-    """Return the tensors of an output, without gradients, with what is random drawn from one seed."""
+    """Return the tensors of an output, without gradients; random numbers are drawn from one seed."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return list(tensors_in(call(run, x)))

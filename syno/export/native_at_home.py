@@ -125,7 +125,7 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 class _Loaded:
-    """A network as it was loaded, with which it is compared at each call: what kernels compute stays what it was then.
+    """Snapshot of a loaded network, compared at each call: the kernels keep the weights and settings of loading time.
 
     PyTorch counts most changes of weights at the weight. It counts none by fused optimizers, through `weight.data` or in memory
     that NumPy shares. So a few numbers of each weight are compared at each call, and a piece of all weights, another one each
@@ -178,7 +178,7 @@ class _Loaded:
         return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.tensors]
 
     def _differs(self, may_differ: bool) -> bool:
-        """Return whether what is compared of the memory of weights differs."""
+        """Return whether the compared parts of the weights' memory differ from the snapshot."""
         if may_differ or self.steps != _Steps.taken:
             self.steps = _Steps.taken
             return [*map(crc32, self.pieces)] != self.checksums
@@ -260,7 +260,7 @@ def _build() -> None:
 
 
 def _missing_instructions() -> str:
-    """Return in words what the kernels need and the processor lacks; "" if it has everything."""
+    """Return the instructions that the kernels need and the processor lacks, in words; "" if it lacks none."""
     if platform.machine() != PROCESSOR:
         return f"they are for {PROCESSOR}, and this machine is {platform.machine()}"
     try:

@@ -45,7 +45,7 @@ class CheckedFormat(BaseModel):
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A trained network, and what its card says.
+    """A trained network, and the facts of its card.
 
     Attributes:
         name: of its operator, or "original".
@@ -75,7 +75,7 @@ class TrainedNetwork:
 
 
 def write_network(trained: TrainedNetwork, folder: Path, formats: Sequence[str]) -> list[str]:
-    """Write a trained network into a folder, in some formats; return in sentences what was written and how it was checked.
+    """Write a trained network into a folder, in some formats; return sentences on the files and their checks.
 
     The folder gets all files or none.
 

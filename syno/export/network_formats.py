@@ -180,7 +180,7 @@ def _is_tensor(spec: InputSpec) -> bool:
 
 
 def _outputs_of(program: torch.export.ExportedProgram, taken: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return for each part of a program's output its name, such as `logits` or `features_0`; of what is no tensor, "" and it.
+    """Return (name, value) for each part of a program's output, such as `logits` or `features_0`; "" for non-tensors.
 
     Args:
         program: the program.
@@ -229,7 +229,7 @@ def loaded_package(file: Path, example: Inputs) -> Run:
 
 
 def _without_errors(run: Run) -> Run:
-    """Return the same without what its machine code prints beside the errors that it raises."""
+    """Return the function with its machine code's prints to stderr silenced; errors are raised as before."""
 
     def run_quietly(*args: Any, **kwargs: Any) -> Any:
         kept = os.dup(2)

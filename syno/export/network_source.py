@@ -218,7 +218,7 @@ TAKEN = nn.Module()  # names of its attributes are not names of layers
 
 
 def _name(target: str, taken: set[str]) -> str:
-    """Return a name that Python and `nn.Module` take for what has this name in the network: `in` -> `in_`, `0` -> `layer_0`."""
+    """Return a valid attribute name for a name in the network: `in` -> `in_`, `0` -> `layer_0`."""
     wanted = re.sub(r"\W", "_", Whole.own(target).strip("_") or "layer", flags=re.ASCII)
     if wanted[:1].isdigit():
         wanted = f"layer_{wanted}"

@@ -168,7 +168,7 @@ def _plain_attributes(whole: Whole) -> dict[str, object]:
 
 
 class _Proxy(fx.Proxy):  # type: ignore[misc]
-    """A value in a graph, which may be known: that of a parameter, a buffer, or what the example gives.
+    """A value in a graph, which may be known: a parameter, a buffer, or a value computed from the example.
 
     A known tensor's lengths are numbers, but for that of a batch.
     """
@@ -312,7 +312,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
 
 
 def _length(value: Any) -> Any:
-    """Return the length of the first axis, or that of what is no value of a graph."""
+    """Return the length of the first axis of a graph value, or `len` of any other object."""
     return value.size(0) if isinstance(value, _Proxy) else len(value)
 
 

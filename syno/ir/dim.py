@@ -51,7 +51,7 @@ class Operation:
     tops: tuple[Dim, ...]
 
     def __new__(cls, primitive: Primitive, parameter: Parameter, bottoms: tuple[Dim, ...]) -> Operation:
-        """Return the one operation with these arguments.
+        """Return the operation with these arguments; equal operations are one object.
 
         Raises GraphError or SizeError if they break a rule of the language.
         """

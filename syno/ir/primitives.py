@@ -74,7 +74,7 @@ class Primitive:
         return self.name
 
     def check_parameter(self, parameter: Parameter) -> None:
-        """Raise GraphError unless `parameter` is what this primitive carries."""
+        """Raise GraphError unless `parameter` has the type that this primitive carries: a size, a distance or nothing."""
         match self.parameter:
             case ParameterKind.NONE:
                 fine = parameter is None

@@ -62,7 +62,7 @@ class _Numbering:
                 self.position.setdefault(bare, len(self.position))
 
     def meet_sorted(self, dims: Iterable[Dim]) -> tuple[Dim, ...]:
-        """Sort `dims` by what they stand on, number the reductions below each in turn, and return the sorted dims."""
+        """Sort `dims` by the structure below them, number the reductions below each in turn, and return the sorted dims."""
         waiting, done = list(dims), []
         while waiting:
             first = self._first(waiting)
@@ -72,7 +72,7 @@ class _Numbering:
         return tuple(done)
 
     def _first(self, dims: list[Dim]) -> Dim:
-        """Return the first of `dims` by what they stand on, then by height, then by color, which takes longest to find."""
+        """Return the first of `dims` by the structure below, then by height, then by color, the slowest to compute."""
         if len(dims) == 1:
             return dims[0]
         keys = [(self._place(dim), dim.height) for dim in dims]

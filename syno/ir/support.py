@@ -114,7 +114,7 @@ class Passage:
         self.is_empty = False
 
     def through(self, tables: list[Table], border: list[Table]) -> list[Table]:
-        """Return the tables above the operator, and add what windows cut off to `border`."""
+        """Return the tables above the operator; add the rows that windows cut off at borders to `border`."""
         tables = [kept for table in tables if (kept := self._project(table))]
         for operation in self.operations:
             rows = self._join(tables, operation.bottoms)

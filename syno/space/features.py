@@ -139,7 +139,7 @@ class OperatorFeatures:
 
 
 def cheapest(operator: PGraph, values: Valuation) -> Plan:
-    """Return the plan with the fewest FLOPs, of these the one with the most stages."""
+    """Return the plan with the fewest FLOPs; of equal plans, that with the most stages."""
     return min(plans(operator, Valuations([values])), key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 

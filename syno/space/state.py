@@ -46,7 +46,7 @@ class Increase(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Running totals of a state: what it has used up, and where its weights begin. They follow from the dims."""
+    """Running totals of a state: used occurrences of variables, and where its weights begin. They follow from the dims."""
 
     usage: Usage
     counts: Counts = Counts()

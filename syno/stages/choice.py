@@ -267,7 +267,7 @@ class _Choice:
         )
 
     def _place(self, one: ChosenMixture) -> tuple[bool, float, float]:
-        """Return the place among others: those that meet the goal first, by what it looks for; then the most accurate."""
+        """Return the sort key: mixtures that meet the goal first, by speed or score as the goal asks; then by score."""
         quality, speed = -self.workload.metric.quality(one.score), -one.speedup.value
         misses = one.speedup.value < self.least or not self._loses_little(one)
         return (misses, *((speed, quality) if self._finds_fastest and not misses else (quality, speed)))
@@ -279,7 +279,7 @@ class _Choice:
         return self._best - self.workload.metric.quality(self._score(one.replacement)) <= self._most_lost
 
     def _is_expected_to_lose_little(self, one: ChosenMixture) -> bool:
-        """Whether what its operators lose by themselves is no more than the goal allows, where the fastest is looked for.
+        """Whether the sum of its operators' losses is within the goal; always true unless the fastest network is wanted.
 
         Without this, a mixture whose one training was lucky would win. The most accurate one is found by trainings alone.
         """

@@ -121,7 +121,7 @@ class DataRecord(Record):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the record; of classification and text without what only tasks of one's own have, and no empty paths."""
+        """Return the record without empty paths and, for classification and text, without the fields of own tasks."""
         absent = {name for name in ("inputs_to_measure", "paths", "own_code", "repeated_tests") if not getattr(self, name)}
         absent |= {"metric", "inputs"} if self.metric is None else set()
         found: dict[str, Any] = write(self)

@@ -60,7 +60,7 @@ def read_kept(folder: Path) -> Experiment | None:
 
 
 def check_goes_on(experiment: Experiment) -> None:
-    """Raise SpecError, which says what differs, if the experiment cannot continue with the results in its folder."""
+    """Raise SpecError, with the settings that differ, if the experiment cannot continue with the results in its folder."""
     _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
@@ -85,7 +85,7 @@ def check_goes_on(experiment: Experiment) -> None:
 
 
 def check_shown(experiment: Experiment) -> None:
-    """Raise SpecError, which says what differs, if existing results are of other settings than the experiment's."""
+    """Raise SpecError, with the settings that differ, if existing results are of other settings."""
     _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:

@@ -154,7 +154,7 @@ def _with_those_there(experiments: Iterable[Experiment], needed: Sequence[Need])
 
 
 def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:
-    """Return the probes of an experiment's optional devices, but for those that it has decided about."""
+    """Return the probes of an experiment's optional devices that no record of a decision names yet."""
     names, left = undecided(experiment), jobs_left(experiment)
     pairs = [pair for pair in _pairs(experiment, left) if pair[1] in names]
     return [probe for probe in _devices(experiment, {}, pairs, elsewhere) if probe.optional]

@@ -211,7 +211,7 @@ def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None
 def _written(
     experiment: Experiment, network: Network, began: datetime, fields: dict[str, Any], output: Path | None
 ) -> RivalRecord:
-    """Return the record with these fields, which is written."""
+    """Write a record with these fields, and return it."""
     operator = network.replacement
     record = RivalRecord(
         name=network.key,

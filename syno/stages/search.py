@@ -85,7 +85,7 @@ def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluatio
 
 
 class Learning:
-    """Measurements of speedups, and predictions that are learnt from them on the way, and from those that the store has."""
+    """Measures speedups, and predicts them with a model that learns from its own and the stored measurements."""
 
     def __init__(self, measurements: Speedups) -> None:
         from syno.measure.prediction.predictor import SpeedupPredictor  # imports torch

@@ -144,7 +144,7 @@ def _write(choose: Callable[[], list[Selected]], file: Path) -> list[Selected]:
 
 
 def choose(experiment: Experiment) -> list[Selected]:
-    """Return the operators that `select` in the config says, by what is known of them, and add them to the operator store.
+    """Return the operators that `select` chooses by the known scores, latencies and verdicts; add them to the operator store.
 
     Raises NoneSelectedError if none can be selected.
     """

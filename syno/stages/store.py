@@ -75,7 +75,7 @@ def all_results(name: str) -> list[Path]:
 
 
 def find_stored(name: str, results: Path | None = None) -> PGraph:
-    """Return an operator by what a user gives: its name or first digits of its id in a store, or as `find_operator` takes it.
+    """Return an operator by its name or the first digits of its id in a store, or as `find_operator` takes it.
 
     Args:
         name: what the user gives.

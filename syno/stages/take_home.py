@@ -46,7 +46,7 @@ def take_network(
     *,
     run_code: bool = True,
 ) -> list[str]:
-    """Write a trained network of an experiment into a folder that needs nothing of Syno; return what was written.
+    """Write a trained network of an experiment into a folder that needs nothing of Syno; return sentences on the files.
 
     The network runs, since it is compared. If code of one's own makes it, or the data, that is imported.
 

@@ -49,7 +49,7 @@ def top(place: str, count: int) -> str:
 
 
 def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
-    """Return sentences for what none of the operators is faster with, and where a compiler slows the original down."""
+    """Return sentences on devices and compilers where no operator is faster, or where a compiler slows the original."""
     from syno.run.speedups import best_against_best, none_is_faster, speedup_view
 
     judged = verdict_table(experiment, *tables)

@@ -53,7 +53,7 @@ class Watch:
             raise NotBegunError(f"{error}. Begin it: syno search {self._given}") from None
 
     def text(self, snapshot: Snapshot) -> str:
-        """Return the search in lines, and what is known of the rivals of its operators."""
+        """Return the state of the search in lines, and the results of rivals so far."""
         text, rivals = watch_text(self.experiment.name, snapshot, self.experiment.goal), rival_lines(self.experiment)
         return "\n\n".join([text, *(["\n".join(["without synthesis:", *rivals])] if rivals else [])])
 

@@ -362,7 +362,7 @@ def is_no_called_process_error(record: logging.LogRecord) -> bool:
 
 
 def say_at_the_end(failed: FailedJobs) -> None:
-    """Print what the failed jobs said as the last of all that this process prints."""
+    """Print the messages of failed jobs at the very end of this process's output."""
     if failed.said:
         atexit.register(lambda: print(failed.text(), file=sys.stderr))
 

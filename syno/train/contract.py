@@ -79,7 +79,7 @@ class Evaluation(ABC):
         return None
 
     def forget(self, operator: PGraph) -> None:  # noqa: B027  (most evaluations keep nothing)
-        """Delete what is kept of a paused evaluation of an operator that will not be resumed."""
+        """Delete the checkpoint of a paused evaluation that will not be resumed."""
 
 
 Evaluate: TypeAlias = Callable[[PGraph, Report], Mapping[str, float]]

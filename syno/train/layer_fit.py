@@ -53,7 +53,7 @@ class LayerFit(NamedTuple):
 
 
 class RecordedLayer(NamedTuple):
-    """A layer, and what it makes of some samples, to which operators are fitted.
+    """A layer with recorded inputs and outputs of some samples, to which operators are fitted.
 
     Attributes:
         layer: its name.

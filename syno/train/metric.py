@@ -152,7 +152,7 @@ BUILT_IN: Mapping[str, Metric] = {metric.name: metric for metric in (ACCURACY, L
 
 
 class _Metrics(Mapping[str, Metric]):
-    """The metrics by key: those of classification and text, which are listed, and any other, whose key says what it is."""
+    """Metrics by key: the listed ones of classification and text, and any other metric, whose key holds its name and unit."""
 
     def __getitem__(self, key: str) -> Metric:
         if key in BUILT_IN:

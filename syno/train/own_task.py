@@ -184,7 +184,7 @@ class Task:
 
     @property
     def counts(self) -> bool:
-        """Whether it says what the loss is the mean over."""
+        """Whether the task defines `counted`, the number of elements that the loss averages over."""
         return "counted" in self.given or type(self).counted is not Task.counted
 
     @property

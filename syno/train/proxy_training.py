@@ -89,7 +89,7 @@ class ProxyTraining(Evaluation):
         return None if self.checkpoints is None else self.checkpoints / f"{operator_id}.pt"
 
     def _train(self, operator: PGraph, report: Report, file: Path | None, known: dict[str, float]) -> TrainingResult:
-        """Train, and add to the metrics that are known what the fit adds."""
+        """Train, and add the error of the fit to the metrics."""
         metric = self.workload.metric
 
         def fitted(fits: Sequence[LayerFit]) -> None:

@@ -154,7 +154,7 @@ LATER: Mapping[str, Any] = {
 
 
 class DistillSettings(Settings):
-    """Distillation: networks with operators also learn to answer what the trained original answers."""
+    """Distillation: networks with operators are also trained on the outputs of the trained original."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 

@@ -100,7 +100,7 @@ class DeviceTask(ABC):
         """All batches to test on, from the first one."""
 
     def prepare(self) -> None:  # noqa: B027  (there may be nothing to compute)
-        """Compute what is the same in all epochs, such as the teacher's outputs. Called before the first step."""
+        """Cache values that are the same in all epochs, such as the teacher's outputs. Called before the first step."""
 
     @abstractmethod
     def check(self, batch: Any) -> None:
@@ -133,7 +133,7 @@ class DeviceTask(ABC):
             return call(teacher)
 
     def mode(self, original: nn.Module, call: Call) -> Mode:
-        """Return the mode in which the trained original answers what others are compared with; it is found once."""
+        """Return the mode (training or evaluation) in which the teacher's outputs are computed; it is determined once."""
         if self._mode is None:
             self._mode = mode_of_loss(original, call)
         return self._mode

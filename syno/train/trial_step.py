@@ -72,7 +72,7 @@ def try_step(workload: Workload, *, keeps_weights: bool = True) -> float:
 
 
 def _warn_of_changed_inputs(workload: Workload, task: DeviceTask, network: nn.Module, batch: object) -> None:
-    """Warn if the network changes what it is called with in place."""
+    """Warn if the network modifies its inputs in place."""
     with suppress(SynoError):  # what fails is said of the step
         if changes_inputs(network, lambda network: task.loss(network.train(), first_part(task, batch))):
             warnings.warn(

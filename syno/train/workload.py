@@ -218,7 +218,7 @@ class Workload:
 
     @property
     def fixed_weights(self) -> float | None:
-        """The share of the weights that a user's own function makes equal for two seeds: those of trained weights.
+        """Share of the weights that a user's own function makes equal for two seeds, as when it loads trained weights.
 
         Vectors, which mostly begin with constants, do not count. None for other networks, and without any. Warns if two calls
         with one seed make different weights.
@@ -505,7 +505,7 @@ class Workload:
         return narrowable(model, self.example, share, [layer.name for layer in self.layers])
 
     def equal_layers(self, base: NarrowerNetwork | None = None) -> list[tuple[str, ...]]:
-        """Return the names of the layers to replace, those of one size together, in the original or in a narrower network."""
+        """Return the names of the replaceable layers, grouped by size, in the original or in a narrower network."""
         found: dict[object, list[str]] = {}
         for name, size in self._sizes(base).items():
             found.setdefault(size, []).append(name)

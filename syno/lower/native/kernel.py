@@ -33,7 +33,7 @@ class Writer:
         self.lines.append("  " * self.depth + text)
 
     def open(self, text: str) -> None:
-        """Begin a block, with what stands before its brace."""
+        """Begin a block, whose brace follows `text`."""
         self.line(f"{text} {{".lstrip())
         self.depth += 1
 
@@ -239,7 +239,7 @@ class NestWriter:
         return self.tables[key][0]
 
     def _finish(self, out: Writer, place: Mapping[int, int], name: str) -> None:
-        """Write what is computed with a result of the tile before it is stored."""
+        """Write the epilogue of a tile: bias, residual and activation, before its results are stored."""
         code = self.code
         if self.epilogue:
             channel = self._sum(

@@ -134,7 +134,7 @@ class Nest:
 
 @dataclass(frozen=True, eq=False)
 class NestPlan:
-    """An operator at given sizes: what stays of its input, and a nest for each stage.
+    """The nests of an operator at given sizes: one for each stage, and the axes of the input that they read.
 
     Attributes:
         plan: the plan.

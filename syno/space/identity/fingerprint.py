@@ -217,7 +217,7 @@ def fingerprint(
     mirrors: Sequence[Mirror] = (),
     valuations: Iterable[Mapping[str, int]] | None = None,
 ) -> str:
-    """Return 32 hexadecimal digits that are equal for two operators which differ only in what is free.
+    """Return 32 hexadecimal digits, equal for operators that compute the same but for the freedom below.
 
     How an operator is written is free: layout and order of its weights (any renaming of the elements of one), numbers of
     reductions, views that cancel each other, loops that are split or merged. The arguments free more.

@@ -143,7 +143,7 @@ FREE = Channels(True)
 
 
 def violations(tops: Mapping[Dim, Channels]) -> set[str]:
-    """Return which of U4 to U7 the operations below break; "U6p" is what U6 breaks without being exact.
+    """Return the rules of U4 to U7 that the operations below break; "U6p" for an inexact break of U6.
 
     Args:
         tops: facts about each dim at the top; others are ORDERED, but those of weights are FREE.
