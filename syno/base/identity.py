@@ -135,7 +135,7 @@ OWN_CODE = "own code"  # among the versions in records
 
 
 def version_of_code(value: object, *made: Identity) -> dict[str, str]:
-    """Return the checksum of the code that paths in a value lead to, and of what it made, as a version; {} if there is none.
+    """Return the checksum of the user's code that paths in a value name, and of its objects, as a version; {} without any.
 
     It stands beside the versions of packages in records and keys: those without a user's own code are as they were.
     """

@@ -68,7 +68,7 @@ LOCKS = frozenset({"lock", "RLock", "Condition", "Event", "Semaphore", "BoundedS
 
 
 class Walk:
-    """Goes through things and all that they depend on, in an order that depends on nothing else, and hashes what it meets."""
+    """Traverses objects and their dependencies in a deterministic order, and hashes each."""
 
     def __init__(self, weights: bool) -> None:
         self.weights = weights
@@ -101,7 +101,7 @@ class Walk:
 
     @contextmanager
     def named(self, name: str, *, is_new: bool = True) -> Iterator[None]:
-        """Hash what the block meets as the part of this name; not as any part if it was met before."""
+        """Hash the objects met in the block as the part of this name; an object met before belongs to no part."""
         before = self.part
         if before is not None:
             before.update(f"part {name}\n".encode())
@@ -256,7 +256,7 @@ class Walk:
             self.state(thing, kind, name)
 
     def state(self, thing: Any, kind: type, name: str) -> None:
-        """Hash the attributes and the elements of an object, or what it would be pickled as."""
+        """Hash the attributes and the elements of an object, or its pickled form."""
         has_state = False
         elements: Any = next((kind for kind in (dict, list, tuple, set, frozenset) if isinstance(thing, kind)), None)
         if elements is not None:
@@ -280,7 +280,7 @@ class Walk:
             self.unknown.append(name)
 
     def pickled(self, thing: Any, name: str) -> None:
-        """Hash an object as what pickling makes of it: those that are written in C have no attributes."""
+        """Hash an object by its pickled form: objects written in C have no attributes."""
         try:
             reduce = copyreg.dispatch_table.get(type(thing))
             found = thing.__reduce_ex__(4) if reduce is None else reduce(thing)
@@ -578,7 +578,7 @@ def _is_passing(kind: type | None, name: str) -> bool:
 
 
 def _is_reduced_in_c(kind: type) -> bool:
-    """Return whether a class that is written in C says by itself what it consists of, as `collections.deque` does."""
+    """Return whether a class written in C defines how it is pickled, as `collections.deque` does."""
     found = (kind.__reduce_ex__, kind.__reduce__)
     plain = (object.__reduce_ex__, object.__reduce__)
     return any(one is not other and not isinstance(one, types.FunctionType) for one, other in zip(found, plain, strict=True))
