@@ -81,17 +81,6 @@ class TestReading:
             file.chmod(0o500 if file.is_dir() else 0o400)
         assert look(StudyView(storage, "study")).finished == 3
 
-    def test_a_repaired_journal_is_read_on(self, tmp_path: Path) -> None:
-        file = tmp_path / "trials.log"
-        searched, view = study(f"journal:{file}"), StudyView(f"journal:{file}", "study")
-        searched.run(evaluate, 3, poll_seconds=0)
-        assert look(view).finished == 3
-        lines = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(b"".join([*lines[:-1], lines[-1][:9] + b"#" + lines[-1][10:]]))
-        with pytest.warns(UserWarning, match="repaired"):
-            study(f"journal:{file}").run(evaluate, 5, poll_seconds=0)
-        assert look(view).finished == 5
-
     @pytest.mark.skipif(bool(missing()), reason=missing())
     def test_postgresql(self) -> None:
         with server() as url:

@@ -7,12 +7,10 @@ the worker, and what its policy knew (`records.attributes`). Its result is added
 (`records.Result`). Both parts carry a checksum, which is verified when the trial is read.
 
 Where. Optuna's storages: SQLite, a database server, memory, or a journal. A journal is a text file that grows: each line is
-one operation of Optuna as JSON, such as "create a trial". Beside Optuna's fields it holds the key "syno": the line's number,
-and a checksum (`journal`).
+one operation of Optuna as JSON, such as "create a trial", with a checksum under a key that Optuna ignores (`journal`).
 
-After a crash. A half-written last line never counted: the next writer cuts it off. A damaged line ends the journal: it and
-what is behind it are cut off, and the file as it was is kept beside it. SQLite files are checked when they are opened, and
-refused if damaged. A trial whose worker died is evaluated again by another worker.
+After a crash. A half-written last line never counted: the next writer cuts it off. Damaged journals and SQLite files are
+refused. A trial whose worker died is evaluated again by another worker.
 
 Who may write. Any worker may append to a journal while it holds the journal's lock. A worker holds a lease on the trial that it
 evaluates, and renews it in a thread; when the lease is too old, other workers end the trial (`leases`). The first to end a

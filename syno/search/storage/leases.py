@@ -1,4 +1,4 @@
-"""Who may write: leases on running trials, and the lock of a journal.
+"""Leases on running trials.
 
 A worker renews a lease on its trial while it evaluates the trial. A trial whose lease is too old is stale: its worker is dead.
 Databases keep leases as Optuna's heartbeats and compare them by the database's clock. A journal file has no heartbeats: each
@@ -7,9 +7,7 @@ lease is a file beside it, whose modification time counts, by the file server's 
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 import uuid
 import warnings
 from abc import ABC, abstractmethod
@@ -24,8 +22,6 @@ from optuna.trial import FrozenTrial, TrialState
 from syno.search.storage.errors import file_errors
 
 WATCHED = "watched"  # attribute of a trial that another worker has seen running
-LOCK_SUFFIX = ".lock"  # of the name of a journal's lock, as in Optuna: a test takes one with Optuna's own class
-LONGEST_PAUSE = 0.25  # seconds between two attempts to take a lock
 
 
 class Leases(ABC):
@@ -187,69 +183,3 @@ def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialStat
         return storage.set_trial_state_values(trial_id, state, None if reward is None else [reward])
     except optuna.exceptions.UpdateFinishedTrialError:
         return False
-
-
-class JournalLock:
-    """The lock of a journal: a symbolic link beside it, as Optuna makes it, so that Optuna's own journals respect it.
-
-    On network file systems, a link is a lock for all nodes, which flocks (`filelock`) are on some only. Unlike Optuna's
-    JournalFileSymlinkLock, it is taken from a dead holder also where the journal has a relative path, and its
-    holder can see that it was taken away.
-
-    Attributes:
-        grace: seconds after which the lock is taken from a holder that has died, or was stopped, while writing.
-    """
-
-    def __init__(self, journal: Path, grace: float) -> None:
-        self.grace = grace
-        self._journal = journal.absolute()
-        self._link = Path(f"{self._journal}{LOCK_SUFFIX}")
-        self._own: tuple[int, int] | None = None
-
-    def acquire(self) -> bool:
-        """Wait for the lock and take it. Return True. Raises OSError where a link cannot be made or removed."""
-        pause, seen, since = 0.001, None, time.monotonic()
-        while True:
-            try:
-                self._link.symlink_to(self._journal)
-            except FileExistsError:
-                holder, now = _identity(self._link), time.monotonic()
-                if holder != seen:
-                    seen, since = holder, now
-                elif holder is not None and now - since > self.grace:
-                    self._remove(holder)
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                self._own = _identity(self._link)
-                return True
-
-    def is_held(self) -> bool:
-        """Return whether this object took the lock and nobody took it away."""
-        return self._own is not None and _identity(self._link) == self._own
-
-    def release(self) -> None:
-        """Give the lock back. Nothing happens if it was taken away."""
-        own, self._own = self._own, None
-        if own is not None:
-            with suppress(OSError):  # it stays until its grace is over
-                self._remove(own)
-
-    def _remove(self, holder: tuple[int, int]) -> None:
-        """Remove the link of this holder and no other. Raises OSError where that is not allowed."""
-        aside = self._link.with_name(f"{self._link.name}{uuid.uuid4()}.rename")
-        with suppress(FileNotFoundError, FileExistsError):  # another worker was faster
-            if _identity(self._link) != holder:
-                return
-            self._link.rename(aside)
-            if _identity(aside) != holder:  # the holder changed between the last two steps
-                os.link(aside, self._link, follow_symlinks=False)
-            aside.unlink()
-
-
-def _identity(link: Path) -> tuple[int, int] | None:
-    """Return the identity of a link, which no other link of that name has; None if there is none. A renamed link keeps it."""
-    with suppress(OSError):
-        found = link.lstat()
-        return found.st_ino, found.st_mtime_ns
-    return None

@@ -23,11 +23,10 @@ from sqlalchemy.exc import ArgumentError
 
 from syno.base.errors import SpecError, StorageError
 from syno.search.storage.errors import repeated, storage_errors, unusable
-from syno.search.storage.journal import Journal
-from syno.search.storage.leases import Heartbeats, JournalLock, LeaseFiles, Leases, NoLeases
+from syno.search.storage.journal import LOCK_SECONDS, Journal
+from syno.search.storage.leases import Heartbeats, LeaseFiles, Leases, NoLeases
 
 SUFFIXES = (".log", ".journal")
-LOCK_SECONDS = 30  # after which the lock of a journal is taken from a writer that died while writing
 WAIT_SECONDS = 120  # for another writer of an SQLite file
 LOCK_TRIAL_SECONDS = 20  # a lock of a new file takes no time; starting Python may on a busy machine
 TRY_LOCK = """
@@ -71,14 +70,15 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
 
     Raises:
         SpecError: the URL is none of these, or its database driver is not installed.
-        StorageError: the storage cannot be used. A damaged journal is repaired, with a warning.
+        StorageError: the storage cannot be used, or is damaged.
     """
     if url == "memory:":
         return optuna.storages.InMemoryStorage(), NoLeases()
     path = journal_file(url)
     if path is not None:
         with storage_errors(url):
-            storage: BaseStorage = JournalStorage(Journal(path, JournalLock(path, max(3, min(LOCK_SECONDS, grace)))))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            storage: BaseStorage = JournalStorage(Journal(path, min(LOCK_SECONDS, grace)))
         return storage, LeaseFiles(storage, path.with_name(f"{path.name}.leases"), interval, grace)
     if "://" not in url:
         raise SpecError(

@@ -22,7 +22,7 @@ from syno.base.addresses import cleaned
 from syno.base.errors import SpecError, StorageError
 from syno.search.halving import Step, as_step
 from syno.search.storage.errors import reconnecting, repeated, storage_errors
-from syno.search.storage.journal import JournalView
+from syno.search.storage.journal import Journal
 from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
 from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact, with_checksum
@@ -226,9 +226,9 @@ def _file_of(url: str) -> Path | None:
 
 
 def _storage_to_read(url: str) -> BaseStorage:
-    """Return a storage that is only read: of a journal, a view."""
+    """Return a storage that is only read. The file of a journal is read as it is: its folder may be read-only."""
     journal = journal_file(url)
-    return JournalStorage(JournalView(journal)) if journal is not None else open_storage(url)[0]
+    return JournalStorage(Journal(journal)) if journal is not None else open_storage(url)[0]
 
 
 # ---- trials that do not count -----------------------------------------------------------------------------------------

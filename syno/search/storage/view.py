@@ -6,7 +6,6 @@ those that have ended are read once. Optuna closes each of its transactions befo
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any, NamedTuple
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from syno.base.errors import SpecError, StorageError
-from syno.search.storage.errors import file_errors, storage_errors
-from syno.search.storage.journal import JournalView, Log, Reader
+from syno.search.storage.errors import storage_errors
+from syno.search.storage.journal import Journal
 from syno.search.storage.opening import journal_file, sqlite_file
 from syno.search.storage.store import Verification
 
@@ -84,7 +82,7 @@ class StudyView:
         if file is not None and not file.is_file():
             raise self._not_begun(f"{file} is not there")
         if journal is not None:
-            return JournalStorage(JournalFollower(journal))
+            return JournalStorage(Journal(journal))
         return self._database(file)
 
     def _database(self, file: Path | None) -> BaseStorage:
@@ -115,35 +113,3 @@ class StudyView:
 
     def _not_begun(self, reason: str) -> NotBegunError:
         return NotBegunError(f'the search "{self._name}" has not begun: {reason}')
-
-
-class JournalFollower(BaseJournalBackend):
-    """A journal that others write, read without its lock. What was read once is not read again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._reader = Reader()  # behind the last line that was read
-        self._offset = 0  # the same place in bytes
-        self._identity: tuple[int, int] | None = None  # device and inode of the file: a repair replaces it
-
-    def read_logs(self, log_number_from: int) -> list[Log]:
-        """Return the operations from this number on. Raises StorageError if the file cannot be read, or is no journal."""
-        with file_errors(self._path), self._path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            identity = (found.st_dev, found.st_ino)
-            if self._identity is None:
-                self._identity = identity
-            if identity == self._identity and found.st_size >= self._offset and log_number_from == self._reader.line:
-                file.seek(self._offset)
-                data = file.read()
-                data = data[: data.rfind(b"\n") + 1]  # another worker may be writing the rest now
-                reader = self._reader.copy()
-                logs, whole = reader.read(data)
-                if whole == len(data):
-                    self._reader, self._offset = reader, self._offset + whole
-                    return logs
-        return JournalView(self._path).read_logs(log_number_from)  # cut off, or damaged: the whole file, with a warning
-
-    def append_logs(self, logs: list[Log]) -> None:
-        """Raise StorageError: the journal is read only."""
-        raise StorageError("a journal that is open for reading takes no entries")

@@ -12,7 +12,6 @@ from small_studies import evaluate, proposed, study
 
 from syno.search.policies import POLICIES
 from syno.search.storage.journal import Journal
-from syno.search.storage.leases import JournalLock
 
 
 class Killed(BaseException):
@@ -22,8 +21,8 @@ class Killed(BaseException):
 class MortalJournal(Journal):
     """Dies at its n-th write, before or after it."""
 
-    def __init__(self, path: Path, lock: JournalLock, die_at: float, after: bool) -> None:
-        super().__init__(path, lock)
+    def __init__(self, path: Path, lock_seconds: float, die_at: float, after: bool) -> None:
+        super().__init__(path, lock_seconds)
         self.writes, self.die_at, self.after = 0, die_at, after
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
@@ -42,8 +41,8 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, bool], list[Mort
     def arrange(die_at: float, after: bool) -> list[MortalJournal]:
         opened: list[MortalJournal] = []
 
-        def open_(path: Path, lock: JournalLock) -> MortalJournal:
-            opened.append(MortalJournal(path, lock, die_at, after))
+        def open_(path: Path, lock_seconds: float) -> MortalJournal:
+            opened.append(MortalJournal(path, lock_seconds, die_at, after))
             return opened[-1]
 
         monkeypatch.setattr("syno.search.storage.opening.Journal", open_)
