@@ -251,7 +251,7 @@ def _inductor_int8(job: Job) -> Compiled:
 def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
     if remote is None and platform.machine() not in ("x86_64", "AMD64"):
         raise SpecError(
-            f"the compiler inductor-int8 has kernels for x86 only, and this is {platform.machine()}; take tvm-int8 or "
+            f"the compiler inductor-int8 has kernels for x86 only, and this is {platform.machine()}; take "
             "inductor, or measure on an x86 machine"
         )
 
@@ -260,12 +260,6 @@ def _tvm(job: Job) -> Compiled:
     from syno.measure.tvm.compiler import compiled
 
     return compiled(job)
-
-
-def _tvm_int8(job: Job) -> Compiled:
-    from syno.measure.tvm.integers import compiled_in_integers
-
-    return compiled_in_integers(job)
 
 
 def _check_tvm(device: str, threads: int, options: TvmSettings, remote: DeviceSettings | None) -> None:
@@ -281,12 +275,6 @@ def _measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
     from syno.measure.tvm.compiler import measured_on
 
     return measured_on(job, device, flops)
-
-
-def _int8_measured_by_tvm(job: Job, device: DeviceSettings, flops: int) -> Latency:
-    from syno.measure.tvm.integers import measured_in_integers
-
-    return measured_in_integers(job, device, flops)
 
 
 def _native(job: Job) -> Compiled:
@@ -322,7 +310,7 @@ COMPILERS.register("inductor-int8")(
 # `inductor` with products and convolutions in bfloat16, as autocast chooses.
 COMPILERS.register("inductor-bfloat16")(Compiler(_inductor_bfloat16, builds_cpp=True, tolerance=LOW_PRECISION_TOLERANCE))
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
-TVM = COMPILERS.register("tvm")(
+COMPILERS.register("tvm")(
     Compiler(
         _tvm,
         installed=installed.require,
@@ -337,6 +325,3 @@ TVM = COMPILERS.register("tvm")(
         remote=_measured_by_tvm,
     )
 )
-# The same after quantization to 8-bit integers, on processors.
-INT8 = replace(TVM, devices=("cpu",), requires={"torchao": "int8"}, tolerance=LOW_PRECISION_TOLERANCE)
-COMPILERS.register("tvm-int8")(replace(INT8, compile=_tvm_int8, remote=_int8_measured_by_tvm))

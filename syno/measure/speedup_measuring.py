@@ -128,14 +128,10 @@ def remote_fields(request: Request, device: DeviceSettings, begin: Begin) -> Fie
 
     Raises DeviceError if the device does not answer, and as TVM's compiler does.
     """
-    from syno.measure.tvm.compiler import network_of, turns_on
-    from syno.measure.tvm.integers import network_in_integers
+    from syno.measure.tvm.compiler import turns_on
 
-    ways = {"tvm": network_of, "tvm-int8": network_in_integers}
-    if request.compiler not in ways or request.measured != "network":
-        raise SpecError(
-            f"over TVM's RPC whole networks are measured, compiled by {' or '.join(ways)}, not by {request.compiler}"
-        )
+    if request.compiler != "tvm" or request.measured != "network":
+        raise SpecError(f"over TVM's RPC whole networks are measured, compiled by tvm, not by {request.compiler}")
     assert isinstance(request.subject, BackboneSubject)
     lacking: list[str] = []
     begin("building")
@@ -145,7 +141,7 @@ def remote_fields(request: Request, device: DeviceSettings, begin: Begin) -> Fie
         check = check_of(material, request.settings, "cpu")
         jobs.append(job_of(request.model_copy(update={"subject": subject}), material, check, begin, lacking.append))
         materials.append(material)
-    deviations, turns = turns_on(jobs, device, ways[request.compiler])
+    deviations, turns = turns_on(jobs, device)
     return {
         "shortcoming": joined(lacking),
         **times_of(turns),

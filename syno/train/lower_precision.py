@@ -1,4 +1,4 @@
-"""Scores of trained networks in lower precision, as for the compilers `inductor-int8`, `tvm-int8`, `inductor-bfloat16`."""
+"""Scores of trained networks in lower precision, as for the compilers `inductor-int8` and `inductor-bfloat16`."""
 
 from __future__ import annotations
 

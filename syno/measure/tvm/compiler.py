@@ -116,13 +116,8 @@ def target_on(device: DeviceSettings) -> Any:
     return made
 
 
-def network_of(job: Job) -> Any:
-    """Return the module of a job as a `tvm.IRModule`."""
-    return import_network(job.module, *job.example)
-
-
-def compiled(job: Job, network_of: Callable[[Job], Any] = network_of) -> Callable[..., Any]:
-    """Return the tuned module as a function of PyTorch tensors. `network_of` imports the module.
+def compiled(job: Job) -> Callable[..., Any]:
+    """Return the tuned module as a function of PyTorch tensors.
 
     Raises:
         LoweringError: TVM cannot express the module.
@@ -130,7 +125,7 @@ def compiled(job: Job, network_of: Callable[[Job], Any] = network_of) -> Callabl
         SpecError: the target is invalid, or another process tunes with the same folder for too long.
     """
     to = target_for(job.options, job.device, job.settings.threads)
-    network = fused(network_of(job), to)
+    network = fused(import_network(job.module, *job.example), to)
     folder = folder_for(job.folder, to, device_name(job.device), VERSIONS["apache-tvm"])
     with only_writer(folder, _deadline(job)):
         untuned_ms = _first_look(job, network, to) if job.options.trials_per_task else None
@@ -140,21 +135,20 @@ def compiled(job: Job, network_of: Callable[[Job], Any] = network_of) -> Callabl
     return call
 
 
-def measured_on(job: Job, device: DeviceSettings, flops: int | None, network_of: Callable[[Job], Any] = network_of) -> Latency:
+def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
     """Tune, build and measure a module on a remote device.
 
     Args:
         job: its device is the remote one's name; its module, its example and its check's reference are here.
         device: the settings of the device.
         flops: of one call.
-        network_of: imports the module.
 
     Raises:
         DeviceError: the device does not answer, or was lost; what was measured is kept.
         WrongOutputError: the output there differs from the reference.
     """
     with reached(job.device, device) as found, only_writer(_trials(job, device), _deadline(job)):
-        library = library_for(job, device, found, network_of)
+        library = library_for(job, device, found)
         job.begin("measuring")
         with torch.no_grad():
             expected = job.check.expected
@@ -170,16 +164,14 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None, network_of:
         )
 
 
-def turns_on(
-    jobs: Sequence[Job], device: DeviceSettings, network_of: Callable[[Job], Any] = network_of
-) -> tuple[list[Deviation], Turns]:
+def turns_on(jobs: Sequence[Job], device: DeviceSettings) -> tuple[list[Deviation], Turns]:
     """Tune and build modules, and time them in turns on a remote device. The original is the first.
 
     Returns the largest deviation of the outputs of each, and the times. Arguments and exceptions are those of `measured_on`.
     """
     first = jobs[0]
     with reached(first.device, device) as found, only_writer(_trials(first, device), _deadline(jobs[-1])):
-        libraries = [library_for(job, device, found, network_of) for job in jobs]
+        libraries = [library_for(job, device, found) for job in jobs]
         first.begin("measuring")
         with torch.no_grad():
             expected = [job.check.expected for job in jobs]
@@ -188,10 +180,10 @@ def turns_on(
         return measure_in_turns(lease, libraries, expected, first.settings, device.kind)
 
 
-def library_for(job: Job, device: DeviceSettings, reached: Reached, network_of: Callable[[Job], Any] = network_of) -> Path:
+def library_for(job: Job, device: DeviceSettings, reached: Reached) -> Path:
     """Tune and build a module for a remote device that was reached, and return the file. The caller is the only writer."""
     began, to = time.perf_counter(), target_on(device)
-    network = fused(network_of(job), to)
+    network = fused(import_network(job.module, *job.example), to)
     each_ms = job.options.least_ms // 2
     with rpc_runner(reached, device, evaluator=(1, 2, each_ms), threads=job.settings.threads) as runner:
         _, library = _tuned(job, network, to, _trials(job, device), runner=runner)
