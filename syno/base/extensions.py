@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "syno.extensions"
 COMMANDS: list[str] = []  # modules of extensions that add commands to `syno`
+EXPERIMENTS: list[str] = []  # classes of kinds of experiments, as `module:name`: `syno.config.kinds.AnyExperiment`
 _loaded: set[str] = set()
 
 

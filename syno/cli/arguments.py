@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from syno.config import Experiment
+    from syno.config import AnyExperiment, Experiment
     from syno.ir.graph import PGraph
     from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
     from syno.model.replacements import ModuleBaseline
@@ -38,15 +38,25 @@ OF_TEXT: dict[str, Any] = {"vocabulary": 50257, "length": 2048}
 
 
 def experiment_of(config: str) -> Experiment:
-    """Return the experiment of a file, or one of several there; the file may be the name of an experiment that Syno brings."""
-    from syno.config import load_experiment
+    """Return the experiment of a file, or one of several there; the file may be the name of an experiment that Syno brings.
+
+    Raises SpecError if it has no operators of its own.
+    """
+    from syno.config import Experiment
+
+    return Experiment.checked(any_experiment_of(config))
+
+
+def any_experiment_of(config: str) -> AnyExperiment:
+    """Return the experiment, of any kind, that `experiment_of` would return."""
+    from syno.config import load_any
     from syno.config.files import parted
 
     if not parted(config)[0].exists():
         from syno.stages.workflow import config_file, workflow_folder
 
         config = str(config_file(config, workflow_folder()))
-    return load_experiment(config)
+    return load_any(config)
 
 
 def spec_of(spec: str, depth: int | None = None) -> OperatorSpec:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from syno.cli.app import RESULTS, STAGES, app
-from syno.cli.arguments import Config, OutputFile, Rename, experiment_of, operator_of, sizes
+from syno.cli.arguments import Config, OutputFile, Rename, any_experiment_of, experiment_of, operator_of, sizes
 
 # The command that writes an operator or a trained network, for use without Syno.
 
@@ -89,7 +89,7 @@ def figure(config: Config, name: Annotated[str, typer.Argument(metavar="FIGURE",
     """Draw a figure of an experiment."""
     from syno.stages.figures import draw
 
-    for file in draw(experiment_of(config), name):
+    for file in draw(any_experiment_of(config), name):
         typer.echo(file)
 
 
@@ -98,7 +98,7 @@ def report(config: Config, output: OutputFile = None) -> None:
     """Write the report, one page that opens without a server."""
     from syno.stages.figures import write_report
 
-    typer.echo(write_report(experiment_of(config), output))
+    typer.echo(write_report(any_experiment_of(config), output))
 
 
 @app.command(rich_help_panel=RESULTS)

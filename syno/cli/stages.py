@@ -19,7 +19,7 @@ from syno.cli.arguments import Config, OutputFile, experiment_of, pairs
 if TYPE_CHECKING:
     import pandas
 
-    from syno.config import Experiment
+    from syno.config import AnyExperiment
     from syno.stages.needs import Need
     from syno.stages.selection import Selected
 
@@ -84,7 +84,7 @@ def _print_needs(needs: Sequence[Need]) -> None:
     typer.echo(wrapped(need_rows(needs), shutil.get_terminal_size((WIDTH, 24)).columns, ("state",)), nl=False)
 
 
-def _stop_if_missing(experiments: Sequence[Experiment], *, elsewhere: bool) -> None:
+def _stop_if_missing(experiments: Sequence[AnyExperiment], *, elsewhere: bool) -> None:
     """End the command with a table and an error if something is missing that jobs of these experiments need.
 
     Otherwise, write which of their optional devices are there.
@@ -145,7 +145,7 @@ def plan(
         chosen = with_devices(chosen, elsewhere=runs_elsewhere(profile))
     users: dict[tuple[str, str], list[str]] = {}
     for experiment in chosen:
-        for left_out in experiment.tune.left_out.items():
+        for left_out in experiment.left_out.items():
             users.setdefault(left_out, []).append(experiment.name)
     for (device, reason), names in users.items():
         typer.echo(f"left out: device {device}, for {', '.join(names)}: {reason}", err=True)

@@ -1,6 +1,7 @@
 """Settings: pydantic models that say what a config may hold, and read it."""
 
 from syno.config.experiment import Experiment
-from syno.config.files import find_space, load_experiment, load_experiments
+from syno.config.files import find_space, load_any, load_experiment, load_experiments
+from syno.config.kinds import AnyExperiment, make_experiment
 
-__all__ = ["Experiment", "find_space", "load_experiment", "load_experiments"]
+__all__ = ["AnyExperiment", "Experiment", "find_space", "load_any", "load_experiment", "load_experiments", "make_experiment"]

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError, field_validator
 
@@ -23,10 +23,11 @@ from syno.base.errors import SpecError, suggestion
 from syno.base.files import check_name, is_folder
 from syno.base.registry import reading_only
 from syno.base.validation import explained, read_mapping
-from syno.config.dependencies import check_joins, folders_of_join, way_back
-from syno.config.experiment import RESULTS, Experiment, Settings
+from syno.config.dependencies import way_back
+from syno.config.experiment import Experiment
 from syno.config.groups import Section
 from syno.config.kept_file import KEPT, completed, is_kept
+from syno.config.kinds import RESULTS, AnyExperiment, Settings, experiment_kinds, kind_of, make_experiment
 from syno.config.left_out import decided
 from syno.config.specs import find_spec, merged
 from syno.data.settings import setting_names
@@ -35,9 +36,8 @@ from syno.space.presets import PRESETS
 from syno.space.spec import OperatorSpec
 from syno.train.settings import WorkloadSettings
 
+SomeExperiment = TypeVar("SomeExperiment", bound=AnyExperiment)
 RUN_HERE = "SYNO_RUN_HERE"  # an environment variable: the folders of results of the experiments that this user runs
-# Fields that tell an experiment from a spec.
-OF_EXPERIMENTS = {*Experiment.model_fields, "experiments", "common"} - set(OperatorSpec.model_fields)
 
 
 class ExperimentGroup(Section):
@@ -66,7 +66,7 @@ class ExperimentGroup(Section):
         return experiments
 
 
-def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, Experiment]:
+def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Path | None = None) -> dict[str, AnyExperiment]:
     """Return all experiments of a file by their names. Code that they name is imported when they run (`Experiment.use_code`).
 
     Args:
@@ -75,12 +75,12 @@ def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Pat
         file: the file from which `source` was read. If it is kept beside results, its folder is the folder of results.
 
     Raises SpecError, which names the experiment, if one is invalid, shares its folder of results with another, or takes its
-    operators from itself or joins itself through others.
+    operators or results from itself through others.
     """
     file = source if isinstance(source, Path) else file
     content = read_mapping(source, "an experiment", Experiment) if isinstance(source, Path) else source
     content = {"name": name or ("" if file is None else file.stem), **completed(content, file)}
-    found = _experiments_of_group(content) if "experiments" in content else [Experiment(**content)]
+    found = _experiments_of_group(content) if "experiments" in content else [make_experiment(content)]
     if file is not None and is_kept(file):
         found = [in_place(experiment, file.parent) for experiment in found]
     if file is not None and is_result(str(file)):
@@ -88,14 +88,21 @@ def load_experiments(source: Path | Mapping[str, Any], name: str = "", file: Pat
     _check_folders(found)
     _check_sources(found)
     found = [decided(experiment) for experiment in found]
-    names = {experiment.folder: experiment.name for experiment in found}
-    joins = {experiment.folder: experiment.join for experiment in found if experiment.join is not None}
-    check_joins(names, joins, {experiment.folder: experiment.select.source for experiment in found})
+    for experiment in found:
+        experiment.check_beside(found)
     return {experiment.name: experiment for experiment in found}
 
 
 def load_experiment(place: str | Path) -> Experiment:
     """Return the experiment of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
+
+    Raises SpecError, which lists the experiments of the file, if there is no such experiment, or one without operators.
+    """
+    return Experiment.checked(load_any(place))
+
+
+def load_any(place: str | Path) -> AnyExperiment:
+    """Return the experiment, of any kind, of a file (FILE, or FILE:NAME for one of several) or of a folder of results.
 
     Raises SpecError, which lists the experiments of the file, if there is no such experiment.
     """
@@ -127,7 +134,7 @@ def parted(place: str | Path) -> tuple[Path, str | None]:
     return Path(place), None
 
 
-def in_place(experiment: Experiment, folder: Path) -> Experiment:
+def in_place(experiment: SomeExperiment, folder: Path) -> SomeExperiment:
     """Return the experiment with `folder` as its folder of results, whatever that was called when the experiment was kept."""
     if experiment.folder.resolve() == folder.resolve():
         return experiment
@@ -143,7 +150,7 @@ def run_here(folders: Iterable[Path]) -> None:
     os.environ[RUN_HERE] = os.pathsep.join(str(folder.absolute()) for folder in folders)
 
 
-def _of_results(experiment: Experiment) -> Experiment:
+def _of_results(experiment: AnyExperiment) -> AnyExperiment:
     is_run_here = str(experiment.folder.absolute()) in os.environ.get(RUN_HERE, "").split(os.pathsep)
     return experiment if is_run_here else experiment.received()
 
@@ -160,10 +167,10 @@ def find_space(place: str) -> OperatorSpec:
     file, name = parted(place)
     if place in PRESETS or not (name is not None or _is_experiment(file)):
         return find_spec(place, "file (of a spec or an experiment)")
-    experiment = load_experiment(place)
-    if experiment.only_holds is not None:
+    experiment = load_any(place)
+    if not isinstance(experiment, Experiment):
         raise SpecError(
-            f'experiment "{experiment.name}" in {file} is of {experiment.only_holds}, so it has no space of operators; '
+            f'experiment "{experiment.name}" in {file} is of {experiment.content}, so it has no space of operators; '
             f"presets are: {', '.join(PRESETS)}"
         )
     with reading_only(f"the space of results ({place})") if is_result(place) else nullcontext():
@@ -187,19 +194,29 @@ def is_own_file(place: str) -> bool:
 
 
 def _is_experiment(file: Path) -> bool:
-    return file.is_file() and not OF_EXPERIMENTS.isdisjoint(read_mapping(file, "a spec", OperatorSpec))
+    """Return whether a file has an option that tells an experiment from a spec."""
+    if not file.is_file():
+        return False
+    options = {"experiments", "common"}.union(*(kind.model_fields for kind in experiment_kinds()))
+    return not (options - set(OperatorSpec.model_fields)).isdisjoint(read_mapping(file, "a spec", OperatorSpec))
 
 
-def _experiments_of_group(content: Mapping[str, Any]) -> list[Experiment]:
+def _experiments_of_group(content: Mapping[str, Any]) -> list[AnyExperiment]:
     try:
         group = ExperimentGroup(**content)
     except ValidationError as error:
         raise SpecError(f'experiments of "{content["name"]}": {explained(error, ExperimentGroup)}') from None
     plans = _plans(group)
     folders = {name: _folder(group.name, name, plan) for name, plan in plans.items()}
-    joins = {name: plan["join"] for name, plan in plans.items() if isinstance(plan.get("join"), Mapping)}
-    resolved = {name: {"join": folders_of_join(name, join, folders, joins)} for name, join in joins.items()}
-    return [_experiment_of_group(name, {**plan, **resolved.get(name, {})}, folders) for name, plan in plans.items()]
+    kinds = {name: kind_of(plan) for name, plan in plans.items()}
+    found = list[AnyExperiment]()
+    for name, plan in plans.items():
+        if "name" in plan:
+            raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
+        fields = kinds[name].resolved(name, plan, folders, kinds)
+        output = folders[name] if plan.get("output") is None else plan["output"]
+        found.append(kinds[name](**{**fields, "name": name, "output": output}))
+    return found
 
 
 def _plans(group: ExperimentGroup) -> dict[str, Settings]:
@@ -209,7 +226,7 @@ def _plans(group: ExperimentGroup) -> dict[str, Settings]:
     that follows says which settings there are.
     """
     plans = dict(group.experiments)
-    joint = {name: own for name, own in plans.items() if not ("artifact" in own or "join" in own)}
+    joint = {name: own for name, own in plans.items() if issubclass(kind_of(own), Experiment)}
     names = {name: setting_names(_data_of(merged(group.common, own))) for name, own in joint.items()}
     known = frozenset[str]().union(*(of_data for of_data in names.values() if of_data is not None))
     for name, own in joint.items():
@@ -237,26 +254,7 @@ def _folder(group: str, name: str, plan: Mapping[str, Any]) -> Path:
     return RESULTS / group / name if plan.get("output") is None else Path(str(plan["output"]))
 
 
-def _experiment_of_group(name: str, plan: Mapping[str, Any], folders: Mapping[str, Path]) -> Experiment:
-    """Return an experiment that is independent of the others: folders stand in place of their names."""
-    if "name" in plan:
-        raise SpecError(f'experiment "{name}": name: it is "{name}" already, by its place under experiments; leave it out')
-    fields = {**plan, "name": name, "output": folders[name] if plan.get("output") is None else plan["output"]}
-    after = plan.get("after")
-    if isinstance(after, str):
-        fields["after"] = after = {"source": after}
-    for option, given in (("select", plan.get("select")), ("after", after)):
-        source = given.get("source") if isinstance(given, Mapping) else None
-        if isinstance(given, Mapping) and isinstance(source, str) and source in folders:
-            fields[option] = {**given, "source": str(folders[source])}
-        elif isinstance(source, str) and not Path(source).exists() and (meant := suggestion(source, folders)):
-            raise SpecError(
-                f'experiment "{name}": {option}: source: neither an experiment here nor a folder is called "{source}".{meant}'
-            )
-    return Experiment(**fields)
-
-
-def _check_folders(experiments: Iterable[Experiment]) -> None:
+def _check_folders(experiments: Iterable[AnyExperiment]) -> None:
     """Raise SpecError if two experiments have the same folder of results."""
     owners: dict[Path, str] = {}
     for experiment in experiments:
@@ -268,11 +266,12 @@ def _check_folders(experiments: Iterable[Experiment]) -> None:
             )
 
 
-def _check_sources(experiments: Sequence[Experiment]) -> None:
+def _check_sources(experiments: Sequence[AnyExperiment]) -> None:
     """Raise SpecError if an experiment takes its operators from itself through others, or waits for itself."""
-    sources = {one.folder: [] if one.select.source is None else [one.select.source] for one in experiments}
-    waits = {one.folder: [*sources[one.folder], *one.goes_first] for one in experiments}
-    names = {one.folder: one.name for one in experiments}
+    searches = [experiment for experiment in experiments if isinstance(experiment, Experiment)]
+    sources = {experiment.folder: experiment.sources for experiment in searches}
+    waits = {experiment.folder: [*experiment.sources, *experiment.goes_first] for experiment in searches}
+    names = {experiment.folder: experiment.name for experiment in searches}
     if way := way_back(sources):
         raise SpecError(
             f'experiment "{names[way[0]]}": select: source leads back to itself: {" takes from ".join(map(str, way))}; let one '

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime
 from syno.base.errors import SpecError
 from syno.base.record import Record
 from syno.config.experiment import Experiment
+from syno.config.kinds import AnyExperiment
 
 FILE = "devices.json"  # in the folder of results
 
@@ -36,13 +37,15 @@ class DevicesRecord(Record):
     date: AwareDatetime
 
 
-def devices_file(experiment: Experiment) -> Path:
+def devices_file(experiment: AnyExperiment) -> Path:
     """Return the file with the decision."""
     return experiment.folder / FILE
 
 
-def decided(experiment: Experiment) -> Experiment:
+def decided(experiment: AnyExperiment) -> AnyExperiment:
     """Return the experiment without the devices that its results leave out. Raises SpecError if the record is damaged."""
+    if not isinstance(experiment, Experiment):
+        return experiment
     optional, file = experiment.tune.optional_devices, devices_file(experiment)
     if not optional or not file.is_file():
         return experiment
@@ -50,8 +53,10 @@ def decided(experiment: Experiment) -> Experiment:
     return leaving_out(experiment, {name: why for name, why in record.left_out.items() if name in optional})
 
 
-def undecided(experiment: Experiment) -> tuple[str, ...]:
+def undecided(experiment: AnyExperiment) -> tuple[str, ...]:
     """Return the names of the optional devices of which nothing was decided yet."""
+    if not isinstance(experiment, Experiment):
+        return ()
     optional, file = experiment.tune.optional_devices, devices_file(experiment)
     if not optional or not file.is_file():
         return optional
@@ -71,9 +76,9 @@ def leaving_out(experiment: Experiment, reasons: Mapping[str, str]) -> Experimen
     return made
 
 
-def record_devices(experiment: Experiment) -> None:
+def record_devices(experiment: AnyExperiment) -> None:
     """Write what the experiment leaves out, and which of its optional devices are there; nothing if it has none."""
-    if undecided(experiment):
+    if isinstance(experiment, Experiment) and undecided(experiment):
         left_out = experiment.tune.left_out
         there = tuple(name for name in experiment.tune.optional_devices if name not in left_out)
         DevicesRecord(there=there, left_out=left_out, date=datetime.now(UTC)).write(devices_file(experiment))

@@ -21,6 +21,7 @@ from syno.base.text_tables import markdown
 from syno.base.validation import submodel
 from syno.config.experiment import Experiment
 from syno.config.files import ExperimentGroup
+from syno.config.kinds import AnyExperiment, experiment_kinds
 from syno.search.policies import POLICIES
 from syno.search.policies.presets import PRESETS as POLICY_PRESETS
 from syno.search.reward import REWARDS
@@ -33,12 +34,14 @@ OWN_NAME: dict[str, Any] = {"type": "string", "pattern": ":"}  # of the user's o
 OWN = {"type": "object", "properties": {"name": OWN_NAME}, "required": ["name"]}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", NoneType: "null", Any: "value"}
 
-# ---- tables ------------------------------------------------------------------------------------------------------------
 
+def options_table(model: type[BaseModel], beside: type[BaseModel] | None = None) -> str:
+    """Return a Markdown table with a row for each option: name (`group: option`), type and bounds, default, meaning.
 
-def options_table(model: type[BaseModel]) -> str:
-    """Return a Markdown table with a row for each option: name (`group: option`), type and bounds, default, meaning."""
-    return markdown(list(_rows(model, "")), left=4)
+    Options that the model `beside` has, too, are left out.
+    """
+    known = {} if beside is None else beside.model_fields
+    return markdown(list(_rows({name: field for name, field in model.model_fields.items() if name not in known}, "")), left=4)
 
 
 def meaning(field: FieldInfo) -> str:
@@ -46,13 +49,13 @@ def meaning(field: FieldInfo) -> str:
     return " ".join((field.description or "").split())
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[dict[str, object]]:
-    for name, field in model.model_fields.items():
+def _rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[dict[str, object]]:
+    for name, field in fields.items():
         group = submodel(field.annotation)
         if group is not None and isinstance(field.default, group):
             purpose = " ".join((inspect.getdoc(group) or "").split())
             yield {"option": f"`{prefix}{name}`", "is": "group", "default": "", "meaning": purpose}
-            yield from _rows(group, f"{prefix}{name}: ")
+            yield from _rows(group.model_fields, f"{prefix}{name}: ")
             continue
         yield {
             "option": f"`{prefix}{name}`",
@@ -93,9 +96,6 @@ def _yaml(default: Any) -> str:
     return json.dumps(str(default) if isinstance(default, Path) else default)
 
 
-# ---- the schema --------------------------------------------------------------------------------------------------------
-
-
 def schema_text() -> str:
     """Return the schema as the file `config/schema.json` has it."""
     return json.dumps(file_schema(), indent=1) + "\n"
@@ -103,24 +103,43 @@ def schema_text() -> str:
 
 def file_schema() -> dict[str, Any]:
     """Return the JSON schema of a file: of one experiment, or of several if it has the key `experiments`."""
-    one, several = _experiment(), _schema(ExperimentGroup)
-    options = {"$ref": "#/$defs/Experiment"}
+    kinds = {kind.__name__: kind for kind in experiment_kinds() if not issubclass(kind, Experiment)}
+    groups, several = (
+        {"Experiment": _experiment(), **{name: _of_kind(kind) for name, kind in kinds.items()}},
+        _schema(ExperimentGroup),
+    )
+    options: dict[str, Any] = {"$ref": "#/$defs/Experiment"}
     several["properties"]["common"] |= options
+    for name, kind in kinds.items():
+        options = {"if": {"required": [kind.option]}, "then": {"$ref": f"#/$defs/{name}"}, "else": options}
     names = {"pattern": f"^{PATTERN}$", "maxLength": LONGEST_NAME}
     several["properties"]["experiments"] |= {"additionalProperties": options, "propertyNames": names}
+    inner = {name: rule for group in groups.values() for name, rule in group.pop("$defs", {}).items()}
     return {
         "$schema": FORMAT,
-        "$defs": {**one.pop("$defs"), "Experiment": one, "Several": several},
+        "$defs": {**inner, **groups, "Several": several},
         "if": {"required": ["experiments"]},
         "then": {"$ref": "#/$defs/Several"},
         "else": options,
     }
 
 
-def _experiment() -> dict[str, Any]:
-    """Return the schema of one experiment. The file's name may stand for `name`, so that is not required."""
-    schema = _schema(Experiment)
+def _of_kind(kind: type[AnyExperiment]) -> dict[str, Any]:
+    """Return the schema of a kind of experiments. The file's name may stand for `name`, so that is not required."""
+    schema = _schema(kind)
     schema["required"] = [name for name in schema.get("required", []) if name != "name"]
+    return schema
+
+
+def _experiment() -> dict[str, Any]:
+    """Return the schema of an experiment with operators of its own, with the options that extensions add to it."""
+    schema = _of_kind(Experiment)
+    for more in (_schema(kind) for kind in experiment_kinds() if kind is not Experiment and issubclass(kind, Experiment)):
+        schema = {
+            **schema,
+            "properties": {**more["properties"], **schema["properties"]},
+            "$defs": {**more["$defs"], **schema["$defs"]},
+        }
     properties, groups = schema["properties"], schema["$defs"]
     spec = _schema(OperatorSpec)
     groups |= spec.pop("$defs", {})
@@ -151,8 +170,6 @@ def _experiment() -> dict[str, Any]:
         "description": workload["milestones"].pop("description", ""),
         "anyOf": [{"type": "string", "enum": list(MILESTONES)}, workload["milestones"]],
     }
-    names = {"type": "array", "items": {"enum": list(groups["Ablations"]["properties"])}}
-    groups["Ablations"] = {"anyOf": [groups["Ablations"], names]}
     for name in ("OperatorChoice", "After"):
         groups[name] = {"anyOf": [{"type": "string"}, groups[name]]}
     return schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from syno.algebra.limits import shortened
 from syno.base.errors import SpecError, suggestion
@@ -13,16 +13,12 @@ from syno.config.stages import WHICH_MEASUREMENTS
 from syno.space.presets import PRESETS, preset
 from syno.space.spec import OperatorSpec
 
-# The parts of an experiment's settings that the files of stages depend on.
-
-
-Part = Literal["data", "search", "select", "train", "tune", "speed", "rivals", "choice", "ablations", "join"]  # of the settings
-NOT_OF_A_SEARCH = ("select", "train", "rivals", "mixtures", "tune", "output", "study", "artifact", "join", "ablations", "code")
+NOT_OF_A_SEARCH = ("select", "train", "rivals", "mixtures", "tune", "output", "study", "code")
 BY_HAND = ("keep", "fix")  # of mixtures
 NOT_OF_TRIALS = ("workers", "storage", "check_gradients")  # of a study; the last one spares trainings that would be in vain
 
 
-def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
+def parts(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the parts of an experiment's settings, which are given as for JSON: what the files of each stage depend on."""
     whole = {**settings, "select": dict(settings["select"]), "tune": dict(settings["tune"])}
     after = whole.pop("after")
@@ -40,13 +36,11 @@ def parts(settings: dict[str, Any]) -> dict[Part, dict[str, Any]]:
         "data": {"workload": whole["workload"]},
         "search": {key: whole[key] for key in whole if key not in NOT_OF_A_SEARCH} | {"study": of_study},
         "select": {key: value for key, value in whole["select"].items() if key != "operators" or value},
-        "ablations": {key: whole[key] for key in ("spec", "workload", "relative_budget", "artifact", "ablations")},
         "train": {"workload": whole["workload"], "training": whole["train"]["training"]},
         "speed": {"workload": whole["workload"], "training": whole["train"]["training"], "speed": others["speed"]},
         "rivals": {key: whole.get(key) for key in ("workload", "goal", "rivals", "latency")}
         | {"training": whole["train"]["training"]},
         "choice": {key: whole.get(key) for key in ("workload", "goal", "rivals", "mixtures", "latency", "train")},
-        "join": whole["join"],
         "tune": {
             "workload": whole["workload"],
             "tune": {**whole["tune"], "compilers": None, "devices": None, "remote_devices": None, "baselines": None},

@@ -453,26 +453,6 @@ class TuneSettings(Section):
         return {} if found is None else found.model_dump(mode="json", include=chosen, exclude_none=True)
 
 
-class JoinSettings(Section):
-    """The results of other experiments in one table, from which the paper's figures are drawn."""
-
-    of: Literal["all"] | Annotated[tuple[Path, ...], Field(min_length=1)]
-    """names of experiments in this file, or folders of results; all: every other experiment in this file that is no join"""
-    proxy: tuple[str, ...] = ()
-    """experiments on the data set that stands for the paper's CIFAR-100; `*` matches any text; others: cifar100 and lm1b"""
-    final: tuple[str, ...] = ()
-    """experiments on the data set that stands for the paper's ImageNet, likewise; others: imagenet"""
-    paper: bool = True
-    """whether to add the accuracies that only the paper has; an import has them already"""
-
-    @field_validator("of", mode="before")
-    @classmethod
-    def _all_or_several(cls, experiments: Any) -> Any:
-        if experiments != "all" and not (isinstance(experiments, list | tuple) and experiments):
-            raise ValueError(f"give all, or a list of experiments in this file and folders of results; given: {experiments!r}")
-        return experiments
-
-
 # Checks of the settings that end trials early.
 
 

@@ -509,7 +509,7 @@ class _Run:
         return after, None
 
     def _show(self, shown: Display, began: float, before: int) -> None:
-        (experiment,) = load_experiments(self.call.experiment).values()
+        (experiment,) = map(Experiment.checked, load_experiments(self.call.experiment).values())
         done, found = self._finished()
         trials, seconds = experiment.study.n_trials if found is None else found.planned, time.monotonic() - began
         # Rivals that are no faster are not trained, and there may be fewer mixtures: then the last ones take no time.

@@ -1,4 +1,4 @@
-"""What the paper's reproduction adds to Syno: its stages, kinds of experiments, figures, distances and commands.
+"""What the paper's reproduction adds to Syno: its kinds of experiments, stages, figures, distances and commands.
 
 Syno imports this module as an extension (`syno.base.extensions`), also to print a help page. So it imports little; its entries
 import the rest when they are called.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.base.extensions import COMMANDS
+from syno.base.extensions import COMMANDS, EXPERIMENTS
 from syno.ir.graph import PGraph
 from syno.ir.library import FOLDERS
 from syno.run import IMPORT_RECORD
@@ -21,14 +21,15 @@ from syno.stages.workflow_stages import WorkflowStage, add_stage, one_job_if
 
 if TYPE_CHECKING:
     from syno.algebra import Size
-    from syno.config import Experiment
+    from syno.config import AnyExperiment, Experiment
     from syno.space.candidates import Candidates
     from syno.space.distance import OtherDistance
     from syno.stages.selection import Selected
 
 GRAPH_FILE = "graph.dot"  # of a published operator's folder
 
-# ---- operators ---------------------------------------------------------------------------------------------------------
+EXPERIMENTS.extend(f"syno.paper.experiments:{kind}" for kind in ("PublishedData", "JoinedResults", "AblatedExperiment"))
+COMMANDS.append("syno.paper.cli")
 
 
 def _published_operator(folder: Path) -> PGraph:
@@ -58,8 +59,6 @@ class _Import(OperatorSource):
 
 SOURCES.append(_Import())
 
-# ---- distances ---------------------------------------------------------------------------------------------------------
-
 
 @DISTANCES.register("paper")
 def _paper_distance(candidates: Candidates, wanted: tuple[Size, ...]) -> OtherDistance:
@@ -75,50 +74,42 @@ def _published_distance(candidates: Candidates, wanted: tuple[Size, ...]) -> Oth
     return PublishedDistance(candidates, wanted, "published")
 
 
-# ---- figures and pages -------------------------------------------------------------------------------------------------
-
-
 class _PaperKind(ExperimentKind):
     """Experiments with the paper's figures."""
 
-    def names(self, experiment: Experiment) -> tuple[str, ...]:
+    def names(self, experiment: AnyExperiment) -> tuple[str, ...]:
         from syno.paper.figures.catalogue import PAPER_FIGURES
 
         return tuple(PAPER_FIGURES)
 
-    def draw(self, experiment: Experiment, name: str) -> list[Path]:
+    def draw(self, experiment: AnyExperiment, name: str) -> list[Path]:
         from syno.paper.stages.figures import draw_paper
 
         return draw_paper(experiment.folder, [name])
 
 
 class _PublishedData(_PaperKind):
-    def includes(self, experiment: Experiment) -> bool:
-        return experiment.artifact is not None
+    made_by = "syno artifact import"
 
-    def needs(self, experiment: Experiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
-        given = experiment.artifact
-        if given is None or "artifact" not in left:
-            return {}
-
+    def needs(self, experiment: AnyExperiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
         def look() -> str:
             from syno.paper.artifact.places import find_data
+            from syno.paper.experiments import PublishedData
 
-            return f"the folder {find_data(given)}"
+            return f"the folder {find_data(PublishedData.checked(experiment).artifact)}"
 
-        return {"published data": look}
+        return {"published data": look} if "artifact" in left else {}
 
-    def write_page(self, experiment: Experiment, output: Path | None) -> Path:
+    def write_page(self, experiment: AnyExperiment, output: Path | None) -> Path:
         from syno.paper.stages.figures import write_page
 
         return write_page(experiment.folder, output)
 
 
 class _JoinedResults(_PaperKind):
-    def includes(self, experiment: Experiment) -> bool:
-        return experiment.join is not None
+    made_by = "syno join"
 
-    def write_page(self, experiment: Experiment, output: Path | None) -> Path:
+    def write_page(self, experiment: AnyExperiment, output: Path | None) -> Path:
         from syno.paper.stages.figures import write_joined_page
 
         return write_joined_page(experiment, output)
@@ -127,32 +118,35 @@ class _JoinedResults(_PaperKind):
 class _Ablations(FigureSet):
     """The ablations of an experiment."""
 
-    def names(self, experiment: Experiment) -> tuple[str, ...]:
-        return tuple(map(places.ablation_table, experiment.ablations.names))
+    def names(self, experiment: AnyExperiment) -> tuple[str, ...]:
+        from syno.paper.experiments import ablations_of
 
-    def draw(self, experiment: Experiment, name: str) -> list[Path]:
+        return tuple(map(places.ablation_table, ablations_of(experiment).names))
+
+    def draw(self, experiment: AnyExperiment, name: str) -> list[Path]:
         from syno.paper.stages.ablations import draw_ablation
 
         return draw_ablation(experiment.folder, name, places.FORMATS)
 
-    def page_parts(self, experiment: Experiment) -> Sequence[object]:
+    def page_parts(self, experiment: AnyExperiment) -> Sequence[object]:
         from syno.paper.stages.ablations import page_parts
 
         return page_parts(experiment.folder)
 
 
-KINDS.extend((_JoinedResults(), _PublishedData()))
+KINDS.update(artifact=_PublishedData(), join=_JoinedResults())
 FIGURE_SETS.append(_Ablations())
 
-# ---- commands ----------------------------------------------------------------------------------------------------------
+_IF_PUBLISHED = one_job_if(lambda experiment: experiment.option == "artifact")
+_IF_JOINED = one_job_if(lambda experiment: experiment.option == "join")
+_IF_EITHER = one_job_if(lambda experiment: experiment.option in KINDS)
 
-COMMANDS.append("syno.paper.cli")
 
-# ---- stages ------------------------------------------------------------------------------------------------------------
+def _ablations(experiment: AnyExperiment, networks: Sequence[str]) -> list[dict[str, str]]:
+    from syno.paper.experiments import ablations_of
 
-_IF_PUBLISHED = one_job_if(lambda experiment: experiment.artifact is not None)
-_IF_JOINED = one_job_if(lambda experiment: experiment.join is not None)
-_IF_OF_PAPER = one_job_if(lambda experiment: experiment.only_holds is not None)
+    return [{"name": name} for name in ablations_of(experiment).names]
+
 
 add_stage(
     WorkflowStage(
@@ -173,7 +167,7 @@ add_stage(
     WorkflowStage(
         "ablate",
         ("ablate",),
-        lambda experiment, networks: [{"name": name} for name in experiment.ablations.names],
+        _ablations,
         files=places.table_files((places.ABLATION_TABLE,)),
         also=(places.ABLATION, *places.table_files((places.ABLATION_TABLE,), "csv")),
         after=("data",),  # patterns come after the search or the import
@@ -203,7 +197,7 @@ add_stage(
     WorkflowStage(
         "headlines",
         (),
-        _IF_OF_PAPER,
+        _IF_EITHER,
         files=places.table_files((places.HEADLINES,)),
         also=places.table_files((places.HEADLINES,), "csv"),
         after=("artifact", "join"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from syno.base.errors import SpecError
 from syno.base.files import write_whole
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.stages import results
 from syno.stages.kinds import FIGURE_SETS, kind_of
 from syno.stages.measurements import ONLY
@@ -23,10 +23,10 @@ BREAKDOWN_FIGURES = ("breakdown",)
 GOAL_FIGURES = ("score-speedup",)  # of the speedups that a search with a goal has measured
 
 
-def names(experiment: Experiment) -> tuple[str, ...]:
+def names(experiment: AnyExperiment) -> tuple[str, ...]:
     """Return the names of an experiment's figures."""
     kind = kind_of(experiment)
-    own = _own_names(experiment) if kind is None else kind.names(experiment)
+    own = _own_names(Experiment.checked(experiment)) if kind is None else kind.names(experiment)
     return (*own, *(name for figures in FIGURE_SETS for name in figures.names(experiment)))
 
 
@@ -45,7 +45,7 @@ def _own_names(experiment: Experiment) -> tuple[str, ...]:
     )
 
 
-def draw(experiment: Experiment, name: str) -> list[Path]:
+def draw(experiment: AnyExperiment, name: str) -> list[Path]:
     """Draw a figure in all formats; return the files. SpecError if this experiment has no such figure, or no results yet."""
     from syno.report.figures import save
     from syno.report.result_figures import FIGURES
@@ -56,12 +56,12 @@ def draw(experiment: Experiment, name: str) -> list[Path]:
     for figures in (*FIGURE_SETS, *([] if kind is None else [kind])):
         if name in figures.names(experiment):
             return figures.draw(experiment, name)
-    found = results.read(experiment)
+    found = results.read(Experiment.checked(experiment))
     figure = FIGURES[name].draw(found, found.notes)
     return save(figure, experiment.folder / "figures" / name, FORMATS)
 
 
-def write_report(experiment: Experiment, output: Path | None = None) -> Path:
+def write_report(experiment: AnyExperiment, output: Path | None = None) -> Path:
     """Write the page of an experiment, with figures drawn anew; return its file. SpecError if there are no results yet."""
     kind = kind_of(experiment)
     if kind is not None:
@@ -69,6 +69,7 @@ def write_report(experiment: Experiment, output: Path | None = None) -> Path:
     from syno.report.page import page
     from syno.report.result_figures import pictures
 
+    experiment = Experiment.checked(experiment)
     found = results.read(experiment)
     file = output or experiment.folder / REPORT
     parts = [part for figures in FIGURE_SETS for part in figures.page_parts(experiment)]

@@ -11,8 +11,7 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import write_whole
 from syno.base.registry import own_paths
 from syno.base.validation import named_differences
-from syno.config import Experiment
-from syno.config.experiment import policy_of
+from syno.config import AnyExperiment, Experiment
 from syno.config.files import in_place
 from syno.config.kept_file import HEAD, KEPT
 from syno.config.left_out import decided
@@ -25,7 +24,7 @@ OWNER_ONLY, OF_OTHERS = 0o600, 0o077  # permissions of a file
 MAY_CHANGE = ("n_trials", "heartbeat_seconds", "grace_seconds")  # settings of a study that may change later
 
 
-def keep_config(experiment: Experiment) -> Path:
+def keep_config(experiment: AnyExperiment) -> Path:
     """Write the experiment with all defaults beside its results; returns the file.
 
     Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials of other
@@ -35,7 +34,7 @@ def keep_config(experiment: Experiment) -> Path:
     return write_kept(experiment)
 
 
-def write_kept(experiment: Experiment) -> Path:
+def write_kept(experiment: AnyExperiment) -> Path:
     """Write the experiment beside its results without a check; returns the file.
 
     Jobs read the storage's address in it, so a password in this address stays there, and only the file's owner can read it.
@@ -51,20 +50,20 @@ def write_kept(experiment: Experiment) -> Path:
     return file
 
 
-def read_kept(folder: Path) -> Experiment | None:
+def read_kept(folder: Path) -> AnyExperiment | None:
     """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
     try:
-        return decided(in_place(Experiment.load(folder / KEPT), folder))
+        return decided(in_place(AnyExperiment.load(folder / KEPT), folder))
     except SynoError:
         return None
 
 
-def check_goes_on(experiment: Experiment) -> None:
+def check_goes_on(experiment: AnyExperiment) -> None:
     """Raise SpecError, with the settings that differ, if the experiment cannot continue with the results in its folder."""
     _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
-        if folder.is_dir() and experiment.searches and _has_trials(experiment):
+        if folder.is_dir() and isinstance(experiment, Experiment) and experiment.searches and _has_trials(experiment):
             open_study(experiment, Space(experiment.operator_spec))  # raises if the study has other settings
         return
     if kept.name != experiment.name:
@@ -74,7 +73,7 @@ def check_goes_on(experiment: Experiment) -> None:
                 "another folder (output: FOLDER, or leave output out)"
             )
         return
-    if not (kept.searches and experiment.searches):
+    if not (isinstance(kept, Experiment) and isinstance(experiment, Experiment)) or not (kept.searches and experiment.searches):
         return
     found = differences_of_searches(kept, experiment)
     if found and _has_trials(experiment):
@@ -84,14 +83,14 @@ def check_goes_on(experiment: Experiment) -> None:
         )
 
 
-def check_shown(experiment: Experiment) -> None:
+def check_shown(experiment: AnyExperiment) -> None:
     """Raise SpecError, with the settings that differ, if existing results are of other settings."""
     _check_placed(experiment)
     folder, kept = experiment.folder, read_kept(experiment.folder)
     if kept is None:
         return
     found = named_differences(_settings_of_results(kept), _settings_of_results(experiment))
-    if kept.searches and experiment.searches:
+    if isinstance(kept, Experiment) and isinstance(experiment, Experiment) and kept.searches and experiment.searches:
         found = list(dict.fromkeys([*differences_of_searches(kept, experiment), *found]))  # both name the workload
     if found:
         raise SpecError(
@@ -100,10 +99,12 @@ def check_shown(experiment: Experiment) -> None:
         )
 
 
-def _check_placed(experiment: Experiment) -> None:
+def _check_placed(experiment: AnyExperiment) -> None:
     """Raise SpecError if the network of the results has another operator of an experiment that went first."""
     file = experiment.folder / DATA
-    if experiment.after is None or experiment.workload is None or not (experiment.workload.placed and file.is_file()):
+    if not isinstance(experiment, Experiment) or experiment.after is None or experiment.workload is None:
+        return
+    if not (experiment.workload.placed and file.is_file()):
         return
     there = list(dict.fromkeys(DataRecord.read(file).placed.values()))
     here = list(dict.fromkeys(one.replacement.name for one in experiment.workload.placed))
@@ -144,15 +145,15 @@ def _meaning_of_search(experiment: Experiment) -> dict[str, Any]:
         "relative_budget": None,  # it is in the spec
         "evaluate": experiment.evaluation,
         "reward": experiment.make_reward().settings(),
-        "policy": {"name": policy_of(experiment.policy), **experiment.policy_settings.model_dump(mode="json")},
+        "policy": {"name": experiment.policy_name, **experiment.policy_settings.model_dump(mode="json")},
     }
 
 
-def _settings_of_results(experiment: Experiment) -> dict[str, Any]:
+def _settings_of_results(experiment: AnyExperiment) -> dict[str, Any]:
     """Return the settings that tables, figures and the page state, apart from those of the search."""
-    whole = experiment.model_dump(mode="json")
-    if experiment.workload is None:
+    if not isinstance(experiment, Experiment) or experiment.workload is None:
         return {}
+    whole = experiment.model_dump(mode="json")
     told = {"workload": whole["workload"], "train": whole["train"], "tune": {"latency": whole["tune"]["latency"]}}
     return {**told, "select": {"source": whole["select"]["source"]}}
 

@@ -1,4 +1,4 @@
-"""What extensions add to the stages: kinds of experiments, figures, and places where experiments take operators from.
+"""What extensions add to the stages: output of their kinds of experiments, figures, and sources of operators.
 
 Importing this module loads next to nothing, as extensions import it for every command.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from syno.base.extensions import load_extensions
 
 if TYPE_CHECKING:
-    from syno.config import Experiment
+    from syno.config import AnyExperiment, Experiment
     from syno.stages.selection import Selected
 
 
@@ -21,26 +21,24 @@ class FigureSet(ABC):
     """Figures that some experiments have beside their own."""
 
     @abstractmethod
-    def names(self, experiment: Experiment) -> tuple[str, ...]:
+    def names(self, experiment: AnyExperiment) -> tuple[str, ...]:
         """Return the names of an experiment's figures of this set."""
 
     @abstractmethod
-    def draw(self, experiment: Experiment, name: str) -> list[Path]:
+    def draw(self, experiment: AnyExperiment, name: str) -> list[Path]:
         """Draw a figure in all formats; return the files. SpecError if there are no results yet."""
 
-    def page_parts(self, experiment: Experiment) -> Sequence[object]:
+    def page_parts(self, experiment: AnyExperiment) -> Sequence[object]:
         """Return parts of the report page, with the fields that the page's template reads."""
         return ()
 
 
 class ExperimentKind(FigureSet):
-    """A kind of experiments that hold no results of their own, such as published data: its figures, and its page."""
+    """What experiments of a kind of an extension (`syno.base.extensions.EXPERIMENTS`) show: figures, and a page."""
 
-    @abstractmethod
-    def includes(self, experiment: Experiment) -> bool:
-        """Return whether an experiment is of this kind."""
+    made_by = ""  # the command that makes their results, for messages
 
-    def needs(self, experiment: Experiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
+    def needs(self, experiment: AnyExperiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
         """Return functions that look for what the stages that are `left` need, by its name.
 
         Each returns what there is, or raises a SynoError, which says what to do.
@@ -48,7 +46,7 @@ class ExperimentKind(FigureSet):
         return {}
 
     @abstractmethod
-    def write_page(self, experiment: Experiment, output: Path | None) -> Path:
+    def write_page(self, experiment: AnyExperiment, output: Path | None) -> Path:
         """Write the page; return its file. SpecError if there are no results yet."""
 
 
@@ -65,14 +63,14 @@ class OperatorSource(ABC):
 
 
 FIGURE_SETS: list[FigureSet] = []
-KINDS: list[ExperimentKind] = []
+KINDS: dict[str, ExperimentKind] = {}  # by the option that experiments of the kind have
 SOURCES: list[OperatorSource] = []
 
 
-def kind_of(experiment: Experiment) -> ExperimentKind | None:
-    """Return the kind of an experiment; None if its results are its own."""
+def kind_of(experiment: AnyExperiment) -> ExperimentKind | None:
+    """Return the kind of an experiment; None if it has operators of its own."""
     load_extensions()
-    return next((kind for kind in KINDS if kind.includes(experiment)), None)
+    return KINDS.get(experiment.option)
 
 
 def source_of(folder: Path) -> OperatorSource | None:

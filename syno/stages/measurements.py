@@ -18,7 +18,6 @@ from syno.stages.networks import measured
 
 if TYPE_CHECKING:
     from syno.config import Experiment
-    from syno.config.specs import Part
 
 ONLY = "only"  # the value of `tune: layers` with which networks are not measured
 
@@ -56,7 +55,7 @@ class MeasurementKind:
     is_measured: Callable[[Experiment], bool]
     is_read: Callable[[Experiment], bool] | None = None
     check: str = "syno.stages.own_records:check_measurement"
-    settings: Part = "tune"
+    settings: str = "tune"
     of_original: bool = False
     has_compiler: bool = True
     is_of_shortlist: bool = False

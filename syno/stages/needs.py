@@ -25,7 +25,7 @@ from syno.base.record import versions
 from syno.base.registry import is_path
 from syno.base.release import pip_install
 from syno.base.text_tables import Row, in_bytes, plural
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.config.left_out import devices_file, leaving_out, undecided
 from syno.data.files import DataFound, look_for
 from syno.lower.tvm.installed import VERSIONS
@@ -39,10 +39,10 @@ from syno.measure.tvm.tracker import status_of
 from syno.stages.kinds import kind_of
 from syno.stages.measurements import KINDS
 from syno.stages.places import SELECTED, SHORTLIST, compiler_in_files, device_named
-from syno.stages.plan import data_to_make, plans
+from syno.stages.plan import data_to_make, plans, workload_of
 from syno.stages.restore import keys_in
 from syno.stages.train import settings_of_training
-from syno.stages.workflow import check_source, joined_folders
+from syno.stages.workflow import check_source
 from syno.stages.workflow_stages import STAGES, Wildcards
 
 CONNECT_SECONDS = 5  # in which a machine or a database answers
@@ -102,17 +102,17 @@ class Need:
     device: str = ""
 
 
-def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list[Need]:
+def needs(experiments: Iterable[AnyExperiment], *, elsewhere: bool = False) -> list[Need]:
     """Return the needs of the jobs whose files are not there yet. Devices are tried, which takes seconds.
 
     Args:
         experiments: all those that run.
         elsewhere: whether the jobs run on the nodes of a cluster, whose devices are not tried.
     """
-    given = list(experiments)
-    left = {experiment.name: jobs_left(experiment) for experiment in given}
-    running = [experiment for experiment in given if left[experiment.name]]
-    folders = {str(experiment.folder) for experiment in given}
+    asked = list(experiments)
+    left = {experiment.name: jobs_left(experiment) for experiment in asked}
+    running = [experiment for experiment in asked if left[experiment.name]]
+    folders = {str(experiment.folder) for experiment in asked}
     tried = _tried({one.name: list(_probes(one, left[one.name], folders, elsewhere)) for one in running})
     out = [need for experiment in running for need in _left_out(experiment)]
     able = _with_those_there(running, tried)
@@ -121,8 +121,8 @@ def needs(experiments: Iterable[Experiment], *, elsewhere: bool = False) -> list
 
 
 def with_devices(
-    experiments: Iterable[Experiment], needed: Iterable[Need] | None = None, *, elsewhere: bool = False
-) -> list[Experiment]:
+    experiments: Iterable[AnyExperiment], needed: Iterable[Need] | None = None, *, elsewhere: bool = False
+) -> list[AnyExperiment]:
     """Return the experiments without the optional devices that are not there, where nothing was decided before.
 
     Args:
@@ -132,19 +132,23 @@ def with_devices(
 
     Raises SpecError if an experiment selects by latency, and none of its devices is there.
     """
-    given = list(experiments)
+    asked = list(experiments)
     if needed is None:
-        needed = _tried({one.name: _of_undecided(one, elsewhere) for one in given if undecided(one)})
+        several = [one for one in asked if isinstance(one, Experiment) and undecided(one)]
+        needed = _tried({one.name: _of_undecided(one, elsewhere) for one in several})
     reasons: dict[str, dict[str, str]] = {}
     for need in needed:
         for name in need.experiments if need.device else ():
             reasons.setdefault(name, {}).setdefault(need.device, need.text)
-    return [leaving_out(one, {**one.tune.left_out, **reasons[one.name]}) if one.name in reasons else one for one in given]
+    return [
+        leaving_out(one, {**one.left_out, **reasons[one.name]}) if isinstance(one, Experiment) and one.name in reasons else one
+        for one in asked
+    ]
 
 
-def _with_those_there(experiments: Iterable[Experiment], needed: Sequence[Need]) -> list[Experiment]:
+def _with_those_there(experiments: Iterable[AnyExperiment], needed: Sequence[Need]) -> list[AnyExperiment]:
     """Return the experiments without the devices that `needed` leaves out; one that cannot run without them stays as it is."""
-    able: list[Experiment] = []
+    able: list[AnyExperiment] = []
     for experiment in experiments:
         try:
             able += with_devices([experiment], needed)
@@ -160,9 +164,9 @@ def _of_undecided(experiment: Experiment, elsewhere: bool) -> list[Probe]:
     return [probe for probe in _devices(experiment, {}, pairs, elsewhere) if probe.optional]
 
 
-def _left_out(experiment: Experiment) -> Iterator[Need]:
+def _left_out(experiment: AnyExperiment) -> Iterator[Need]:
     """Yield the devices that the results of an experiment leave out."""
-    for name, reason in experiment.tune.left_out.items():
+    for name, reason in experiment.left_out.items():
         text = f"{reason}; it was not there at first: delete {devices_file(experiment)} to look again"
         yield Need(f"device {name}", "left out", text, (experiment.name,))
 
@@ -217,7 +221,7 @@ def _in_short(names: Sequence[str], everyone: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(shown))
 
 
-def jobs_left(experiment: Experiment) -> dict[str, list[Wildcards]]:
+def jobs_left(experiment: AnyExperiment) -> dict[str, list[Wildcards]]:
     """Return the wildcards of jobs whose files are not there, by stage; before a selection, of as many as may be selected.
 
     Stages that only draw are left out: they need nothing.
@@ -246,12 +250,14 @@ def _look(probe: Probe) -> ProbeResult:
 # ---- what experiments need -----------------------------------------------------------------------------------------------
 
 
-def _probes(experiment: Experiment, left: Jobs, folders: Collection[str], elsewhere: bool) -> Iterator[Probe]:
+def _probes(experiment: AnyExperiment, left: Jobs, folders: Collection[str], elsewhere: bool) -> Iterator[Probe]:
     """Yield a probe for each thing that the jobs of an experiment need: data, packages, devices, compilers."""
     yield from _results_of_others(experiment, folders)
     if (kind := kind_of(experiment)) is not None:
         for what, look in kind.needs(experiment, left).items():
-            yield Probe(what, partial(_said, look), repr(experiment.artifact))
+            yield Probe(what, partial(_said, look), str(experiment.folder))
+    if not isinstance(experiment, Experiment):
+        return
     yield from _data(experiment, left)
     pairs = _pairs(experiment, left)
     yield from _devices(experiment, left, pairs, elsewhere)
@@ -264,14 +270,13 @@ def _said(look: Callable[[], str]) -> ProbeResult:
     return ProbeResult(look())
 
 
-def _results_of_others(experiment: Experiment, folders: Collection[str]) -> Iterator[Probe]:
-    source = experiment.select.source
-    named = [*([] if source is None else [source]), *experiment.goes_first, *joined_folders(experiment)]
+def _results_of_others(experiment: AnyExperiment, folders: Collection[str]) -> Iterator[Probe]:
+    named = (*experiment.sources, *experiment.goes_first)
     if others := [str(folder) for folder in named if str(folder) not in folders]:
         yield Probe(f"results in {', '.join(others)}", partial(_there, experiment, folders))
 
 
-def _there(experiment: Experiment, folders: Collection[str]) -> ProbeResult:
+def _there(experiment: AnyExperiment, folders: Collection[str]) -> ProbeResult:
     check_source(experiment, folders)
     return ProbeResult("they are there")
 
@@ -434,19 +439,19 @@ def _database(url: str) -> ProbeResult:
 # ---- room and memory -----------------------------------------------------------------------------------------------------
 
 
-def _room(running: Sequence[Experiment], left: Mapping[str, Jobs]) -> list[Need]:
+def _room(running: Sequence[AnyExperiment], left: Mapping[str, Jobs]) -> list[Need]:
     """Return a need for each disk: the room for what the jobs that are left will write, as `syno plan` estimates it."""
     wanted: dict[int, float] = {}
-    places: dict[int, list[Experiment]] = {}
+    places: dict[int, list[AnyExperiment]] = {}
     made: set[str] = set()
-    for found in plans(one for one in running if one.only_holds is None):  # others write little
+    for found in plans(one for one in running if isinstance(one, Experiment)):  # others write little
         experiment = found.experiment
         disk = _existing(experiment.folder).stat().st_dev
         for stage in found.stages:
             share = min(1.0, len(left[experiment.name].get(stage.rule, ())) / stage.jobs)
             wanted[disk] = wanted.get(disk, 0.0) + stage.bytes * share
         places.setdefault(disk, []).append(experiment)
-        if "data" in left[experiment.name] and (workload := experiment.workload) is not None:
+        if "data" in left[experiment.name] and (workload := workload_of(experiment)) is not None:
             key = f"{workload.data} {workload.data_settings}"
             wanted[disk] += 0 if key in made else data_to_make(workload)
             made.add(key)
@@ -457,7 +462,7 @@ def _existing(folder: Path) -> Path:
     return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
 
 
-def _room_on(place: Path, wanted: float, users: Sequence[Experiment]) -> Need:
+def _room_on(place: Path, wanted: float, users: Sequence[AnyExperiment]) -> Need:
     free, names = shutil.disk_usage(place).free, tuple(one.name for one in users)
     text = f"{in_bytes(free)} are free in {place}, and results take about {in_bytes(wanted)}"
     if free >= wanted:
@@ -465,7 +470,7 @@ def _room_on(place: Path, wanted: float, users: Sequence[Experiment]) -> Need:
     return Need("room on the disk", "missing", f"{text}: make room, or give a folder on another disk (output)", names)
 
 
-def _memory(running: Sequence[Experiment], left: Mapping[str, Jobs]) -> list[Need]:
+def _memory(running: Sequence[AnyExperiment], left: Mapping[str, Jobs]) -> list[Need]:
     """Return the need of memory on this machine: that of the largest job, in its first attempt."""
     import psutil
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from syno.base.errors import MisfitError, SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, write_whole
 from syno.base.text_tables import plural
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.config.stages import listed
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS as KNOWN
@@ -23,6 +23,7 @@ from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.networks import Network, Role, replacement_named
 from syno.model.replacements import AnyOperator, Mixture, as_replacement
 from syno.run.values import trials_in
+from syno.stages.kinds import kind_of
 from syno.stages.mixtures import choice_of, mixture_of
 from syno.stages.places import FROZEN, OPERATORS, SELECTED
 from syno.stages.selection import check_in_store, read_selected
@@ -164,7 +165,7 @@ def keep_operator(experiment: Experiment, network: Network) -> None:
         OperatorStore(experiment.folder).add(network.replacement)
 
 
-def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
+def repair_store(experiment: AnyExperiment, lost: Collection[str] | None) -> None:
     """Write the operators that are missing or damaged in the store of an experiment.
 
     Args:
@@ -187,17 +188,18 @@ def repair_store(experiment: Experiment, lost: Collection[str] | None) -> None:
             missing.discard(key)
         if lost is not None and not missing:
             return
+    kind = kind_of(experiment)
     for key in sorted(missing):
         file = folder / f"{key}.txt"
         if experiment.searches and not (experiment.folder / FROZEN).exists():
             if file.exists():  # else `syno freeze` would keep it
                 file.rename(file.with_suffix(".damaged"))
             continue
-        again = "syno artifact import" if experiment.artifact else "syno join" if experiment.join else "syno freeze"
+        again = "syno freeze" if kind is None else kind.made_by
         raise SpecError(f"{file} is missing or damaged, and its text is nowhere else; delete it and run `{again}` again")
 
 
-def find_lost(experiment: Experiment, name: str) -> PGraph | None:
+def find_lost(experiment: AnyExperiment, name: str) -> PGraph | None:
     """Return the lost operator of this key or name, and add it to the store again; None if its text is nowhere."""
     for operator in _kept_elsewhere(experiment):
         if name in (operator.name, operator.id[:ID_DIGITS]):
@@ -206,18 +208,17 @@ def find_lost(experiment: Experiment, name: str) -> PGraph | None:
     return None
 
 
-def _kept_elsewhere(experiment: Experiment) -> Iterator[PGraph]:
+def _kept_elsewhere(experiment: AnyExperiment) -> Iterator[PGraph]:
     """Yield the operators whose texts are in other files of results. Files that cannot be read are skipped."""
-    if experiment.searches and (experiment.folder / FROZEN).is_file():
+    if isinstance(experiment, Experiment) and experiment.searches and (experiment.folder / FROZEN).is_file():
         with suppress(SynoError):
             for trial in shown_trials(experiment, trials_in(read_frozen(experiment))):
                 yield from _read(trial.operator, f"{experiment.name}_{trial.number}")
-    others = [experiment.select.source] if experiment.join is None else map(Path, experiment.join.of)
-    for source in others:
-        for file in sorted((source / OPERATORS).glob("*.txt")) if source is not None else ():
+    for source in experiment.sources:
+        for file in sorted((source / OPERATORS).glob("*.txt")):
             if _is_whole(file.parent, file.stem):
                 yield read_operator_file(file)
-    for choice in experiment.select.operators:
+    for choice in experiment.select.operators if isinstance(experiment, Experiment) else ():
         with suppress(SynoError):
             yield choice.find()
     for record in sorted(experiment.folder.glob("train/*/*.json")):

@@ -10,7 +10,7 @@ from syno import run
 from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS
 
 if TYPE_CHECKING:
-    from syno.config import Experiment
+    from syno.config import AnyExperiment, Experiment
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
 SHORTLIST = "shortlist.json"  # of a selection by latency
@@ -48,7 +48,7 @@ def ablation_table(name: str) -> str:
     return ABLATION_TABLE.format(name=name)
 
 
-def worker_file(experiment: Experiment, number: int) -> Path:
+def worker_file(experiment: AnyExperiment, number: int) -> Path:
     """Return the file of a worker's record."""
     return experiment.folder / WORKER.format(number=number)
 

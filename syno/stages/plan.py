@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 
 from syno.base.text_tables import Row, in_bytes, markdown
 from syno.base.validation import Settings
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.config.stages import rounds_of
 from syno.data.settings import DATA_SETTINGS
 from syno.measure.compilers import COMPILERS, compiler_facts
@@ -105,7 +105,7 @@ class StagePlan:
 class WorkflowPlan:
     """The plan of an experiment: its stages in their order, and the hours of measuring on each device."""
 
-    experiment: Experiment
+    experiment: AnyExperiment
     stages: tuple[StagePlan, ...]
     tuning_hours: Mapping[str, float]
 
@@ -115,7 +115,9 @@ class WorkflowPlan:
 
 
 def plans(
-    experiments: Iterable[Experiment], assumed: Assumptions | None = None, stages: Mapping[str, Collection[str]] | None = None
+    experiments: Iterable[AnyExperiment],
+    assumed: Assumptions | None = None,
+    stages: Mapping[str, Collection[str]] | None = None,
 ) -> list[WorkflowPlan]:
     """Return the plans of the experiments of one workflow, if each selects as many operators as it may.
 
@@ -136,21 +138,27 @@ def plans(
     return found
 
 
-def plan(experiment: Experiment, assumed: Assumptions | None = None) -> WorkflowPlan:
+def plan(experiment: AnyExperiment, assumed: Assumptions | None = None) -> WorkflowPlan:
     """Return the plan of one experiment."""
     return plans([experiment], assumed)[0]
 
 
-def _plan(experiment: Experiment, written: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
-    speedups = _tuning_hours(experiment, "speedup", assumed.kernels, 1 + experiment.select.most, assumed)
-    by_stage = {**{kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}, "speedup": speedups}
+def workload_of(experiment: AnyExperiment) -> WorkloadSettings | None:
+    """Return the workload of an experiment; None if it has none."""
+    return experiment.workload if isinstance(experiment, Experiment) else None
+
+
+def _plan(experiment: AnyExperiment, written: Mapping[str, list[Path]], assumed: Assumptions) -> WorkflowPlan:
+    by_stage: dict[str, dict[str, float]] = {}
+    hours: dict[str, float | None] = {}
+    if isinstance(experiment, Experiment):
+        by_stage = {kind.name: _measuring_hours(kind, experiment, assumed) for kind in KINDS.values()}
+        by_stage["speedup"] = _tuning_hours(experiment, "speedup", assumed.kernels, 1 + experiment.select.most, assumed)
+        trains, searches = written.get("train"), experiment.searches and experiment.evaluation == "training"
+        hours["worker"] = _search_hours(experiment, assumed) if searches else 0.0
+        hours["train"] = _hours(_training(experiment), experiment, assumed, len(trains)) if trains else 0.0
     on_gpus = {stage: sum(of[device] for device in of if is_here(device) and device != "cpu") for stage, of in by_stage.items()}
-    trains, searches = written.get("train"), experiment.searches and experiment.evaluation == "training"
-    hours: dict[str, float | None] = {
-        **on_gpus,
-        "worker": _search_hours(experiment, assumed) if searches else 0.0,
-        "train": _hours(_training(experiment), experiment, assumed, len(trains)) if trains else 0.0,
-    }
+    hours |= on_gpus
     stages = [
         StagePlan(
             rule,
@@ -263,10 +271,10 @@ def data_to_make(workload: WorkloadSettings) -> float:
 # ---- files -------------------------------------------------------------------------------------------------------------
 
 
-def _files(stage: WorkflowStage, made: list[Path], experiment: Experiment, assumed: Assumptions) -> int:
+def _files(stage: WorkflowStage, made: list[Path], experiment: AnyExperiment, assumed: Assumptions) -> int:
     """Return the number of files that jobs leave: results, logs, and times where they are recorded."""
     of_job = len(stage.files) + len(stage.also) + RECORDS_BESIDE.get(stage.name, 0) + 1 + stage.is_timed
-    operators = experiment.study.n_trials if stage.name == "freeze" else 0
+    operators = experiment.study.n_trials if stage.name == "freeze" and isinstance(experiment, Experiment) else 0
     layers = round(assumed.layers) if stage.name == "layers" else 1
     return len(made) * of_job + operators + layers * _built(stage, made)
 
@@ -277,10 +285,12 @@ def _built(stage: WorkflowStage, made: Iterable[Path]) -> int:
     return sum(file.name.startswith(tuning) for file in made) if stage.name in ("tune", "layers") else 0
 
 
-def _bytes(stage: WorkflowStage, made: list[Path], experiment: Experiment, assumed: Assumptions) -> float:
+def _bytes(stage: WorkflowStage, made: list[Path], experiment: AnyExperiment, assumed: Assumptions) -> float:
     if stage.is_shared:  # a data set, which is no result
         return 0.0
     found = len(made) * (assumed.page_kib if stage.is_page else assumed.record_kib) * KIB
+    if not isinstance(experiment, Experiment):
+        return found
     if stage.name == "freeze":
         found += experiment.study.n_trials * assumed.trial_kib * KIB
     kernels = assumed.layers * assumed.layer_kernels if stage.name == "layers" else assumed.kernels
@@ -352,10 +362,10 @@ def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
     roots = _roots([one.experiment for one in plans])
     rows: list[Row] = []
     for one in plans:
-        if one.experiment.searches and one.experiment.workload is not None:
+        if one.experiment.searches and workload_of(one.experiment) is not None:
             rows.append(_beside("search", one.experiment.name, one.gpu_hours("worker")))
     for root in dict.fromkeys(roots.values()):
-        found = [one for one in plans if roots[one.experiment.folder] == root and one.experiment.workload is not None]
+        found = [one for one in plans if roots[one.experiment.folder] == root and workload_of(one.experiment) is not None]
         found = [one for one in found if any(stage.rule == "train" for stage in one.stages)]
         if found:
             names = ", ".join(one.experiment.name for one in found)
@@ -399,7 +409,8 @@ def day_rows(plans: Sequence[WorkflowPlan], gpus: int) -> list[Row]:
 
 def _hours_by_place(plans: Iterable[WorkflowPlan], devices: Mapping[str, float]) -> dict[str, float]:
     """Return the hours of measurements by host or key at a tracker, each of which measures one network at a time."""
-    described = {name: device for one in plans for name, device in one.experiment.tune.remote_devices.items()}
+    experiments = [one.experiment for one in plans if isinstance(one.experiment, Experiment)]
+    described = {name: device for experiment in experiments for name, device in experiment.tune.remote_devices.items()}
     found: dict[str, float] = {}
     for name, hours in devices.items():
         if name in described:
@@ -417,17 +428,18 @@ def _chains(plans: Sequence[WorkflowPlan], gpus: int) -> dict[tuple[str, ...], f
     by_folder = {one.experiment.folder: one for one in plans}
 
     def chain(plan: WorkflowPlan) -> tuple[tuple[str, ...], float | None]:
-        before = by_folder.get(plan.experiment.select.source) if plan.experiment.select.source is not None else None
+        before = next((by_folder[source] for source in plan.experiment.sources if source in by_folder), None)
         names, hours = ((), 0.0) if before is None else chain(before)
         own = _alone(plan, gpus)
         return (*names, plan.experiment.name), None if hours is None or own is None else hours + own
 
-    return dict(map(chain, (one for one in plans if one.experiment.workload is not None)))
+    return dict(map(chain, (one for one in plans if workload_of(one.experiment) is not None)))
 
 
 def _alone(plan: WorkflowPlan, gpus: int) -> float | None:
     """Return the hours of an experiment if nothing else runs: its search, its measurements, its trainings."""
     search, training = plan.gpu_hours("worker"), plan.gpu_hours("train")
+    assert isinstance(plan.experiment, Experiment)
     if search is None or training is None:
         return None
     jobs = next((stage.jobs for stage in plan.stages if stage.rule == "train"), 0)
@@ -441,7 +453,7 @@ def _alone(plan: WorkflowPlan, gpus: int) -> float | None:
 def storage_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
     """Return rows for the storage of results and of data: files to get, and those that are made of them; and for their sum."""
     rows = [("results", "", sum(stage.bytes for one in plans for stage in one.stages))]
-    workloads = {one.experiment.workload.data: one.experiment.workload for one in plans if one.experiment.workload is not None}
+    workloads = {workload.data: workload for one in plans if (workload := workload_of(one.experiment)) is not None}
     for name, workload in workloads.items():
         kind = DATA_SETTINGS.get(name)
         if kind is not None and kind.source_bytes:
@@ -470,15 +482,14 @@ def _summed(hours: Iterable[float | None]) -> float | str:
     return UNKNOWN if len(known) < len(found) else float(f"{total:.2g}") if total < 1 else _rounded(total) or 0
 
 
-def _roots(experiments: Iterable[Experiment]) -> dict[Path, Path]:
+def _roots(experiments: Sequence[AnyExperiment]) -> dict[Path, Path]:
     """Return the folder of the search that the operators come from, for the folder of each experiment."""
-    sources = {experiment.folder: experiment.select.source for experiment in experiments}
+    sources = {experiment.folder: experiment.sources for experiment in experiments if isinstance(experiment, Experiment)}
 
     def root(folder: Path) -> Path:
-        source = sources.get(folder)
-        return folder if source is None else root(source)
+        return root(sources[folder][0]) if sources.get(folder) else folder
 
-    return {folder: root(folder) for folder in sources}
+    return {experiment.folder: root(experiment.folder) for experiment in experiments}
 
 
 def _sum(hours: Iterable[float | None]) -> float | None:

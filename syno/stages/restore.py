@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from syno.base.errors import SpecError, SynoError
 from syno.base.files import lies_in
 from syno.base.record import Record
-from syno.config import Experiment
+from syno.config import AnyExperiment
 from syno.config.kept_file import KEPT
 from syno.stages.kept import check_goes_on, write_kept
 from syno.stages.operators import repair_store
@@ -67,7 +67,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
 
 
-def write_manifest(experiment: Experiment, complete: bool) -> None:
+def write_manifest(experiment: AnyExperiment, complete: bool) -> None:
     """Write the manifest of an experiment's results as they are now; does nothing if there are none.
 
     Args:
@@ -103,14 +103,14 @@ def restore_times(folder: Path) -> None:
                 os.utime(file, ns=(found.st_atime_ns, entry.modified))
 
 
-def present(experiment: Experiment) -> list[Path]:
+def present(experiment: AnyExperiment) -> list[Path]:
     """Return the existing files of results."""
     patterns = [KEPT, *record_globs(), OPERATOR_FILES, TIMES_OF_JOBS]
     found = [file for pattern in patterns for file in sorted(experiment.folder.glob(pattern)) if not file.name.startswith(".")]
     return [file for file in (*found, *derived_files(experiment)) if file.is_file()]
 
 
-def expected(experiment: Experiment) -> Iterator[Path]:
+def expected(experiment: AnyExperiment) -> Iterator[Path]:
     """Yield the records of all jobs of an experiment, for the operators that are selected or on the shortlist now."""
     for files in jobs(experiment, keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)).values():
         yield from files
@@ -124,9 +124,9 @@ def keys_in(selection: Path) -> list[str]:
         return []
 
 
-def settings_id(experiment: Experiment, file: Path) -> str:
+def settings_id(experiment: AnyExperiment, file: Path) -> str:
     """Return the checksum of the settings that a file depends on; empty if it depends on other files only."""
-    found = None if experiment.artifact is not None else reader_of(experiment, file)
+    found = reader_of(experiment, file) if experiment.keeps_settings else None
     settings = None if found is None else found[0].settings
     return "" if settings is None else hashlib.sha256(experiment.part(settings, code=True).encode()).hexdigest()[:16]
 
@@ -143,7 +143,7 @@ def checksum(file: Path) -> str:
 MOST_NAMED = 3  # damaged files in one message
 
 
-def look_over(experiment: Experiment, change: bool) -> list[Path]:
+def look_over(experiment: AnyExperiment, change: bool) -> list[Path]:
     """Compare the results of an experiment with their manifest; returns the files that are to be made again.
 
     These are damaged tables, figures, pages and frozen tables, and files of other settings. Unchanged files get the times in
@@ -166,9 +166,8 @@ def look_over(experiment: Experiment, change: bool) -> list[Path]:
     if not found:
         return []
     restore_times(experiment.folder)
-    for source in (experiment.select.source, *experiment.goes_first):
-        if source is not None:
-            restore_times(source)
+    for source in (*experiment.sources, *experiment.goes_first):
+        restore_times(source)
     changed = [file for file, sha256 in found.items() if _is_changed(file, sha256, experiment, known)]
     again = _made_again(experiment, changed, known is not None)
     _check_records([file for file in changed if file not in again], experiment)
@@ -179,7 +178,7 @@ def look_over(experiment: Experiment, change: bool) -> list[Path]:
     return [*again, *_of_other_settings(experiment, found, known or {}), *_lost_search(experiment)]
 
 
-def _is_changed(file: Path, sha256: str, experiment: Experiment, known: Mapping[str, ManifestEntry] | None) -> bool:
+def _is_changed(file: Path, sha256: str, experiment: AnyExperiment, known: Mapping[str, ManifestEntry] | None) -> bool:
     """Return whether a file may have changed: all may without a manifest. A file that isn't listed is new, and good."""
     if known is None:
         return True
@@ -187,7 +186,7 @@ def _is_changed(file: Path, sha256: str, experiment: Experiment, known: Mapping[
     return entry is not None and entry.sha256 != sha256
 
 
-def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> bool:
+def _lost_its_settings(experiment: AnyExperiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> bool:
     """Return whether the settings beside the results are missing or damaged, and were those of the experiment."""
     entry = known.get(KEPT)
     if entry is None or found.get(experiment.folder / KEPT) == entry.sha256:
@@ -196,7 +195,7 @@ def _lost_its_settings(experiment: Experiment, found: Mapping[Path, str], known:
     return all(one.settings == of_now[name] for name, one in known.items() if name.startswith("search/"))
 
 
-def _made_again(experiment: Experiment, changed: Collection[Path], is_known: bool) -> list[Path]:
+def _made_again(experiment: AnyExperiment, changed: Collection[Path], is_known: bool) -> list[Path]:
     """Return the changed files that jobs make again in seconds."""
     derived = set(derived_files(experiment))
     again = [file for file in changed if file in derived]
@@ -211,7 +210,7 @@ def _made_again(experiment: Experiment, changed: Collection[Path], is_known: boo
     return again
 
 
-def _check_records(files: Collection[Path], experiment: Experiment) -> None:
+def _check_records(files: Collection[Path], experiment: AnyExperiment) -> None:
     """Raise SpecError, which names files that cannot be read. Files that can be read are newer than the manifest."""
     problems = []
     for file in files:
@@ -226,13 +225,13 @@ def _check_records(files: Collection[Path], experiment: Experiment) -> None:
         raise SpecError(f"{'; '.join(problems[:MOST_NAMED])}{more}; `snakemake` makes deleted files again")
 
 
-def _lost_operators(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> set[str]:
+def _lost_operators(experiment: AnyExperiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> set[str]:
     """Return the keys of the operators whose files are missing or damaged."""
     files = {experiment.folder / name: entry for name, entry in known.items() if name.startswith(f"{OPERATORS}/")}
     return {file.stem for file, entry in files.items() if found.get(file) != entry.sha256}
 
 
-def _check_selection(experiment: Experiment) -> None:
+def _check_selection(experiment: AnyExperiment) -> None:
     """Raise SpecError if the store does not have a selected operator."""
     file = experiment.folder / SELECTED
     for one in read_selected(file) if file.is_file() else ():
@@ -243,7 +242,7 @@ def _check_selection(experiment: Experiment) -> None:
             )
 
 
-def deleted(experiment: Experiment) -> Iterator[Path]:
+def deleted(experiment: AnyExperiment) -> Iterator[Path]:
     """Yield the files of an experiment's jobs that are not there, for the operators that are selected or shortlisted now."""
     selected, shortlisted = keys_in(experiment.folder / SELECTED), keys_in(experiment.folder / SHORTLIST)
     for stage in STAGES.values():
@@ -252,7 +251,9 @@ def deleted(experiment: Experiment) -> Iterator[Path]:
         yield from (file for file in files if not file.exists())
 
 
-def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]) -> Iterator[Path]:
+def _of_other_settings(
+    experiment: AnyExperiment, found: Mapping[Path, str], known: Mapping[str, ManifestEntry]
+) -> Iterator[Path]:
     """Yield records of other settings than the experiment has now."""
     for file in expected(experiment):
         if file in found:
@@ -261,7 +262,7 @@ def _of_other_settings(experiment: Experiment, found: Mapping[Path, str], known:
                 yield file
 
 
-def _lost_search(experiment: Experiment) -> list[Path]:
+def _lost_search(experiment: AnyExperiment) -> list[Path]:
     """Return the records of workers if neither the study nor the frozen table exists."""
     if not experiment.searches or (experiment.folder / FROZEN).exists():
         return []
@@ -270,7 +271,7 @@ def _lost_search(experiment: Experiment) -> list[Path]:
     return files if study is not None and not study.exists() else []
 
 
-def _study_file(experiment: Experiment) -> Path | None:
+def _study_file(experiment: AnyExperiment) -> Path | None:
     """Return the file of an experiment's study; None if a server has it, or there is no study."""
     if not experiment.searches:
         return None

@@ -9,8 +9,8 @@ from syno.base.addresses import without_passwords
 from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
 from syno.config import Experiment
-from syno.config.experiment import RESULTS
 from syno.config.kept_file import KEPT
+from syno.config.kinds import RESULTS
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
 from syno.model.networks import is_converted

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way
 
 if TYPE_CHECKING:
-    from syno.config import Experiment
+    from syno.config import AnyExperiment
 
 
-def derived_files(experiment: Experiment) -> list[Path]:
+def derived_files(experiment: AnyExperiment) -> list[Path]:
     """Return the tables, figures and the page in all formats: files that jobs of seconds make from records."""
     return [file for file in files_on_the_way(experiment) if reader_of(experiment, file) is None]
 
 
-def reader_of(experiment: Experiment, file: Path) -> tuple[WorkflowStage, str] | None:
+def reader_of(experiment: AnyExperiment, file: Path) -> tuple[WorkflowStage, str] | None:
     """Return the stage that wrote a file that has a reader, and the file's pattern; None if it has no reader."""
     name = file.relative_to(experiment.folder).as_posix()
     for stage in STAGES.values():

@@ -13,8 +13,8 @@ from pathlib import Path
 from syno.algebra.limits import MOST_LINE_CHARACTERS
 from syno.base.errors import ParseError, SpecError, UnknownNameError
 from syno.base.files import write_whole
-from syno.config.experiment import RESULTS
 from syno.config.groups import OperatorChoice
+from syno.config.kinds import RESULTS
 from syno.ir.graph import PGraph
 from syno.ir.library import find_operator
 from syno.ir.text import read_operator_file, with_checksum

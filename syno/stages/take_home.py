@@ -14,7 +14,7 @@ from syno.base.registry import code_file, own_paths, reading_only
 from syno.base.text_tables import markdown, plural
 from syno.base.user_code import is_installed
 from syno.config import Experiment
-from syno.config.experiment import RESULTS
+from syno.config.kinds import RESULTS
 from syno.model.networks import Network
 from syno.model.replacements import code_in
 from syno.run import FOLDER, SCORES

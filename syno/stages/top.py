@@ -8,10 +8,10 @@ from pathlib import Path
 
 from syno.base.errors import SpecError
 from syno.base.text_tables import Row, markdown
-from syno.config import Experiment, load_experiment, load_experiments
-from syno.config.experiment import RESULTS
+from syno.config import AnyExperiment, Experiment, load_any
 from syno.config.files import parted
 from syno.config.kept_file import KEPT
+from syno.config.kinds import RESULTS
 from syno.report.results import outcomes, search_rows
 from syno.run import FOLDER, OF_LAYERS, SCORES
 from syno.run.breakdown import read_breakdown
@@ -68,33 +68,22 @@ def compared(tables: Tables, count: int | None = None) -> str:
 def find_experiment(place: str) -> Experiment:
     """Return the experiment of a config file, of a folder of results, or of a name in `results/`.
 
-    For one of several in a file, that is FILE:NAME, its folder, or GROUP/NAME. Raises SpecError if there is no experiment.
+    For one of several in a file, that is FILE:NAME, its folder, or GROUP/NAME. Raises SpecError if there is no experiment, or
+    one without operators.
     """
+    return Experiment.checked(find_any(place))
+
+
+def find_any(place: str) -> AnyExperiment:
+    """Return the experiment, of any kind, that `find_experiment` would find."""
     if parted(place)[0].is_file() or (Path(place) / KEPT).is_file():
-        return load_experiment(place)
+        return load_any(place)
     if (RESULTS / place / KEPT).is_file():
-        return load_experiment(RESULTS / place)
+        return load_any(RESULTS / place)
     known = ", ".join(str(folder.relative_to(RESULTS)) for folder in all_results(KEPT)) or "none yet"
     raise SpecError(
         f'"{place}" is neither a config nor a folder of results with {KEPT}; experiments in {RESULTS}/ are: {known}'
     )
-
-
-def find_join(place: str) -> Experiment:
-    """Return the experiment of joined results of a config file or folder; in a file with several, the only such one.
-
-    Raises SpecError if there is none, or several.
-    """
-    file, name = parted(place)
-    if name is not None or not file.is_file():
-        return find_experiment(place)
-    joins = [experiment for experiment in load_experiments(file).values() if experiment.join is not None]
-    if len(joins) != 1:
-        shown = (
-            f"{len(joins)} experiments join results: {', '.join(one.name for one in joins)}" if joins else "none joins results"
-        )
-        raise SpecError(f"{file}: {shown}; give one as {file}:NAME, with join: {{of: all}} in the file")
-    return joins[0]
 
 
 def summary(tables: Tables, count: int | None = None) -> list[Row]:

@@ -34,7 +34,7 @@ from syno.base.errors import MissingPackageError, SpecError, suggestion
 from syno.base.fork_client import OFF, THREADS, VARIABLE
 from syno.base.release import pip_install
 from syno.base.validation import read_yaml
-from syno.config import Experiment, load_experiment, load_experiments
+from syno.config import AnyExperiment, Experiment, load_any, load_experiments
 from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.run import MEASUREMENTS
@@ -215,7 +215,7 @@ def asks_for_other_machines(workflow: Any) -> bool:
     return workflow.resource_settings.cores is None if plugin is None else not plugin.common_settings.local_exec
 
 
-def chosen_experiments(source: str) -> list[Experiment]:
+def chosen_experiments(source: str) -> list[AnyExperiment]:
     """Return the experiments of a file, or FILE:NAME and those that it needs; FILE may be the name of one that Syno brings.
 
     Raises SpecError if there is no such file or experiment, or one is invalid.
@@ -227,11 +227,11 @@ def chosen_experiments(source: str) -> list[Experiment]:
         file = config_file(source, workflow_folder())
     found = load_experiments(file)
     if name is not None:
-        load_experiment(source)  # raises if there is none of that name
+        load_any(source)  # raises if there is none of that name
     return asked_for({str(one.folder): one for one in found.values()}, [] if name is None else [name])
 
 
-def experiments_to_run(config: str, more: Sequence[str]) -> list[Experiment]:
+def experiments_to_run(config: str, more: Sequence[str]) -> list[AnyExperiment]:
     """Return the experiments whose jobs Snakemake will run; none if it will run no job, as for a dry run.
 
     Args:
@@ -422,7 +422,7 @@ def before_planning(workflow: Any, action: Callable[[], Collection[Path]]) -> No
     workflow._prepare_dag = planned
 
 
-def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> list[Experiment]:
+def asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> list[AnyExperiment]:
     """Return the experiments whose results are requested, and those whose operators or results they take.
 
     Args:
@@ -432,17 +432,17 @@ def asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -
     names = {experiment.name: folder for folder, experiment in experiments.items()}
     if not targets or not set(targets) <= set(names):
         return list(experiments.values())
-    found: dict[str, Experiment] = {}
+    found: dict[str, AnyExperiment] = {}
     left = [names[target] for target in targets]
     while left:
         folder = left.pop()
         if folder in experiments and folder not in found:
             found[folder] = experiments[folder]
-            left += map(str, (found[folder].select.source, *found[folder].goes_first, *joined_folders(found[folder])))
+            left += map(str, (*found[folder].sources, *found[folder].goes_first))
     return [experiment for folder, experiment in experiments.items() if folder in found]
 
 
-def stages_asked_for(experiments: Mapping[str, Experiment], targets: Collection[str]) -> dict[str, set[str]]:
+def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> dict[str, set[str]]:
     """Return the names of the stages that have jobs where experiments are requested, by the name of the experiment.
 
     Of an experiment that another one takes operators or results from, these are only those of its tables.
@@ -461,47 +461,43 @@ def stages_asked_for(experiments: Mapping[str, Experiment], targets: Collection[
         found[one.name].add(stage)
         left += [(folder, before) for before in STAGES[stage].after]
         if stage in ("select", "shortlist"):
-            left += [(str(one.select.source), before) for before in ("artifact", "tables")]
+            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables")]
         if stage == "data":
             left += [(str(first), "tables") for first in one.goes_first]
         if stage == "join":
-            left += [
-                (str(other), before) for other in joined_folders(one) for before in ("artifact", "tables", "ablate", "join")
-            ]
+            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables", "ablate", "join")]
     return found
 
 
-def joined_folders(experiment: Experiment) -> list[Path]:
-    """Return the folders of results that an experiment joins; none if it is no join."""
-    return [] if experiment.join is None else list(map(Path, experiment.join.of))
-
-
-def check_source(experiment: Experiment, experiments: Collection[str]) -> None:
+def check_source(experiment: AnyExperiment, experiments: Collection[str]) -> None:
     """Raise SpecError if an experiment takes operators, goes on, or joins results from a folder that does not exist.
 
     Args:
         experiment: the experiment.
         experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
     """
-    for folder in joined_folders(experiment):
-        if str(folder) not in experiments and not (folder / MEASURED).is_file():
-            raise SpecError(
-                f'experiment "{experiment.name}": join: of: {folder} is neither an experiment in the same file nor a folder of '
-                f"results: {folder / MEASURED} is not there; `syno tables` or `syno artifact import` makes it"
-            )
     for folder in experiment.goes_first:
         if str(folder) not in experiments and not (folder / SCORES_FILE).is_file():
             raise SpecError(
                 f'experiment "{experiment.name}": after: {folder} is neither an experiment in the same file nor a folder of '
                 f"results: {folder / SCORES_FILE} is not there; give the folder of an experiment that has trained operators"
             )
-    source = experiment.select.source
-    if source is None or str(source) in experiments or source_of(source) is not None or (source / SELECTED).is_file():
-        return
-    raise SpecError(
-        f'experiment "{experiment.name}": select: source: {source} is neither an experiment in the same file nor a folder of '
-        f"results: {source / SELECTED} is not there; give the folder of an experiment that has selected operators"
-    )
+    takes_operators = isinstance(experiment, Experiment)  # experiments of other kinds take tables
+    for source in experiment.sources:
+        if str(source) in experiments or (takes_operators and source_of(source) is not None):
+            continue
+        option, file = ("select: source", SELECTED) if takes_operators else (f"{experiment.option}: of", MEASURED)
+        if (source / file).is_file():
+            continue
+        advice = (
+            "; give the folder of an experiment that has selected operators"
+            if takes_operators
+            else "; `syno tables` or `syno artifact import` makes it"
+        )
+        raise SpecError(
+            f'experiment "{experiment.name}": {option}: {source} is neither an experiment in the same file nor a folder of '
+            f"results: {source / file} is not there{advice}"
+        )
 
 
 # ---- Slurm -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from syno.base.extensions import load_extensions
 from syno.base.files import ORIGINAL
@@ -19,10 +19,10 @@ from syno.stages.measurements import KINDS, MeasurementKind, speedup_jobs
 from syno.stages.networks import converted, keys, shortlist_keys
 
 if TYPE_CHECKING:  # commands import this list for the order on the help page, and settings take long to import
-    from syno.config import Experiment
-    from syno.config.specs import Part
+    from syno.config import AnyExperiment, Experiment
 
 Wildcards: TypeAlias = Mapping[str, str]
+FindJobs: TypeAlias = Callable[["AnyExperiment", Sequence[str]], Sequence[Wildcards]]  # of an experiment, by its networks' keys
 A_DAY = 24 * 60  # minutes
 # Host memory of each process of a training, in its first attempt. Measured with ResNet-18 at 224x224 (ru_maxrss): 241 MiB with
 # PyTorch and the data loaded, and 6.7 MiB for each picture of a batch while its FLOPs are counted on the CPU: 860 MiB for the
@@ -63,11 +63,11 @@ class WorkflowStage:
 
     name: str
     commands: tuple[str, ...]
-    jobs: Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]
+    jobs: FindJobs
     files: tuple[str, ...]
     also: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    settings: Part | None = None
+    settings: str | None = None
     readers: Mapping[str, str] | None = None
     log: str = ""
     is_timed: bool = False
@@ -79,7 +79,9 @@ class WorkflowStage:
     memory_mib: int = 2000
     minutes: int = 10
 
-    def paths(self, experiment: Experiment, networks: Sequence[str] = (), patterns: Iterable[str] | None = None) -> list[Path]:
+    def paths(
+        self, experiment: AnyExperiment, networks: Sequence[str] = (), patterns: Iterable[str] | None = None
+    ) -> list[Path]:
         """Return the files of all jobs of an experiment.
 
         Args:
@@ -92,21 +94,23 @@ class WorkflowStage:
         return [root / pattern.format(**job) for job in self.jobs(experiment, networks) for pattern in chosen]
 
     def networks(
-        self, experiment: Experiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
+        self, experiment: AnyExperiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
     ) -> list[str]:
-        """Return the keys of the networks of an experiment's jobs.
+        """Return the keys of the networks of an experiment's jobs; none if it has no operators of its own.
 
         Args:
             experiment: whose jobs they are.
             selected: keys of the selected operators; None before the selection: as many as may be selected.
             shortlisted: the same of the shortlist, for a selection by latency.
         """
+        if not has_operators(experiment):
+            return []
         is_listed = self.is_of_shortlist and experiment.compares_latencies
         return shortlist_keys(experiment, shortlisted) if is_listed else keys(experiment, selected)
 
-    def memory(self, experiment: Experiment) -> int:
+    def memory(self, experiment: AnyExperiment) -> int:
         """Return the MiB of host memory that the first attempt of a job asks for; of a training, for each of its processes."""
-        workload = experiment.workload
+        workload = experiment.workload if has_operators(experiment) else None
         if workload is None or not self.is_training:
             return self.memory_mib
         return max(self.memory_mib, MODEL_MIB.get(workload.model, 0), DATA_MIB.get(workload.data, 0))
@@ -121,34 +125,50 @@ class WorkflowStage:
 # ---- the jobs of each stage --------------------------------------------------------------------------------------------
 
 
-def one_job_if(has_it: Callable[[Experiment], bool]) -> Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]:
+def has_operators(experiment: AnyExperiment) -> TypeGuard[Experiment]:
+    """Return whether an experiment has operators of its own, unlike those that extensions add."""
+    from syno.config import Experiment
+
+    return isinstance(experiment, Experiment)
+
+
+def one_job_if(has_it: Callable[[AnyExperiment], bool]) -> FindJobs:
     """Return a function for `jobs`: one job if an experiment has the stage, else none."""
     return lambda experiment, networks: [{}] if has_it(experiment) else []
 
 
+def _of_operators(find: Callable[[Experiment, Sequence[str]], Sequence[Wildcards]]) -> FindJobs:
+    """Return a function for `jobs` that finds none for experiments without operators of their own."""
+    return lambda experiment, networks: find(experiment, networks) if has_operators(experiment) else ()
+
+
 _ALWAYS = one_job_if(lambda experiment: True)
-_IF_NETWORK = one_job_if(lambda experiment: experiment.workload is not None)
+_IF_NETWORK = one_job_if(lambda experiment: has_operators(experiment) and experiment.workload is not None)
 _IF_SEARCH = one_job_if(lambda experiment: experiment.searches)
-_IF_BY_LATENCY = one_job_if(lambda experiment: experiment.artifact is None and experiment.compares_latencies)
-_IF_MIXES = one_job_if(lambda experiment: bool(experiment.mixture_names))
-_IF_SELECTS = one_job_if(lambda experiment: experiment.only_holds is None)
+_IF_BY_LATENCY = one_job_if(lambda experiment: has_operators(experiment) and experiment.compares_latencies)
+_IF_MIXES = one_job_if(lambda experiment: has_operators(experiment) and bool(experiment.mixture_names))
+_IF_SELECTS = one_job_if(has_operators)
 
 
+@_of_operators
 def _conversions(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     from syno.stages.data import files_to_convert
 
     return [{"images": str(file.parent), "split": file.stem} for file in files_to_convert(experiment)]
 
 
+@_of_operators
 def _workers(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     return [{"number": str(number + 1)} for number in range(experiment.study.workers)] if experiment.searches else []
 
 
+@_of_operators
 def _trainings(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     trained = networks if experiment.workload is not None else ()
     return [{"key": key, "seed": str(seed)} for key in trained for seed in experiment.train.seeds]
 
 
+@_of_operators
 def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     known = (ORIGINAL, *experiment.baselines)
     others = converted(experiment, [key for key in networks if key not in known])
@@ -156,7 +176,7 @@ def _rivals(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
     return [{"rival": name} for name in names]
 
 
-def _figures(experiment: Experiment, networks: Sequence[str]) -> list[Wildcards]:
+def _figures(experiment: AnyExperiment, networks: Sequence[str]) -> list[Wildcards]:
     from syno.stages.figures import names
 
     return [{"name": name} for name in names(experiment)]
@@ -167,7 +187,7 @@ def _measuring(kind: MeasurementKind) -> WorkflowStage:
     return WorkflowStage(
         kind.name,
         ("tune", "devices") if kind.is_of_shortlist else (),
-        kind.jobs,
+        _of_operators(kind.jobs),
         files=(kind.pattern,),
         after=("data",),
         settings=kind.settings,
@@ -206,7 +226,7 @@ _LIST = (
         "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
         readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
     WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
-        "speedup", (), speedup_jobs, files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
+        "speedup", (), _of_operators(speedup_jobs), files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
         is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
         log="speedup/{compiler}-{device}", memory_mib=4000),
     WorkflowStage(
@@ -266,7 +286,7 @@ def grown(first: int, attempt: int, most: float = inf) -> int:
 
 
 def jobs(
-    experiment: Experiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
+    experiment: AnyExperiment, selected: Sequence[str] | None = None, shortlisted: Sequence[str] | None = None
 ) -> dict[str, list[Path]]:
     """Return the first file of each job of an experiment, by stage.
 
@@ -280,7 +300,7 @@ def jobs(
     return {name: files for name, files in found.items() if files}
 
 
-def files_on_the_way(experiment: Experiment) -> list[Path]:
+def files_on_the_way(experiment: AnyExperiment) -> list[Path]:
     """Return all files of the stages that have no job for each network: Snakemake misses those that it is asked for."""
     stages = [stage for stage in STAGES.values() if not stage.is_per_network and not stage.is_shared]
     return [file for stage in stages for file in stage.paths(experiment, (), (*stage.files, *stage.also))]

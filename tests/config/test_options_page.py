@@ -11,10 +11,11 @@ import yaml
 from pydantic import BaseModel
 
 from syno.base.text_tables import markdown
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.config.dependencies import After
 from syno.config.files import ExperimentGroup
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
+from syno.config.kinds import experiment_kinds
 from syno.config.options import options_table
 from syno.config.stages import DeviceChoice, MixtureSettings
 from syno.data.settings import DATA_SETTINGS, GLYPH_PRESETS, AugmentationSettings, GlyphSettings
@@ -31,7 +32,7 @@ from syno.train.settings import MILESTONES, RECIPES, TrainingSettings, WorkloadS
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 NAMED = [*(POLICIES[name].Settings for name in POLICIES), *(REWARDS[name] for name in REWARDS)]
 MODELS = [
-    *(Experiment, ExperimentGroup, WorkloadSettings, TrainingSettings, GlyphSettings, *DATA_SETTINGS.values()),
+    *(*experiment_kinds(), ExperimentGroup, WorkloadSettings, TrainingSettings, GlyphSettings, *DATA_SETTINGS.values()),
     *(
         AugmentationSettings,
         HalvingSettings,
@@ -100,6 +101,16 @@ def recipes() -> str:
     )
 
 
+def kinds() -> list[str]:
+    """A section for each kind of experiments that extensions add, with its own options."""
+    return [
+        f"## Experiments with `{kind.option}`\n\n{first_paragraph(kind)}\n\n"
+        + options_table(kind, Experiment if issubclass(kind, Experiment) else AnyExperiment)
+        for kind in experiment_kinds()
+        if kind is not Experiment
+    ]
+
+
 def page() -> str:
     """The whole page."""
     parts = [
@@ -109,6 +120,7 @@ def page() -> str:
         "## Several experiments\n\nA file with the key `experiments` has only these. `snakemake --configfile FILE` runs all of "
         "them, `snakemake NAME --configfile FILE` one and what it takes operators from; commands take `FILE:NAME`.\n\n"
         + options_table(ExperimentGroup),
+        *kinds(),
         "## A workload\n\n`workload` of an experiment: the spec's layers, the budget's rest and the original's cost follow "
         "from it, and `evaluate` is `training`.\n\n" + options_table(WorkloadSettings),
         recipes(),

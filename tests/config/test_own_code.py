@@ -74,8 +74,7 @@ def test_results_name_it() -> None:
 def test_no_result_depends_on_it() -> None:
     """So results stay valid where the folder has moved."""
     one, other = (load_experiment(written("own.yaml", {**OWN, "code": code})) for code in ("here", "there"))
-    names = ("data", "search", "select", "train", "tune", "speed", "ablations", "join")
-    assert one.code != other.code and all(one.part(name) == other.part(name) for name in names)
+    assert one.code != other.code and one.parts() == other.parts() and "search" in one.parts()
 
 
 def test_a_module_is_taken_from_the_folder_that_was_given_last(folder: Path) -> None:

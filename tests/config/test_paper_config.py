@@ -34,7 +34,7 @@ def of_one_network() -> list[list[str]]:
     """The experiments that replace the same layers of the same network, those that search first."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, experiment in sorted(EXPERIMENTS.items(), key=lambda item: not item[1].searches):
-        if experiment.workload is not None:
+        if isinstance(experiment, Experiment) and experiment.workload is not None:
             found.setdefault((experiment.workload.model, str(experiment.workload.layers)), []).append(name)
     return list(found.values())
 

@@ -33,7 +33,9 @@ from syno.train.settings import MILESTONES, RECIPES, TrainingSettings
 CONFIG = Path(__file__).parents[2] / "config"
 FILE = read_mapping(CONFIG / "paper.yaml", "an experiment", Experiment)
 EXPERIMENTS = load_experiments(CONFIG / "paper.yaml")
-WITH_NETWORK = [name for name, experiment in EXPERIMENTS.items() if experiment.workload is not None]
+WITH_NETWORK = [
+    name for name, experiment in EXPERIMENTS.items() if isinstance(experiment, Experiment) and experiment.workload is not None
+]
 SEARCHES = [name for name, experiment in EXPERIMENTS.items() if experiment.searches]
 OF_NETWORK = ("name", "input", "output", "layers", "bound_axes", "causal", "budget")  # of a spec: test_paper_config.py
 # Nothing that is found, trained or timed depends on these; rivals need a goal, which the paper has not.

@@ -26,7 +26,7 @@ from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers
 from syno.paper.numbers import MOBILE_CPU
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import read_numbers, write_headlines
-from syno.paper.stages.join import JoinRecord, join, notes
+from syno.paper.stages.join import JoinRecord, find_join, join, notes
 from syno.report.page import page
 from syno.report.result_figures import pictures
 from syno.run.table import read_losses, read_measurements
@@ -37,7 +37,7 @@ from syno.stages.operators import repair_store
 from syno.stages.select import select
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
-from syno.stages.top import find_join, top
+from syno.stages.top import top
 
 CONFIG = {
     "name": "group",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from syno.base.errors import SpecError
 from syno.cli import app
-from syno.config import Experiment
+from syno.paper.experiments import PublishedData
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.figures.page import published_results
 from syno.paper.numbers import GUARD, INDUCTOR
@@ -118,7 +118,7 @@ def test_the_page_names_missing_data(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_figure")
 def test_the_report_of_published_data_is_this_page(folder: Path, tmp_path: Path) -> None:
-    experiment = Experiment(name="published", artifact="data", output=folder)
+    experiment = PublishedData(name="published", artifact="data", output=folder)
     page = write_page(folder).read_text(encoding="utf-8")
     assert write_report(experiment, tmp_path / "page.html").read_text(encoding="utf-8") == page
     result = CliRunner().invoke(app, ["artifact", "report", str(folder)])

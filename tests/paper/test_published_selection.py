@@ -14,6 +14,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.config import Experiment, load_experiments
 from syno.ir.library import OPERATORS
+from syno.paper.experiments import PublishedData
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.stages.artifact import import_artifact
 from syno.stages.figures import names
@@ -99,8 +100,8 @@ def test_the_command_tells_what_was_taken(source: Path, tmp_path: Path) -> None:
 
 class TestConfig:
     def test_published_data_is_no_search(self) -> None:
-        experiment = Experiment(name="published", artifact="data")
-        assert not experiment.searches and experiment.workload is None
+        experiment = PublishedData(name="published", artifact="data")
+        assert not experiment.searches
         assert names(experiment) == tuple(PAPER_FIGURES) and "figure-5" in PAPER_FIGURES
         with pytest.raises(SpecError, match="of published data"):
             experiment.storage  # noqa: B018
@@ -108,14 +109,14 @@ class TestConfig:
     @pytest.mark.parametrize("more", [{"workload": {"model": "resnet8"}}, {"study": {"n_trials": 3}}, {"evaluate": "cost"}])
     def test_an_import_has_no_other_settings(self, more: dict[str, Any]) -> None:
         with pytest.raises(SpecError, match=rf"has no {next(iter(more))}; .* select: {{source: published}}"):
-            Experiment(name="published", artifact="data", **more)
+            PublishedData(name="published", artifact="data", **more)
 
     def test_common_settings_are_not_for_an_import(self) -> None:
         found = load_experiments({
             "name": "group", "common": {"workload": {"model": "resnet18"}},
             "experiments": {"published": {"artifact": "data"}, "again": {"select": {"source": "published"}}},
         })  # fmt: skip
-        assert found["published"].workload is None and found["again"].workload is not None
+        assert isinstance(found["published"], PublishedData) and found["again"].workload is not None
         assert found["again"].select.source == found["published"].folder == Path("results/group/published")
 
     def test_what_trials_depend_on_is_what_it_was(self) -> None:

@@ -11,14 +11,12 @@ import hashlib
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import get_args
 
 import golden_files
 import pytest
 from made_once import made_once
 
 from syno.config import Experiment, load_experiment
-from syno.config.specs import Part
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
 from syno.run import LOSSES
@@ -105,7 +103,7 @@ def test_keys_names_and_files(run: Experiment) -> None:
     selected = [one.key for one in read_selected(run.folder / SELECTED)]
     lines: list[str] = [f"networks: {', '.join(keys(run, selected))}", f"rivals: {', '.join(run.rival_names)}"]
     lines += [f"figures: {', '.join(names(run))}"]
-    lines += [f"settings of {part}: {_checksum(run.part(part))}" for part in get_args(Part)]
+    lines += [f"settings of {part}: {_checksum(run.part(part))}" for part in run.parts()]
     lines += [f"job of {stage}: {_relative(file, run)}" for stage, files in jobs(run, selected).items() for file in files]
     lines += sorted(f"file: {_relative(file, run)}" for file in run.folder.rglob("*") if file.is_file())
     golden_files.check(f"runs/{run.folder.name}.files.txt", "\n".join(lines) + "\n")

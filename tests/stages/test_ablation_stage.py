@@ -9,12 +9,12 @@ import pytest
 import small_specs
 
 from syno.base.errors import SpecError
-from syno.config import Experiment
 from syno.paper.ablations.canonical import Rate, canonical_rates
 from syno.paper.ablations.drawing import draw
 from syno.paper.ablations.guided import is_lost, losses
 from syno.paper.ablations.parts import Parts
 from syno.paper.ablations.tables import canonical_rows, distance_rows
+from syno.paper.experiments import AblatedExperiment, PublishedData
 from syno.paper.stages.ablations import AblationRecord, draw_ablation, page_parts, read_ablation, run_ablation
 from syno.space import Space
 from syno.stages import figures
@@ -36,8 +36,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def experiment(ablations: Any) -> Experiment:
-    return Experiment(
+def experiment(ablations: Any) -> AblatedExperiment:
+    return AblatedExperiment(
         name="tiny",
         spec="small.yaml",
         evaluate="cost",
@@ -55,8 +55,8 @@ def test_names_take_the_defaults() -> None:
     with pytest.raises(SpecError, match="guided"):
         experiment(["guided"])
     with pytest.raises(SpecError, match='ablation but "patterns"'):
-        Experiment(name="published", artifact="data", ablations=["distance"])
-    assert Experiment(name="published", artifact="data", ablations=["patterns"]).ablations.names == ("patterns",)
+        PublishedData(name="published", artifact="data", ablations=["distance"])
+    assert PublishedData(name="published", artifact="data", ablations=["patterns"]).ablations.names == ("patterns",)
 
 
 def test_a_search_does_not_depend_on_them() -> None:

@@ -33,6 +33,7 @@ from syno.stages.plan import (
     stage_rows,
     storage_rows,
     training_hours,
+    workload_of,
 )
 from syno.stages.workflow_stages import STAGES, jobs
 from syno.train.settings import TrainingSettings
@@ -237,7 +238,7 @@ class TestDays:
     def test_twice_the_speed_is_half_the_hours(self) -> None:
         slow, fast = (of_the_paper(pictures_per_second=speed) for speed in (500, 1000))
         for one, other in zip(slow, fast, strict=True):
-            if one.experiment.workload is not None and one.experiment.workload.data != "lm1b":
+            if (workload := workload_of(one.experiment)) is not None and workload.data != "lm1b":
                 assert one.gpu_hours("train") == pytest.approx(2 * (other.gpu_hours("train") or 0))
 
 

@@ -13,7 +13,7 @@ from made_once import made_once
 from small_artifact import write_artifact
 from small_run import FIELDS, ROOT, merged, planned, snakemake
 
-from syno.config import Experiment, load_experiments
+from syno.config import AnyExperiment, load_experiments
 from syno.config.left_out import leaving_out, record_devices
 from syno.ir.library import OPERATORS
 from syno.paper.figures.catalogue import PAPER_FIGURES
@@ -65,7 +65,7 @@ def test_figures_and_numbers_are_there_and_nothing_was_searched_or_trained(impor
     expected = ["artifact.json", "measurements.json", "experiment.yaml", "report.html", *TABLES, *figures]
     assert [name for name in expected if not (results / name).is_file()] == []
     assert {file.name for file in (imported / "results" / "group").iterdir()} == {"published"}  # which was asked for
-    assert Experiment.load(results / "experiment.yaml").artifact == Path("data")
+    assert AnyExperiment.load(results / "experiment.yaml").artifact == Path("data")
 
 
 def test_nothing_is_done_twice_and_the_data_need_not_stay(run: Path) -> None:

@@ -18,6 +18,7 @@ from small_run import FIELDS, ROOT, planned, run_snakemake, write_config
 from syno.config import load_experiments
 from syno.config.left_out import record_devices
 from syno.measure.tvm.targets import is_here
+from syno.paper.experiments import ablations_of
 from syno.stages import figures
 from syno.stages.data import files_to_convert
 from syno.stages.measurements import KINDS
@@ -39,13 +40,10 @@ def all_jobs(config: Path, *names: str) -> dict[str, int]:
     for name, experiment in load_experiments(config).items():
         if names and name not in names:
             continue
-        if experiment.artifact is not None:
-            jobs.update(["artifact", "headlines", "report"], figure=len(figures.names(experiment)))
+        if experiment.option in ("artifact", "join"):
+            jobs.update([experiment.option, "headlines", "report"], figure=len(figures.names(experiment)))
             continue
-        if experiment.join is not None:
-            jobs.update(["join", "headlines", "report"], figure=len(figures.names(experiment)))
-            continue
-        jobs.update(["report", "select"], figure=len(figures.names(experiment)), ablate=len(experiment.ablations.names))
+        jobs.update(["report", "select"], figure=len(figures.names(experiment)), ablate=len(ablations_of(experiment).names))
         if experiment.searches:
             jobs.update(worker=experiment.study.workers, freeze=1)
         if experiment.workload is not None:

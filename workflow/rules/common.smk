@@ -8,7 +8,6 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from syno.paper.artifact.imported import is_published
 from syno.base.errors import SynoError
 from syno.base.files import ORIGINAL
 from syno.base.identity import OWN_CODE, version_of_code
@@ -21,9 +20,9 @@ from syno.measure.tvm.targets import is_here
 from syno.model.networks import Network
 from syno.stages.fastest import compared_measurements
 from syno.stages.kept import keep_config
+from syno.stages.kinds import source_of
 from syno.stages.measurements import KINDS
 from syno.stages.select import compared_trainings
-from syno.stages.networks import keys
 from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, compiler_in_files, device_named, training_file
 from syno.stages.selection import read_selected
 from syno.stages.train import trained_original
@@ -31,11 +30,10 @@ from syno.stages.workflow import (
     MEASURED,
     asks_for_other_machines,
     check_place,
-    joined_folders,
     understand_slurm,
     use_this_environment,
 )
-from syno.stages.workflow_stages import A_DAY, MOST_MIB, STAGES, files_on_the_way, grown
+from syno.stages.workflow_stages import A_DAY, MOST_MIB, STAGES, files_on_the_way, grown, has_operators
 
 
 @contextmanager
@@ -66,8 +64,8 @@ def the_experiments():
 
 
 EXPERIMENTS = the_experiments()
-JOINED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.join is not None]
-PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.artifact is not None]
+JOINED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.option == "join"]
+PUBLISHED = [folder for folder, experiment in EXPERIMENTS.items() if experiment.option == "artifact"]
 CONFIG = "{folder}/experiment.yaml"  # written when the workflow starts
 ENVIRONMENTS = {kind: f"../../envs/{kind}.yaml" for kind in ("search", "train", "tune", "plot")}  # for conda
 
@@ -123,7 +121,7 @@ def training_settings(wildcards):
 def settings_text(folder, part, key=""):
     """Return the settings of a stage as text, with a checksum of own code in them, and in the baseline of this key."""
     experiment = EXPERIMENTS[folder]
-    baseline = experiment.baselines.get(key)
+    baseline = experiment.baselines.get(key) if key else None
     own = {} if baseline is None else version_of_code(baseline.operator)
     return experiment.part(part, code=True) + own.get(OWN_CODE, "")
 
@@ -141,7 +139,7 @@ def files_of(folder, stages):
 def networks_for(folder, stage):
     """Return the keys of the networks of a stage's jobs, once operators are selected; none if it has no such jobs."""
     experiment = EXPERIMENTS[folder]
-    if not (stage.is_per_network and stage.paths(experiment, keys(experiment))):
+    if not (stage.is_per_network and stage.paths(experiment, stage.networks(experiment))):
         return []
     if stage.is_of_shortlist and experiment.compares_latencies:
         return stage.networks(experiment, shortlisted=chosen_keys(folder, "shortlist"))
@@ -163,7 +161,7 @@ def selectable(wildcards):
     source = experiment.select.source
     if source is None:
         return [*files_of(wildcards.folder, ["freeze"]), *map(str, compared_trainings(experiment))]
-    if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and is_published(source)):
+    if str(source) in PUBLISHED or (str(source) not in EXPERIMENTS and source_of(source) is not None):
         return [f"{source / file}" for file in STAGES["artifact"].files]
     return [f"{source / SELECTED}", f"{source / SCORES_FILE}"]
 
@@ -180,7 +178,7 @@ def before_the_data(wildcards):
 def joinable(wildcards):
     """Return the input of joined results: the tables of other experiments, and those in other folders as they are."""
     found = []
-    for folder in map(str, joined_folders(EXPERIMENTS[wildcards.folder])):
+    for folder in map(str, EXPERIMENTS[wildcards.folder].sources):
         of_stages = ["artifact", "tables", "ablate", "join"]
         found += files_of(folder, of_stages) if folder in EXPERIMENTS else [f"{folder}/{MEASURED}"]
     return found
@@ -255,7 +253,7 @@ def results_of(folder):
     experiment = EXPERIMENTS[folder]
     per_network = [name for name, stage in STAGES.items() if stage.is_per_network]
     # Trainings of the original and the baselines, and rivals, need not wait for the search.
-    early = [*STAGES["train"].paths(experiment, keys(experiment, [])), *STAGES["rival"].paths(experiment)]
+    early = [*STAGES["train"].paths(experiment, STAGES["train"].networks(experiment, [])), *STAGES["rival"].paths(experiment)]
     # Snakemake makes a deleted intermediate file again only if the file is requested.
     return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: files_of(folder, per_network)]
 

@@ -45,7 +45,7 @@ def measured_pairs(experiment):
     return dict.fromkeys((*experiment.tune.pairs, *experiment.tune.original_pairs, *of_goal))
 
 
-DEVICES = set().union(*map(local_devices, EXPERIMENTS.values()))
+DEVICES = set().union(*map(local_devices, filter(has_operators, EXPERIMENTS.values())))
 # A job on a GPU leases one of those of this machine (syno/base/gpu_leases.py). They are counted here, unless `--resources gpu=N` is given.
 # A job of a cluster has the GPUs that its scheduler gives it.
 if not ELSEWHERE and workflow.is_main_process and DEVICES - {"cpu"} and visible_gpus():
@@ -182,7 +182,7 @@ def resource_name(*parts):
 MEASURED_PAIRS = [
     (folder, one, compiler, device)
     for folder, one in EXPERIMENTS.items()
-    if one.workload is not None  # otherwise nothing is measured
+    if has_operators(one) and one.workload is not None  # otherwise nothing is measured
     for compiler, device in measured_pairs(one)
 ]
 SHARED = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno.cli.app import STAGES, app, stopped
-from syno.cli.arguments import Config, Depth, Output, Seed, Spec, command_line, experiment_of, read_if_result, spec_of
+from syno.cli.arguments import Config, Depth, Output, Seed, Spec, any_experiment_of, command_line, read_if_result, spec_of
 
 if TYPE_CHECKING:
     from syno.paper.ablations.ablation import Measured
@@ -118,7 +118,7 @@ def run_stage(config: Config, name: Annotated[str, typer.Argument(metavar="NAME"
     from syno.base.progress import display
     from syno.paper.stages.ablations import run_ablation
 
-    experiment = experiment_of(config)
+    experiment = any_experiment_of(config)
     try:
         record = run_ablation(experiment, name, display())
     except KeyboardInterrupt:

@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from syno.paper.artifact.imported import ImportRecord
 
 
-# The command that joins the results of several experiments.
-
-
 @app.command(rich_help_panel=STAGES)
 def join(config: Config) -> None:
     """Put the results of other experiments together in one table, and list what is not there yet."""
+    from syno.paper.stages.join import find_join
     from syno.paper.stages.join import join as joined
     from syno.stages.places import JOINED
-    from syno.stages.top import find_join
 
     experiment = find_join(config)
     record = joined(experiment)

@@ -12,12 +12,13 @@ from pydantic import AwareDatetime
 
 from syno.base.errors import SpecError, SynoError
 from syno.base.record import Amount, Count, Name, Record, versions
-from syno.config import Experiment, load_experiment
-from syno.config.ablations import Ablations
+from syno.config import AnyExperiment, Experiment, load_any
 from syno.config.specs import find_spec
 from syno.ir.text import parse_stored
 from syno.measure.machine import device_name
+from syno.paper.ablations.settings import Ablations
 from syno.paper.artifact.imported import ImportRecord, is_published
+from syno.paper.experiments import PublishedData, ablations_of
 from syno.run.parquet import read_parquet
 from syno.run.table import write_table
 from syno.space.spec import OperatorSpec
@@ -81,7 +82,7 @@ def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def run_ablation(experiment: Experiment, name: str, display: Display | None = None) -> AblationRecord:
+def run_ablation(experiment: AnyExperiment, name: str, display: Display | None = None) -> AblationRecord:
     """Measure an ablation with the experiment's settings, and write its tables and its record; return the record.
 
     An interrupted one continues with the parts that are finished.
@@ -90,7 +91,7 @@ def run_ablation(experiment: Experiment, name: str, display: Display | None = No
     """
     if name not in NAMES:
         raise SpecError(f'there is no ablation "{name}"; there are: {", ".join(NAMES)}')
-    settings, parts = experiment.use_code().ablations.settings(name), experiment.folder / "ablations" / name
+    settings, parts = ablations_of(experiment.use_code()).settings(name), experiment.folder / "ablations" / name
     began = time.process_time()
     spec = space_of(experiment, settings.get("space"))
     if name == "patterns":
@@ -156,17 +157,14 @@ def _frame(rows: Sequence[Any]) -> pandas.DataFrame:
     return table.astype(dict.fromkeys(counts, "Int64"))  # whole numbers, some of which may be unknown
 
 
-# ---- what is measured ------------------------------------------------------------------------------------------------
-
-
-def space_of(experiment: Experiment, place: str | None = None) -> OperatorSpec:
+def space_of(experiment: AnyExperiment, place: str | None = None) -> OperatorSpec:
     """Return the space of an ablation: the one that is named, else the experiment's, for published data ResNet-18's."""
-    if place is None and experiment.artifact is None:
+    if place is None and isinstance(experiment, Experiment):
         return experiment.operator_spec.with_(name=experiment.name)
     return find_spec(place or PUBLISHED_SPACE)
 
 
-def operators_found(experiment: Experiment) -> tuple[FoundOperators, str]:
+def operators_found(experiment: AnyExperiment) -> tuple[FoundOperators, str]:
     """Return the operators of an experiment, and what they are: published, of complete trials, or selected.
 
     Raises SpecError if there is none yet.
@@ -178,7 +176,7 @@ def operators_found(experiment: Experiment) -> tuple[FoundOperators, str]:
         keys = [one.key for one in ImportRecord.read(folder / RECORD).operators if one.key is not None]
         found = FoundOperators(tuple(map(OperatorStore(folder).get, keys)))
         source = f"{len(keys)} published with their graph"
-    elif experiment.searches and (folder / FROZEN).is_file():
+    elif isinstance(experiment, Experiment) and experiment.searches and (folder / FROZEN).is_file():
         trials = read_frozen(experiment)
         done = trials[(trials["outcome"] == "complete") & trials["reward"].notna()].drop_duplicates("operator")
         operators = tuple(parse_stored(text) for text in done["operator"])
@@ -193,26 +191,18 @@ def operators_found(experiment: Experiment) -> tuple[FoundOperators, str]:
     return found, f"{source}, in {folder}"
 
 
-def experiment_of_results(place: str) -> Experiment:
+def experiment_of_results(place: str) -> AnyExperiment:
     """Return the experiment of a config or of a folder of results, which may be an import without a config.
 
     Raises SpecError if there is none.
     """
     try:
-        return load_experiment(place)
+        return load_any(place)
     except SynoError:
         if not is_published(Path(place)):
             raise
     folder = Path(place)
-    return Experiment(name=folder.resolve().name, artifact=folder, output=folder)
-
-
-# ---- figures and the page --------------------------------------------------------------------------------------------
-
-
-def figure_names(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of the figures of an experiment's ablations."""
-    return tuple(map(ablation_table, experiment.ablations.names))
+    return PublishedData(name=folder.resolve().name, artifact=folder, output=folder)
 
 
 def read_ablation(folder: Path, name: str) -> tuple[list[dict[str, Any]], AblationRecord]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno.base.files import write_whole
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
 from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY, ImportRecord
@@ -66,7 +66,7 @@ def read_numbers(folder: Path) -> Numbers:
     made_by = JOINED_BY if (folder / JOINED).is_file() else MADE_BY
     kept = read_kept(folder)
     rows = with_roles(read_measurements(folder, made_by), folder.name)
-    rows = with_names(rows, {} if kept is None else kept.tune.stands_for)
+    rows = with_names(rows, kept.tune.stands_for if isinstance(kept, Experiment) else {})
     losses = read_losses(folder, made_by)
     named = losses.assign(experiment=_names(losses["experiment"], folder))
     return Numbers(rows, named, read_ablations(folder, made_by))
@@ -89,7 +89,7 @@ def write_page(folder: Path, output: Path | None = None) -> Path:
     return file
 
 
-def write_joined_page(experiment: Experiment, output: Path | None) -> Path:
+def write_joined_page(experiment: AnyExperiment, output: Path | None) -> Path:
     """Write the page of joined results: figures, headline numbers, operators, what was joined, and what is missing."""
     from syno.paper.figures.page import paper_page
 

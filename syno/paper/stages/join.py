@@ -10,14 +10,15 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import SpecError, SynoError, suggestion
 from syno.base.record import Number, Record, versions
-from syno.config import Experiment
-from syno.config.dependencies import role_of
+from syno.config import AnyExperiment, Experiment, load_experiments
+from syno.config.files import parted
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY as IMPORTED_BY
 from syno.paper.artifact.imported import ImportRecord
+from syno.paper.experiments import JoinedResults, PublishedData, role_of
 from syno.paper.joined import Joined, Part, joined
 from syno.paper.numbers import COMPILERS, DEVICES
 from syno.run import FOLDER, LOSSES, MEASUREMENTS
@@ -29,6 +30,7 @@ from syno.stages.operators import compared_networks
 from syno.stages.places import JOINED, training_file
 from syno.stages.rivals import rival_file, with_latencies
 from syno.stages.store import ID_DIGITS, OperatorStore
+from syno.stages.top import find_any
 
 if TYPE_CHECKING:
     import pandas
@@ -86,20 +88,20 @@ class JoinRecord(Record):
     versions: dict[str, str]
 
 
-def join(experiment: Experiment) -> JoinRecord:
+def join(experiment: AnyExperiment) -> JoinRecord:
     """Write the results of the experiments that `join` names as one table, the loss curves and the operators.
 
     What is not there yet is left out, and listed in the record `joined.json`, which is written last, and returned.
 
     Raises SpecError if the experiment joins nothing, if none of them has results, or if a table is damaged.
     """
-    settings = experiment.join
-    if settings is None:
+    if not isinstance(experiment, JoinedResults):
         raise SpecError(
             f'experiment "{experiment.name}" joins no results; give join: {{of: all}} to an experiment in the same file, or '
             "join: {of: [FOLDER, ...]}"
         )
-    folders = {folder.resolve(): folder for folder in map(Path, settings.of)}  # each one once
+    settings = experiment.join
+    folders = {folder.resolve(): folder for folder in experiment.sources}  # each one once
     parts, missing = list[tuple[Part, Path]](), list[str]()
     for name, folder in _names_of_folders(list(folders.values())):
         part, problems = _read(name, folder)
@@ -127,11 +129,28 @@ def join(experiment: Experiment) -> JoinRecord:
     return record
 
 
+def find_join(place: str) -> AnyExperiment:
+    """Return the experiment of joined results of a config file or folder; in a file with several, the only such one.
+
+    Raises SpecError if there is none, or several.
+    """
+    file, name = parted(place)
+    if name is not None or not file.is_file():
+        return find_any(place)
+    joins = [experiment for experiment in load_experiments(file).values() if isinstance(experiment, JoinedResults)]
+    if len(joins) != 1:
+        shown = (
+            f"{len(joins)} experiments join results: {', '.join(one.name for one in joins)}" if joins else "none joins results"
+        )
+        raise SpecError(f"{file}: {shown}; give one as {file}:NAME, with join: {{of: all}} in the file")
+    return joins[0]
+
+
 def _devices_left_out(folders: Iterable[Path]) -> Iterator[str]:
     """Yield the devices that experiments leave out, each with its reason; what is equal, once."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for kept in filter(None, map(read_kept, folders)):
-        for name, reason in kept.tune.left_out.items():
+        for name, reason in kept.left_out.items():
             by_reason.setdefault((name, reason), []).append(kept.name)
     yield from (f"device {name} of {', '.join(names)}: {reason}" for (name, reason), names in by_reason.items())
 
@@ -172,13 +191,10 @@ def notes(record: JoinRecord) -> list[str]:
     return [*counts, *names, *left_out, *(f"missing: {what}" for what in record.missing)]
 
 
-def operators_of(experiment: Experiment, record: JoinRecord) -> dict[str, PGraph]:
+def operators_of(experiment: AnyExperiment, record: JoinRecord) -> dict[str, PGraph]:
     """Return the operators of joined results by their names in the table."""
     store = OperatorStore(experiment.folder)
     return {name: store.get(key).renamed(name) for name, key in record.operators.items()}
-
-
-# ---- what is there --------------------------------------------------------------------------------------------------
 
 
 def _names_of_folders(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
@@ -192,24 +208,25 @@ def _names_of_folders(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 def _read(name: str, folder: Path) -> tuple[Part | None, list[str]]:
     """Return the results in a folder, None if there are none, and what is not there yet."""
     kept = read_kept(folder)
-    missing = [f"{name}: {what}" for what in _pending(kept)] if kept is not None else []
+    missing = [f"{name}: {what}" for what in _pending(kept)] if isinstance(kept, Experiment) else []
     if not folder.is_dir():
         return None, [f"{name}: {folder} is not there"]
     if not (folder / FOLDER / f"{MEASUREMENTS}.parquet").is_file():
-        if kept is not None and kept.workload is None and kept.artifact is None and kept.join is None:
+        if isinstance(kept, Experiment) and kept.workload is None:
             return None, [f"{name}: it has no network, so no measurements"]
-        command = IMPORTED_BY if kept is not None and kept.artifact is not None else "syno tables"
+        command = IMPORTED_BY if isinstance(kept, PublishedData) else "syno tables"
         return None, [*missing, f"{name}: no table of measurements; `{command}` makes it"]
-    workload = None if kept is None else kept.workload
+    own = kept if isinstance(kept, Experiment) else None
+    workload = None if own is None else own.workload
     made_by = IMPORTED_BY if (folder / RECORD).is_file() else "syno tables"
     rows = read_measurements(folder, made_by)
     part = Part(
         name,
-        rows if kept is None else with_latencies(rows, kept),
+        rows if own is None else with_latencies(rows, own),
         read_losses(folder, made_by),
         data=None if workload is None else workload.data,
         width=1.0 if workload is None else workload.width,
-        stands_for={} if kept is None else kept.tune.stands_for,
+        stands_for={} if own is None else own.tune.stands_for,
     )
     if (folder / RECORD).is_file():
         missing += [f"{name}: {problem}" for problem in ImportRecord.read(folder / RECORD).problems]

@@ -1,11 +1,12 @@
-"""The settings of ablations, which an experiment names in `ablations`."""
+"""The settings of ablations: the option `ablations` of an experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from syno.config.groups import Section
 from syno.space.options import DistanceKind
@@ -79,6 +80,16 @@ class Ablations(Section):
         if isinstance(ablations, list | tuple):
             return {str(name): {} for name in ablations}
         return ablations
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = handler(core)
+        own = handler.resolve_ref_schema(schema)
+        names = {"type": "array", "items": {"enum": list(cls.model_fields)}}
+        either = {"anyOf": [dict(own), names]}
+        own.clear()
+        own.update(either)
+        return schema
 
     @property
     def names(self) -> tuple[str, ...]:
