@@ -27,7 +27,7 @@ from syno.base.validation import explained, set_fields
 from syno.config.dependencies import After, as_given, check_placed, with_operators
 from syno.config.groups import OperatorChoice, Original, RelativeBudget
 from syno.config.kinds import OWN, AnyExperiment, Settings
-from syno.config.specs import make_spec, parts
+from syno.config.specs import check_names, make_spec, parts
 from syno.config.stages import (
     MixtureSettings,
     RivalSettings,
@@ -35,16 +35,19 @@ from syno.config.stages import (
     StudySettings,
     TrainSettings,
     TuneSettings,
+    check_stopping,
     following,
 )
-from syno.measure.compilers import compiler_named
+from syno.measure.compilers import compiler_facts, compiler_named
+from syno.measure.tvm.targets import is_here
 from syno.model.networks import INT8
 from syno.search.goal import Goal
 from syno.search.policies import POLICIES, PolicySettings
 from syno.search.policies.presets import named_policy
-from syno.search.reward import REWARDS, GainReward, Reward, from_settings
+from syno.search.reward import REWARDS, GainReward, GoalReward, Reward, from_settings
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
+from syno.train.metric import ACCURACY
 from syno.train.settings import WorkloadSettings
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def policy_settings(policy: Settings) -> PolicySettings:
 
 
 def _is_stored_in(url: str, folder: Path) -> bool:
-    """Return whether a storage is a file in a folder, or no file and no server at all."""
+    """Return whether a storage URL names a file in a folder, or a database in memory."""
     for scheme in ("journal:", "sqlite:///"):
         if url.startswith(scheme) and "?" not in url and not url.startswith("sqlite:///file:"):
             return lies_in(Path(url.removeprefix(scheme)), folder)
@@ -228,7 +231,7 @@ class Experiment(AnyExperiment):
 
     @property
     def compares_latencies(self) -> bool:
-        """Whether operators are selected by their latency, so that those of a shortlist are measured before."""
+        """Whether operators are selected by latency: the shortlist is then measured before the selection."""
         by, tune = self.select.by, self.tune
         is_measured = self.workload is not None and tune.layers != "only" and bool(tune.pairs)
         return by == "latency" or (by == "front" and is_measured)
@@ -456,7 +459,7 @@ def _check_selection(experiment: Experiment) -> None:
 
 
 def _check_begins_with_rivals(experiment: Experiment) -> None:
-    """Raise SpecError if there are no rivals whose trainings are those of the search."""
+    """Raise SpecError if no rival is trained with the recipe of the search, so that it could begin with them."""
     option = f"reward: {GainReward.name}" if experiment.needs_front else "warm_start: known"
     if experiment.evaluation != "training" or not experiment.rival_names:
         raise SpecError(
