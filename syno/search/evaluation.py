@@ -20,8 +20,6 @@ from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
 from syno.train.contract import Evaluation, Report, Screening, evaluation_of
 
-# Evaluations and displays that signals stop, except while trials are stored.
-
 
 @dataclass(frozen=True)
 class Stoppable(Evaluation):

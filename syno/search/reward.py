@@ -29,8 +29,23 @@ from syno.search.faults import FaultKind
 from syno.search.goal import Find
 from syno.train.metric import ACCURACY, CHANCE, METRICS, OF_ORIGINAL, score_of
 
-# The interface of rewards: functions from the metrics of an evaluated operator to a number in [0, 1].
-
+__all__ = [
+    "PAPER_REWARDS",
+    "REWARDS",
+    "AccuracyReward",
+    "Failure",
+    "FlopsReward",
+    "FrontPoint",
+    "GainReward",
+    "GoalReward",
+    "LossReward",
+    "Metrics",
+    "Outcome",
+    "RelativeReward",
+    "Reward",
+    "SavingsReward",
+    "from_settings",
+]
 
 Metrics: TypeAlias = Mapping[str, float]
 
@@ -115,9 +130,6 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 
 
-# The reward of a score relative to the original network's.
-
-
 @REWARDS.register("relative")
 class RelativeReward(Reward):
     """((s - low) / (high - low)) ** power for the score s on a scale where chance is 0 and the original network is 1.
@@ -183,9 +195,6 @@ def learnt_nothing(metric: str, original: float, chance: float) -> str | None:
         f"the original network has the {of.name} {original:.4g} after this training, and chance has {chance:.4g}: it learnt "
         "nothing to compare with; train longer, or give another reward"
     )
-
-
-# The reward of a search with a goal: the score of those that are fast enough, the speed of those that are good, or both.
 
 
 ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
@@ -345,25 +354,6 @@ def relative_score(metrics: Metrics) -> float | None:
         return None
     original, chance = metrics[f"{OF_ORIGINAL}{metric}"], metrics[f"{CHANCE}{metric}"]
     return None if original == chance else (metrics[metric] - chance) / (original - chance)
-
-
-__all__ = [
-    "PAPER_REWARDS",
-    "REWARDS",
-    "AccuracyReward",
-    "Failure",
-    "FlopsReward",
-    "FrontPoint",
-    "GainReward",
-    "GoalReward",
-    "LossReward",
-    "Metrics",
-    "Outcome",
-    "RelativeReward",
-    "Reward",
-    "SavingsReward",
-    "from_settings",
-]
 
 
 @REWARDS.register("accuracy")

@@ -274,9 +274,6 @@ class Scheduler:
         return kept
 
 
-# ---- stopping before the end -------------------------------------------------------------------------------------------
-
-
 class Terminator:
     """Decides for one worker whether its study goes on.
 

@@ -99,9 +99,6 @@ def _interval(name: str, interval: Interval) -> dict[str, float]:
     return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-# ---- evaluations that screen first ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ScreenedEvaluation(Evaluation):
     """An evaluation before which operators are screened.

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     import pandas
 
 
-# The progress of a study, for a display.
-
-
 class StudyProgress:
     """Measures how fast a study advances, from the moment when a worker begins."""
 
@@ -73,9 +70,6 @@ class StudyProgress:
         )
 
 
-# Garbage collection in a worker: what a search keeps until its end is not visited again and again.
-
-
 @contextmanager
 def unfrozen_afterwards() -> Iterator[None]:
     """Exclude long-lived search state from garbage collection only while the context lasts.
@@ -87,9 +81,6 @@ def unfrozen_afterwards() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-# One attempt at a trial: the evaluation of its operator, and the storing of its result.
 
 
 TOLD_TO_STOP = Result("interrupted", message="the worker was told to stop")

@@ -156,9 +156,6 @@ class RunningTrial:
         )
 
 
-# The paused operators of a study: which of them to resume, and which are stopped for good.
-
-
 class PausedTrials:
     """The operators whose last trial paused, and the values of all trials at their rungs.
 

@@ -103,9 +103,6 @@ def _process(pid: int) -> tuple[str, int] | None:
     return None if state in ("Z", "X") else (state, int(fields[18]))
 
 
-# ---- several processes on one machine ---------------------------------------------------------------------------------
-
-
 @contextmanager
 def worker_processes(work: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Iterator[None]:
     """Run `work(*arguments)` in `count` processes, beside the body of the context, and wait until they have ended.
@@ -148,9 +145,6 @@ def _stop(process: SpawnProcess) -> None:
     if process.is_alive():
         process.kill()
         process.join()
-
-
-# ---- signals ----------------------------------------------------------------------------------------------------------
 
 
 class Interruption:

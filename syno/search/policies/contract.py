@@ -34,8 +34,7 @@ from syno.search.walks import LIMIT, Draws, Walks
 from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 
-# The contract of a search policy: ask, adopt, tell.
-
+__all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "LayerError", "Policy", "PolicySettings", "Proposal"]
 
 # Operators as policies know them: candidates, and the proposals that policies make.
 
@@ -78,8 +77,6 @@ class Exhausted(Enum):
 
 EXHAUSTED: Final = Exhausted.EXHAUSTED
 
-
-__all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "LayerError", "Policy", "PolicySettings", "Proposal"]
 
 STOPPED: Final = 0.0  # the reward of an operator whose evaluation was stopped, for policies that learn from rewards alone
 

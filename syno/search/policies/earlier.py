@@ -16,8 +16,6 @@ from syno.ir.graph import PGraph
 from syno.ir.text import parse_stored
 from syno.search.policies.contract import Candidate
 
-# Rewards of operators that were evaluated, and estimates of these for trials that did not end, for policies with a model.
-
 
 class Evaluated(NamedTuple):
     """An operator whose trial has begun.

@@ -3,6 +3,10 @@
 The first three lead from the root to an operator; they read frozen statistics and change nothing. `add_virtual_loss` and
 `backpropagate` make new statistics when an operator is proposed and when its reward comes back.
 
+RAVE credits every node below an operator with its reward. The published system walks all permutations of the commuting
+steps of a path, which are factorially many. Here, a step's id does not depend on where it is taken, so a node is below
+every operator that has all the node's steps; and a node is credited only when it is looked at next, which few nodes are.
+
 Source: the published system's search; UCB1-tuned (Auer et al., 2002), progressive widening (Coulom, 2007), RAVE (Gelly and
 Silver, 2011), values shared in a graph (Childs et al., 2008).
 """
@@ -24,15 +28,6 @@ from syno.search.policies.contract import POLICIES, Candidate, Policy, PolicySet
 from syno.search.reward import Failure, Outcome
 from syno.search.tree import Action, Tree, TreeDraft, TreeStep
 from syno.search.walks import Draws, Walks
-
-# Statistics of a Monte Carlo tree search: of nodes, of kinds of steps, of steps, and of operations wherever they stand
-# (RAVE).
-#
-# All statistics are frozen: every event makes new ones from the old ones.
-#
-# RAVE credits every node below an operator with its reward. The published system walks all permutations of the commuting
-# steps of a path, which are factorially many. Here, a step's id does not depend on where it is taken, so a node is below
-# every operator that has all the node's steps; and a node is credited only when it is looked at next, which few nodes are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +255,6 @@ def _is_earlier(known: Rave, evaluated: Sequence[EvaluatedPath]) -> bool:
 def _add(rewards: dict[str, Rewards], names: set[str], reward: float) -> None:
     for name in names:
         rewards[name] = rewards.get(name, NO_REWARDS).add(reward)
-
-
-# Constants of the Monte Carlo tree search, and its decisions at a node: the children to consider, and the best of them.
 
 
 Fraction = Annotated[float, Field(ge=0, le=1)]

@@ -29,8 +29,7 @@ from syno.space.spec import OperatorSpec
 from syno.train.contract import FIT_ERROR
 from syno.train.metric import CHANCE, OF_ORIGINAL, score_of
 
-# The model behind the policy `surrogate`: an ensemble of trees that predicts rewards, with its uncertainty.
-
+__all__ = ["Surrogate", "SurrogateSettings"]
 
 Numbers = NDArray[np.float64]
 
@@ -104,12 +103,6 @@ def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numb
     z = (means - best) / deviations
     gains: Numbers = deviations * (z * ndtr(z) + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
     return gains
-
-
-# Models behind the policy `surrogate` in a search with a goal: the constraint first, then the improvement.
-#
-# The chance that an operator is fast enough is learnt from all operators whose speedup is known, trained or not; the
-# improvement of the score, of the speed, or of the front of both, from those that were trained.
 
 
 EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
@@ -365,9 +358,6 @@ def expected_hypervolume(
     return total
 
 
-# Descriptions of operators as rows of numbers, for policies with a model.
-
-
 BUCKETS = 64  # into which the steps of a path are counted
 
 
@@ -430,9 +420,6 @@ def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
     return tuple(counts)
 
 
-# The constants of the policy `surrogate`.
-
-
 class SurrogateSettings(PolicySettings):
     """Constants of the search by a model."""
 
@@ -465,8 +452,6 @@ class SurrogateSettings(PolicySettings):
         """Checksums of the trials of `learn_from`."""
         return {given: content(given) for given in self.learn_from}
 
-
-__all__ = ["Surrogate", "SurrogateSettings"]
 
 OUTSTANDING = 16  # how many of the trials begun last lessen what is expected from operators like them
 PER_ROUND = 8  # outstanding trials from which on fewer candidates are drawn for each proposal

@@ -27,10 +27,6 @@ from syno.search.storage.leases import Leases, end_trial
 from syno.search.storage.opening import journal_file, open_storage, sqlite_file
 from syno.search.storage.records import CHECKSUM, FINGERPRINT, RESULT, Result, deaths_in_words, is_intact, with_checksum
 
-# What is known of operators before their training, as attributes of trials: one that has passed its screening is not screened
-# again.
-
-
 SCREENING = "screening"  # the attribute
 
 
@@ -47,9 +43,6 @@ def screening_metrics(trials: Iterable[FrozenTrial]) -> dict[str, float] | None:
         if isinstance(stored, dict) and is_intact(stored):
             found = (found or {}) | {str(name): float(value) for name, value in stored["metrics"].items()}
     return found
-
-
-# The values by which trials are compared at their rungs, as they are stored with running trials.
 
 
 PREFIX = "rung "  # of the attributes, followed by the step
@@ -231,9 +224,6 @@ def _storage_to_read(url: str) -> BaseStorage:
     return JournalStorage(Journal(journal)) if journal is not None else open_storage(url)[0]
 
 
-# ---- trials that do not count -----------------------------------------------------------------------------------------
-
-
 def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
     """Return the numbers of the trials that do not count, each with the reason, from the attributes of a study.
 
@@ -274,9 +264,6 @@ def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any])
             found[index] = copy.copy(trial)
             found[index].user_attrs = {**trial.user_attrs, RESULT: {**result, "kind": "withdrawn"}}
     return found
-
-
-# ---- verification -----------------------------------------------------------------------------------------------------
 
 
 class Verification:
