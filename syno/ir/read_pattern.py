@@ -27,10 +27,6 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.support import Relation, Table, check_repeatable, relation
 
-# ---- sizes to look at ------------------------------------------------------------------------------------------------
-
-# Sizes at which an operator is looked at where none are given: small, but large enough to tell its windows from whole axes.
-
 LENGTH, CHANNELS = 32, 16  # the least lengths of axes that the output has, too, and of others
 
 
@@ -70,11 +66,6 @@ def _alike(graph: PGraph, variable: Variable) -> set[Variable]:
             if variable in pair and all(len(dim.size.exponents) == 1 and dim.size.exponents[0][1] == 1 for dim in (one, other)):
                 found |= pair
     return found
-
-
-# ---- one axis --------------------------------------------------------------------------------------------------------
-
-# The positions along one axis of the input that output elements read, from the relation between output and input.
 
 
 @dataclass(frozen=True)
@@ -259,8 +250,6 @@ def _numbers(columns: Mapping[int, Array], shape: Sequence[int]) -> Array:
     numbers: Array = np.ravel_multi_index(tuple(columns.values()), tuple(shape[axis] for axis in columns))
     return numbers
 
-
-# ---- all axes --------------------------------------------------------------------------------------------------------
 
 MOST_PATTERN_ROWS = 2_000_000  # of one table: for all output elements at once
 SHAPES = {0: "one position", 1: "a line", 2: "a square"}  # by the number of axes with several positions

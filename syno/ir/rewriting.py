@@ -187,10 +187,6 @@ def renamed_parameter(parameter: Parameter, names: Mapping[Variable, Variable]) 
     return (renamed_size(parameter[0], names), parameter[1]) if isinstance(parameter, tuple) else parameter
 
 
-# ---- square pictures with a height and a width -----------------------------------------------------------------------
-
-# Operators of square pictures as operators of pictures with a height and a width.
-
 # Variables of the positions of a convolution, by the number of their axes. Square pictures have a height along both.
 NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
 HEIGHT, WIDTH = NAMES_OF_AXES[2]

@@ -24,8 +24,6 @@ from syno.ir.dim import Dim, Operation, output_axis
 from syno.ir.graph import PGraph
 from syno.ir.primitives import UNFOLD
 
-# ---- relation of one operator ----------------------------------------------------------------------------------------
-
 # The relation between positions of an operator's output and the positions of its input, or of weights, that they depend on.
 #
 # The relation is exact for the sizes at hand. From the output upwards, through Table 1, it is followed which values the
@@ -280,8 +278,6 @@ def check_repeatable(graph: PGraph, valuation: Valuation) -> None:
         )
 
 
-# ---- support of many operators ---------------------------------------------------------------------------------------
-
 # The support of many operators that have parts in common: each part is followed once.
 #
 # Coordinates that have nothing to do with each other are in parts of their own (`syno.ir.support`), such as the rows, the
@@ -443,9 +439,6 @@ def _parts(operations: Iterable[Operation], targets: Iterable[Dim]) -> dict[Dim,
         part = part_of.get(dim) or _Part((), frozenset((dim,)))
         part_of |= dict.fromkeys(part.dims, replace(part, targets=(*part.targets, dim)))
     return part_of
-
-
-# ---- how much of windows lies in the picture --------------------------------------------------------------------------
 
 
 def windows_inside(graph: PGraph, valuation: Valuation) -> float:

@@ -37,10 +37,6 @@ from syno.ir.dim import Dim, Operation, output_axis, reduce
 from syno.ir.graph import LONGEST_OPERATOR_NAME, PGraph
 from syno.ir.primitives import EXPAND, REDUCE, SHARE, TABLE, Parameter, ParameterKind
 
-# ---- the parser ------------------------------------------------------------------------------------------------------
-
-# The parser for the text of an operator, which reads it line by line.
-
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _DIM = rf"({_NAME})\s*:\s*(\S+)"
 

@@ -26,8 +26,6 @@ from syno.ir.structure import Rebuilt, numbered
 from syno.lower.cut import Structure
 from syno.lower.stages import Stage, orders_of_work
 
-# ---- weights contracted with each other, ahead of the data -----------------------------------------------------------
-
 # Contracting two weights with each other, ahead of the data.
 #
 # For inference weights are constants. An operator that multiplies with two weights in turn can then multiply with one that
@@ -186,8 +184,6 @@ def _without_share(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim,
     return Operation(operation.primitive, operation.parameter, bottoms).tops
 
 
-# ---- plans -----------------------------------------------------------------------------------------------------------
-
 FLOAT_BYTES = 4  # float32, which the figures for memory assume
 
 
@@ -296,9 +292,6 @@ class Plan:
             for number, row in enumerate(self.costs(self.valuations[0]), 1)
         ]
         return html_table(rows, str(self.valuations[0]))
-
-
-# ---- choice of a plan ------------------------------------------------------------------------------------------------
 
 
 def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:

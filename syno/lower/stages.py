@@ -219,11 +219,6 @@ def _text_order(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
     return tuple(sorted(dims, key=rank.__getitem__))
 
 
-# ---- accesses of a stage ---------------------------------------------------------------------------------------------
-
-# The accesses of a stage of a plan to its tensors, which generators write inside the loops of the stage.
-
-
 @dataclass(frozen=True)
 class Intermediate:
     """A named index: the coordinate of `dim`, computed from those of the dims below its operation."""

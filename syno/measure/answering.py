@@ -76,9 +76,6 @@ def _say(stream: TextIO, kind: Kind, content: object) -> None:
     stream.flush()
 
 
-# ---- for a process of this machine -------------------------------------------------------------------------------------
-
-
 class Parent(Asking):
     """The process that has started this one."""
 
@@ -137,9 +134,6 @@ def _speedups() -> SpeedupMeasuring:
     from syno.measure.speedup_measuring import SpeedupMeasuring  # imports torch
 
     return SpeedupMeasuring()
-
-
-# ---- for another machine, by ssh ---------------------------------------------------------------------------------------
 
 
 def there(asking: Asking, say: Say) -> NoReturn:
@@ -220,9 +214,6 @@ def _tuned(request: Request, tell: Tell) -> Findings:
         **own,
     )
     return Findings(status=record.status, reason=record.reason, fields=record.model_dump(mode="json"))
-
-
-# ---- what this machine can do ------------------------------------------------------------------------------------------
 
 
 def about(device: str) -> About:

@@ -201,9 +201,6 @@ def cpp_version() -> dict[str, str]:
         return {}
 
 
-# ---- the compilers of Syno. What they take to work is imported where they work, so that names are listed without it ------
-
-
 @COMPILERS.register("eager")
 @Compiler
 def eager(job: Job) -> Compiled:

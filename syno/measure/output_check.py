@@ -268,9 +268,6 @@ def least_precise_type(module: nn.Module) -> str:
     return str(max((torch.float32, *kinds), key=lambda kind: float(torch.finfo(kind).eps))).removeprefix("torch.")
 
 
-# ---- what elements of an output may differ by ----------------------------------------------------------------------------
-
-
 def allowed_by_tolerance(exact: Tensor, tolerance: float) -> Tensor:
     """Return a share of the largest value, one number for all elements."""
     return torch.tensor(max(tolerance * _largest(exact), SMALLEST), dtype=torch.float64)

@@ -78,9 +78,6 @@ class Material:
         return tuple(one.to(device, memory_format=layout) for one, layout in zip(drawn, layouts, strict=True))
 
 
-# ---- modules in double precision -----------------------------------------------------------------------------------------
-
-
 class InDouble(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
     """A module in double precision on the host, which takes inputs of any device and floating-point type.
 
@@ -127,9 +124,6 @@ def to_double(value: Any) -> Any:
     return value.detach().cpu().double() if value.is_floating_point() else value.detach().cpu()
 
 
-# ---- inputs --------------------------------------------------------------------------------------------------------------
-
-
 def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None) -> Tensor:
     """Return random numbers from -0.5 to 0.5, or int64 numbers below `symbols` if that is given, on the generator's device."""
     if symbols is not None:
@@ -170,9 +164,6 @@ def _corner_gain(shape: tuple[int, ...]) -> Tensor:
         to_end = torch.minimum(along, length - 1 - along) / length
         distance = torch.maximum(distance, to_end.view(-1, *(1,) * (len(sides) - 1 - axis)))
     return 1 + (CORNER_GAIN - 1) * torch.exp(-distance / CORNER_SHARE)
-
-
-# ---- weights -------------------------------------------------------------------------------------------------------------
 
 
 def vary_constants(network: nn.Module, example: Any, seed: int) -> None:

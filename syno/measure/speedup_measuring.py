@@ -99,9 +99,6 @@ def layer_speedups(layers: Layers, turns: Turns, limits: Sequence[float | None])
     return tuple(found)
 
 
-# Fields of the record of a speedup, and the measurement of them over TVM's RPC.
-
-
 Fields: TypeAlias = dict[str, Any]
 
 

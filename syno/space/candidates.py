@@ -22,10 +22,6 @@ from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
-# ---- steps that follow a state ---------------------------------------------------------------------------------------
-
-# The steps that can follow a state, each looked at once however often walks come by.
-
 # The order in which the look-ahead tries them: one step that leads on is enough for it. Of the Unfolds and Shifts that
 # rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
 LIKELY_FIRST = (UNFOLD, SHIFT, REDUCE, STRIDE, EXPAND, MERGE, CONTRACTION, SPLIT)
@@ -106,8 +102,6 @@ def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph
     options[place], options[-1] = options[-1], options[place]
     return options.pop()
 
-
-# ---- proposals -------------------------------------------------------------------------------------------------------
 
 OPTIONS: dict[
     StepKind, tuple[str, str]

@@ -17,10 +17,6 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph, check_not_empty, why_empty
 from syno.space.steps import Step
 
-# ---- all orders of one operator's steps ------------------------------------------------------------------------------
-
-# All orders in which a space allows the steps to one operator.
-
 
 def all_orders(space: StateGraph, operator: PGraph) -> list[tuple[State, Step]]:
     """Return every step that lies on some path from the root to the operator, with the state before it, each once.
@@ -74,8 +70,6 @@ class _AllOrders(StepOrders):
             self._leads[state] = bool(steps)
         return self._leads[state]
 
-
-# ---- samples ---------------------------------------------------------------------------------------------------------
 
 LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in all, and for each operator
 

@@ -86,8 +86,6 @@ def gpt2_projection(build: Builder) -> PGraph:
     return build.finish([n, position, build.split(b, c)])
 
 
-# ---- NAS-PTE ---------------------------------------------------------------------------------------------------------
-
 # The three sequences of program transformations that NAS-PTE applies to a convolution, as far as one pGraph can express them.
 # A pGraph has one index map for all of its output. The originals of sequences 1 and 2 concatenate convolutions of different
 # grouping, which is no such map; the docstrings say what is left out. `syno.model.replacements` has them whole, as PyTorch

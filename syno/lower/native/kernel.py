@@ -267,9 +267,6 @@ class NestWriter:
         return " + ".join(pieces)
 
 
-# ---- factors ---------------------------------------------------------------------------------------------------------
-
-
 def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
     """Return the stride of each loop in the array of factors, in floats; of a loop with a tile, that from tile to tile.
 

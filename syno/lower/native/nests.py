@@ -485,9 +485,6 @@ def _separate(table: Array, masked: Array, extent: int) -> tuple[int, list[Array
     return constant, tables
 
 
-# ---- splitting of loops ----------------------------------------------------------------------------------------------
-
-
 def _split_loops(nest: Nest) -> Nest:
     """Return the nest with loops split in two where that makes the tables over them affine, as for merged axes."""
     number = 0

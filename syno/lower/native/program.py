@@ -254,9 +254,6 @@ inline void transpose(Vector* rows) {
 """
 
 
-# ---- addresses -------------------------------------------------------------------------------------------------------
-
-
 def row_major(extents: Sequence[int], unit: int) -> tuple[int, ...]:
     """Return the strides of a tensor whose last axis has neighbours `unit` floats apart."""
     strides, stride = [], unit
@@ -299,9 +296,6 @@ def channel_steps(nest: Nest, axis: int | None) -> dict[int, int]:
         steps[loop] = step
         step *= nest.loops[loop].extent
     return steps
-
-
-# ---- programs --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

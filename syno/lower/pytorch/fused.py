@@ -31,10 +31,6 @@ from syno.lower.pytorch.lowering import (
 )
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 
-# ---- contractions as torch's convolutions ----------------------------------------------------------------------------
-
-# A contraction written as a torch convolution or as an elementwise product.
-
 
 @dataclass
 class Contraction:
@@ -257,8 +253,6 @@ def _crop(windows: Sequence[Window | None]) -> str:
 def _tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
-
-# ---- the fused form --------------------------------------------------------------------------------------------------
 
 AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
 

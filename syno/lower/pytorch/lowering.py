@@ -19,10 +19,6 @@ from syno.lower.plan import Plan
 from syno.lower.pytorch.costs import StatementWork
 from syno.lower.pytorch.tensor_code import Decisions, TensorCode
 
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-# Windows: from an Unfold down to the weight's axes and reductions over which its neighbours are summed.
-
 
 @dataclass(frozen=True)
 class Window:
@@ -110,9 +106,6 @@ def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[
     if operation is None:
         return set()
     return {operation}.union(*(carried_out_for(structure, available, top) for top in operation.tops))
-
-
-# ---- statements of a plan --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,6 @@ from syno.lower.pytorch.statements import statements
 from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 from syno.lower.stages import fan_in
 
-# ---- weights: layout and initial values ------------------------------------------------------------------------------
-
-# The parts of a module's text that concern its weights: their layout in memory, and their initial values.
-
 
 def parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
     """Return the statements that make the parameters, each in the memory layout that its reader uses."""
@@ -80,10 +76,6 @@ def local_names(graph: PGraph, *texts: str) -> list[str]:
     return [f"    {', '.join(used)} = {', '.join(f'self.{name}' for name in used)}"] if used else []
 
 
-# ---- functions in generated modules ----------------------------------------------------------------------------------
-
-# Small functions that generated modules carry along, each only where it is used.
-
 FUNCTIONS = {
     "stored_windows": '''
 def stored_windows(x, axis, window):
@@ -138,8 +130,6 @@ def definitions(used: set[str]) -> str:
     needed = used | {other for name in used for other in NEEDS.get(name, ())}
     return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)
 
-
-# ---- module ----------------------------------------------------------------------------------------------------------
 
 LINE_LENGTH = 118
 COMMENT_COLUMN = 70  # longer statements have their comment where they end

@@ -252,8 +252,6 @@ def _shape(sizes: Iterable[Size]) -> str:
     return ", ".join(size.integer_text() for size in sizes)
 
 
-# ---- forms of generated code -----------------------------------------------------------------------------------------
-
 # The forms of generated code: some decisions leave the result as it is, and change only how long it takes.
 #
 # - "spread": windows that a later weight shares become part of a convolution whose kernel has zeros, instead of moved slices.

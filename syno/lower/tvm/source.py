@@ -23,8 +23,6 @@ from syno.lower.plan import Plan, plan_for
 from syno.lower.stages import Accesses, Intermediate, Stage, accesses
 from syno.lower.tvm.installed import tvm
 
-# ---- text of one stage -----------------------------------------------------------------------------------------------
-
 # The text of one stage as tensor expressions.
 #
 # Paper: section 6.1 (lowering to TVM's tensor expressions).
@@ -183,8 +181,6 @@ def bracketed(head: str, parts: Sequence[str], between: str, tail: str = "") -> 
     return [f"{head}(", INDENT + parts[0], *(INDENT + between.lstrip() + part for part in parts[1:]), ")"]
 
 
-# ---- functions in generated text -------------------------------------------------------------------------------------
-
 # Functions that generated tensor expressions carry along, each only where it is used. They exist because TVM 0.27
 # rewrites the indices of one access together (`FlattenBuffer`), and where one loop variable meets several `//` and `%`
 # with different offsets, it takes them for one: `A[(i//2 + 1) % 7, (i%2 + 1) % 2]` is read at the flat index
@@ -199,9 +195,6 @@ def rotated(index, amount, extent):
     return tirx.Select(moved < extent, moved, moved - extent)
 ''',
 }
-
-
-# ---- text of a plan --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -334,8 +327,6 @@ def _row(names: Sequence[str], target: bool = False) -> str:
     row = f"{names[0]}," if len(names) == 1 else ", ".join(names)
     return row if target else f"({row})" if len(names) == 1 else row
 
-
-# ---- stages as TVM's objects -----------------------------------------------------------------------------------------
 
 # The stages of a plan as TVM objects, made by running the generated text.
 #

@@ -255,9 +255,6 @@ def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
     )
 
 
-# ---- formats of tensors ------------------------------------------------------------------------------------------------
-
-
 def tensors_between(layers: Sequence[PlacedLayer]) -> set[Any]:
     """Return the nodes of the tensors that kernels alone make and use, and that are large enough for the format "lanes"."""
     inside = {node for layer in layers for node in layer.end.nodes}
@@ -299,9 +296,6 @@ def fastest_formats(layers: Sequence[PlacedLayer], times: Sequence[Times]) -> li
 
 def _format(tensor: Any, in_lanes: frozenset[Any]) -> Format:
     return "lanes" if tensor in in_lanes else "contiguous"
-
-
-# ---- times -------------------------------------------------------------------------------------------------------------
 
 
 def hopeless(layer: Layer, threads: int, store: Path) -> str:

@@ -233,9 +233,6 @@ def _processor() -> str:
     return "; ".join(sorted({line for line in lines if line.startswith(("model", "cpu family", "stepping"))}))
 
 
-# ---- forms and schedules ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A form with a schedule for each nest."""
@@ -480,9 +477,6 @@ def _laps(request: Request, target: Target, groups: Sequence[Sequence[Candidate]
         )
         for row, binary in zip(programs, binaries, strict=True)
     ]
-
-
-# ---- calls with random tensors ---------------------------------------------------------------------------------------
 
 
 def _random(size: int, seed: int) -> Array:

@@ -168,9 +168,6 @@ class PlacedLayer:
         return self.end.nodes[-1]
 
 
-# ---- layers in a graph -------------------------------------------------------------------------------------------------
-
-
 def exported(module: nn.Module, example: Inputs) -> tuple[fx.GraphModule, list[OperatorModule]]:
     """Return the network as a graph of functional operations in which operators are calls, and the operators."""
     network, operators = with_calls(module)
@@ -485,9 +482,6 @@ KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
     aten.mean.dim: _of_average,
     aten.max_pool2d.default: _of_maximum,
 }
-
-
-# ---- what follows a layer ----------------------------------------------------------------------------------------------
 
 
 def written_tensors(network: fx.GraphModule) -> set[str]:

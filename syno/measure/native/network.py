@@ -156,9 +156,6 @@ def _chosen(
         layers = kernels
 
 
-# ---- calls in a graph --------------------------------------------------------------------------------------------------
-
-
 def _put_in(
     network: fx.GraphModule,
     layers: Sequence[PlacedLayer],
@@ -197,9 +194,6 @@ def _held(network: fx.GraphModule, name: str, tensor: torch.Tensor | None) -> fx
         return None
     network.register_buffer(name, tensor)
     return network.graph.get_attr(name)
-
-
-# ---- calls in modules, where there is no graph -------------------------------------------------------------------------
 
 
 class NativeLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into torch

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from syno.measure.output_check import Deviation, Expected
 
 
-# Timing networks in turns on a remote device, in one session: the device's own clock times a series of calls of each.
-
-
 def measure_in_turns(
     lease: Lease, libraries: Sequence[Path], expected: Sequence[Sequence[Expected]], settings: LatencySettings, kind: str
 ) -> tuple[list[Deviation], Turns]:

@@ -101,9 +101,6 @@ def last_words(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1].strip()[:SHOWN_CHARACTERS]
 
 
-# ---- candidates ----------------------------------------------------------------------------------------------------------
-
-
 def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: str, arguments: Sequence[Any]) -> list[float]:
     """Time a built kernel, in a worker's process, and return the seconds of each repeat.
 
@@ -125,9 +122,6 @@ def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: 
         return list(steps.default_run_evaluator(session, kernel, device, EvaluatorConfig(*evaluator), filled))
     finally:
         steps.default_cleanup(session, name)
-
-
-# ---- networks ------------------------------------------------------------------------------------------------------------
 
 
 def measure_remote(

@@ -40,9 +40,6 @@ MAGIC = LENGTH.pack(0x2F271)
 SUMMARY = 6  # the question for all servers
 
 
-# ---- what trackers answer ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Servers:
     """The number of servers of one key that a tracker knows, and of those in no session."""
@@ -165,9 +162,6 @@ def reached(name: str, device: DeviceSettings) -> Iterator[Reached]:
     with ExitStack() as stack:
         address = device.address or stack.enter_context(local_devices({key: device.servers}))
         yield reach(name, address, key)
-
-
-# ---- processes that serve on this machine, in sessions of their own; none is left at the end ---------------------------
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from syno.space.distance.assignment import Assignment, fits, total
 from syno.space.distance.problem import Axis
 from syno.space.sizes import Usage
 
-# ---- Splits and Unfolds ----------------------------------------------------------------------------------------------
-
 
 def windows_fit(assignment: Assignment) -> bool:
     """Return whether each window has an axis to slide over. Without a weight to come, a sum first has to join a window."""
@@ -87,9 +85,6 @@ def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
         sum(axis.number in numbers for axis in group.members) == alike and (not alone or len(group.members) == 2)
         for group in assignment.whole_groups
     )
-
-
-# ---- weights ---------------------------------------------------------------------------------------------------------
 
 
 def may_end(assignment: Assignment, size: Size) -> bool:
@@ -177,9 +172,6 @@ def ends_adjacent(assignment: Assignment) -> bool:
     ended = {id(axis) for axis in assignment.ended}
     pairs = [(a.number, b.number) for a, b in _axes(assignment, assignment.limits.conflicts.ended)]
     return any(all(id(axis) in ended for axis in assignment.axes if axis.number in pair) for pair in pairs)
-
-
-# ---- FLOPs -----------------------------------------------------------------------------------------------------------
 
 
 def within_flops(assignment: Assignment) -> bool:

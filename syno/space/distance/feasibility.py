@@ -45,8 +45,6 @@ from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CandidateStep, StepKind
 
-# ---- from states to relaxed problems ---------------------------------------------------------------------------------
-
 # From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
 #
 # The rules that are on decide; with a rule off, what it forbids counts as possible.
@@ -243,8 +241,6 @@ class Relaxation:
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
 
-# ---- lower bound on FLOPs --------------------------------------------------------------------------------------------
-
 # A lower bound on the FLOPs that any completion of a state needs.
 #
 # Data flows from the input to the output. Windows and weights' own axes widen it, sums narrow it, and each round of sums
@@ -332,8 +328,6 @@ def waits(ends: Ends) -> list[int]:
     return list(found.values())
 
 
-# ---- sets of reductions ----------------------------------------------------------------------------------------------
-
 # The sets of reductions that can begin an operator.
 #
 # Paper: section 5.4.
@@ -411,8 +405,6 @@ class SumSets:
         return found
 
 
-# ---- quick test of Splits --------------------------------------------------------------------------------------------
-
 # A test that refuses most Splits before their state is made: of forty that the rules allow, about one leads on.
 #
 # If no Merge is left, the axis that a Split joins can only become part of an axis of the input (case INPUT), or a window if
@@ -475,9 +467,6 @@ class Joins:
         if found is None:
             found = self._below[size] = sum(self._bits[variable] for variable, exponent in size.exponents if exponent < 0)
         return found
-
-
-# ---- feasibility of a state ------------------------------------------------------------------------------------------
 
 
 class Feasibility:

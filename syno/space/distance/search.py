@@ -30,8 +30,6 @@ from syno.space.distance.problem import UNREACHABLE, Axis, DistanceGoal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.sizes import SizeTable
 
-# ---- cost of an assignment -------------------------------------------------------------------------------------------
-
 # The cost of an assignment: the primitives that it needs at least, or that rules and limits forbid it.
 #
 # The surplus of a group is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
@@ -181,9 +179,6 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     return found
 
 
-# ---- Merges ----------------------------------------------------------------------------------------------------------
-
-
 def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
     """Return the extra cost of the Merge that cuts the surplus off a group, or parts its block; None if no Merge can.
 
@@ -267,8 +262,6 @@ def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Ax
     )
 
 
-# ---- blocks and surpluses --------------------------------------------------------------------------------------------
-
 # The blocks of the input's axes, and the surplus of the axes that a block is made of.
 #
 # Paper: section 5.4.
@@ -335,9 +328,6 @@ def partitions(items: list[Size]) -> Iterator[Blocks]:
 
 
 BY_HARDNESS = attrgetter("hardness")
-
-
-# ---- branch and bound ------------------------------------------------------------------------------------------------
 
 
 class InputAxes(NamedTuple):

@@ -23,10 +23,6 @@ from syno.ir.coordinates import coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
-# ---- distinct operators ----------------------------------------------------------------------------------------------
-
-# A collection of operators of which no two mean the same.
-
 
 class Distinct:
     """Operators of which no two mean the same, in the order in which they were added.
@@ -70,8 +66,6 @@ class Distinct:
     def __iter__(self) -> Iterator[PGraph]:
         return iter(self._operators)
 
-
-# ---- agreement -------------------------------------------------------------------------------------------------------
 
 Array = NDArray[Any]
 
@@ -122,9 +116,6 @@ def _check_comparable(first: PGraph, second: PGraph) -> None:
     shapes = [[[dim.size for dim in dims] for dims in (graph.input, *graph.weights)] for graph in (first, second)]
     if shapes[0] != shapes[1]:
         raise GraphError(f"{first!r} and {second!r} read tensors of different shapes; input and weights must be alike")
-
-
-# ---- what summands read ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

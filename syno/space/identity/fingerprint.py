@@ -31,10 +31,6 @@ from syno.ir.graph import PGraph
 from syno.space.identity.agreement import Array, Summands, eliminated, summed
 from syno.space.identity.valuations import own_valuations, tiny_valuations, windows_of
 
-# ---- colors ----------------------------------------------------------------------------------------------------------
-
-# Colors of elements, as random numbers of 64 bits: mixing them, and counting different ones.
-
 
 def number_of_different(colors: Array) -> int:
     """Return the number of different numbers."""
@@ -58,8 +54,6 @@ def mixed(numbers: Array) -> Array:
     found |= np.uint64(1)
     return found
 
-
-# ---- color refinement ------------------------------------------------------------------------------------------------
 
 # The summands of an operator at one valuation, and color refinement of the elements that they connect.
 #
@@ -202,9 +196,6 @@ def _seed(name: str) -> Array:
 
 
 Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of the input
-
-
-# ---- fingerprints ----------------------------------------------------------------------------------------------------
 
 
 def fingerprint(

@@ -20,8 +20,6 @@ from syno.ir.structure import Rebuilt, numbered
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 
-# ---- operators with fewer sizes --------------------------------------------------------------------------------------
-
 # Operators with fewer sizes: pieces of an axis that stay together become one axis again.
 #
 # Two pieces of one Merge, or two sums, can be one dim if the same weights are indexed by both, and if then both are expanded or
@@ -92,8 +90,6 @@ def _fuse_pair(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -
         expansions=[dim for dim in graph.expansions if dim not in gone],
     )
 
-
-# ---- valuations ------------------------------------------------------------------------------------------------------
 
 Window = tuple[Size, Size]  # the axis and the window of an Unfold
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)

@@ -15,8 +15,6 @@ from syno.space.identity.agreement import agreement
 from syno.space.identity.fingerprint import same_operator
 from syno.space.rules.table import RULES, Rule
 
-# ---- examples --------------------------------------------------------------------------------------------------------
-
 # An example for each rule: a form that it rejects, and the form that stays.
 #
 # Written in the operators' text form, one line after the other, "; " between them. `syno.space.rules.listing` compares the two.
@@ -261,8 +259,6 @@ EXAMPLES: dict[str, Example] = {
 EXAMPLES["U6"] = replace(EXAMPLES["U3"], unordered=((), (0,)))
 EXAMPLES |= {name: EXAMPLES[name.rstrip("b")] for name in ("V8b", "V9b", "V11b", "V12b", "V14b", "C10b")}
 
-
-# ---- table of the rules ----------------------------------------------------------------------------------------------
 
 COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
 

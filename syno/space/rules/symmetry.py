@@ -90,9 +90,6 @@ def _(step: CandidateStep) -> bool:
     return any(normal_form(mirrored(graph, mirror)).id < name for mirror in mirrors(step.spec))
 
 
-# ---- channels, from the output up ------------------------------------------------------------------------------------
-
-
 @rule("U1", SHIFT, "Shift of channels", "a permutation of channels", exact=True)
 def _(step: CandidateStep) -> bool:
     return step.of().scope is not None
@@ -116,9 +113,6 @@ def _(step: CandidateStep) -> bool:
 def _(step: CandidateStep) -> bool:
     left, right = step.of(0), step.of(1)
     return left.scope is not None and left.scope is right.scope and left.base is right.base
-
-
-# ---- channels, from the input down -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
