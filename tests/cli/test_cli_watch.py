@@ -51,6 +51,7 @@ class TestWatch:
         texts = [run("watch", given, "--once").stdout for given in ("quick.yaml", "results/quick", "quick")]
         assert all("8 of 8" in one and "The search is finished." in one for one in texts)
 
+    @pytest.mark.slow
     def test_it_watches_until_the_end_and_writes_a_page(self, run: Run, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pages: list[str] = []
 

@@ -45,6 +45,7 @@ def test_settings_count_pictures_and_pixels() -> None:
     assert len(labels) == 30 and len(answers) == 13 and set(labels.tolist()) == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_glyphs_are_the_same_in_every_process(micro: DataSet) -> None:
     code = "from syno.data import DATASETS; print(DATASETS['glyphs'](preset='micro').hash)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -299,6 +299,7 @@ class Counting(nn.Module):
         return self.body(x)
 
 
+@pytest.mark.slow
 def test_a_network_whose_buffers_change_has_no_kernels_of_its_own(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ class TestLimits:
 
 
 class TestTune:
+    @pytest.mark.slow
     def test_an_operator(self) -> None:
         record = tune(CONV2D, settings=FAST, time_limit_s=60)
         assert (record.status, record.reason) == ("ok", "")

@@ -110,6 +110,7 @@ MASKED = torch.tensor([[True, False, True], [False, False, False], [False, True,
     ],
     ids=["plain", "causal", "scaled", "masked", "biased", "grouped"],
 )
+@pytest.mark.slow
 def test_attention_of_other_models(options: dict[str, Any], heads: int) -> None:
     module, generator = Attention(**options), torch.Generator().manual_seed(0)
     tensors = [torch.randn(2, count, 3, 8, generator=generator) for count in (4, heads, heads)]

@@ -51,6 +51,7 @@ def kernels(module: Any) -> list[str]:
     return [name.name_hint for name, function in module.functions.items() if type(function).__name__ == "PrimFunc"]
 
 
+@pytest.mark.slow
 def test_a_network_with_an_operator() -> None:
     """Its inputs may begin anywhere: TVM's code loads vectors from multiples of 64 bytes, and NumPy allocates those of 16."""
     module, x = network()

@@ -140,6 +140,7 @@ class TestLayers:
 
 
 class TestSubstitute:
+    @pytest.mark.slow
     def test_the_published_operator_in_gpt2(self) -> None:
         """Figures of the artifact's folder 05675_10993262425417760381."""
         tokens = torch.zeros(1, 2048, dtype=torch.long, device="meta")

@@ -234,6 +234,7 @@ def space_of(found: syno.Training) -> syno.Space:
     return syno.Space(found.spec(depth=4))
 
 
+@pytest.mark.slow
 def test_a_training_is_resumed_with_the_original_that_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"name": "bright", "policy": "random"}
     first, whole = training(), training()

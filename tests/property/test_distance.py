@@ -18,7 +18,7 @@ from syno.space.steps import CandidateStep
 
 SHARP = 0.95  # the share of states in which the distance is the truth
 ON = [name for name, row in RULES.items() if row.on]
-QUICK = (small_specs.matmul, small_specs.repeated)
+QUICK = (small_specs.matmul,)
 RELIED_ON = ["V1", "V6", "V16", "C8", "C14"]  # by the distance, most
 Make = Callable[..., OperatorSpec]
 

@@ -168,7 +168,7 @@ class TestAgreesWithTheInterpreter:
             computed = compiled(made)(restricted(made.staged, values), x, *kept, composed)
             np.testing.assert_allclose(computed, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
-    @settings(deadline=None, derandomize=True, max_examples=40)
+    @settings(deadline=None, derandomize=True, max_examples=15)
     @given(graph=pgraphs())
     def test_random_operators(self, compiled: Compile, graph: PGraph) -> None:
         assert_agrees(plan(graph, {}), {}, compiled)

@@ -310,7 +310,8 @@ def many_trials(count: int) -> pandas.DataFrame:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "most_bytes"), [(9000, 4e6), pytest.param(100_000, 1e7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "most_bytes"), [(12_000, 4e6), (100_000, 1e7)])
 def test_the_page_of_very_many_trials_shows_what_people_can_look_at_and_says_so(count: int, most_bytes: float) -> None:
     shown = results(("operator_1",), trials=many_trials(count))
     found = drawings.pictures(shown, ["reward", "search-time"])

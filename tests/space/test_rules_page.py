@@ -83,6 +83,7 @@ def test_shifts_of_whole_axes_are_recognised_where_asked_for(all_of_them: list[P
     assert {space.fingerprint(operator) for operator in all_of_them} == {space.fingerprint(o) for o in without}
 
 
+@pytest.mark.slow
 def test_one_of_an_operator_and_its_mirror_image_is_found_where_asked_for(all_of_them: list[PGraph]) -> None:
     space = symmetric("S2")
     found = [operator for _, operator in space.enumerate()]

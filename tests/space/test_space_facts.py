@@ -185,6 +185,7 @@ class TestEnumeration:
     def test_two_axes_have_none_below_four_and_sixteen_of_four(self) -> None:
         assert self.counts(small_specs.two_axes(depth=4)) == {4: 16}
 
+    @pytest.mark.slow
     def test_a_larger_limit_finds_the_same_and_more(self) -> None:
         small, large = ({o.id for _, o in Space(preset("resnet18").with_(depth=d)).enumerate()} for d in (3, 4))
         assert small < large

@@ -87,6 +87,7 @@ def test_an_empty_space_has_no_first_step() -> None:
     assert list(space.enumerate()) == []
 
 
+@pytest.mark.slow
 def test_parameters_and_memory_are_bounded_as_flops_are() -> None:
     """A 1x1 convolution has 1.37 million parameters in ResNet-18's 19 layers."""
     spec = preset("resnet18").with_(depth=2)

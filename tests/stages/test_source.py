@@ -187,6 +187,7 @@ class TestAnOperatorThatDoesNotFit:
         assert [one.name for one in select(experiment.model_copy(update={"workload": own}))] == ["operator_1"]
 
 
+@pytest.mark.slow
 def test_figures_and_the_page_need_no_trials(tmp_path: Path) -> None:
     finished(tmp_path / "source")
     small = {

@@ -41,6 +41,7 @@ def test_the_worker_record_counts_its_trials(done: Experiment) -> None:
     assert (record.trials, record.finished) == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_wait_for_the_last_trials_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would use its core, or GPU, for nothing: a job that fails is run again, with its trial.
 

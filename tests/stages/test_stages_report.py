@@ -157,6 +157,7 @@ def test_what_the_page_says_takes_operators_and_networks_home(
         assert names["output"].shape[0] == 2
 
 
+@pytest.mark.slow
 def test_where_nothing_is_trained_the_page_shows_the_best_of_the_search(tmp_path: Path) -> None:
     fields = {
         "name": "counted",

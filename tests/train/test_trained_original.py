@@ -156,6 +156,7 @@ def test_layers_of_a_task_of_ones_own_are_fitted() -> None:
     assert relative_error(changed(x), network(x)) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_error_of_a_fit_is_a_metric_known_before_the_training(weights: Path) -> None:
     class Told(Report):
         told: ClassVar[list[object]] = []

@@ -63,6 +63,7 @@ class TestLearning:
         assert (len(result.scores), len(result.losses), result.steps, result.stopped) == (4, 4, 32, None)
         assert result.score == result.scores[-1] and result.seconds > 0 and result.cpu_seconds > 0
 
+    @pytest.mark.slow
     def test_glyphs_are_learnt_by_a_small_network(self) -> None:
         learnt = DATASETS["glyphs"](preset="micro", classes=4, test=256)
         model = BACKBONES["resnet8"](classes=4, width=0.5)

@@ -90,6 +90,7 @@ def test_a_config_takes_layers_budget_and_original_from_the_workload(workload: W
     assert Experiment(**made.model_dump()) == made  # as other processes get it
 
 
+@pytest.mark.slow
 def test_a_search_trains_every_operator_once_and_repeats_exactly(tmp_path: Path) -> None:
     found = []
     for run in ("a", "b"):

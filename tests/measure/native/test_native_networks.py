@@ -268,6 +268,7 @@ class Residuals(nn.Module):
         return self.head(y.mean((2, 3))) + y.amax((2, 3))[:, :5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_between_kernels_tensors_are_in_lanes(batch: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages of whole pictures are kernels only where such a tensor is; this one's input is used by something else, too."""

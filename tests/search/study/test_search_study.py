@@ -93,6 +93,7 @@ class TestTrials:
         heard = second.policy.walks
         assert all(heard.is_closed(frozenset(map(int, name.split()))) for name in names if name.replace(" ", "").isdigit())
 
+    @pytest.mark.slow
     def test_what_is_found_closed_is_told_a_little_at_a_time(self, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("syno.search.scheduler.CLOSED_AT_ONCE", 1)
         found = study(journal, tree=hard_tree())
