@@ -225,7 +225,7 @@ def _sizes_known(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], 
 
 @lru_cache(maxsize=4096)
 def _values_known(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
-    """Return the values of sizes that were found under all of these valuations."""
+    """Return the cache of sizes' values under exactly these valuations."""
     return {}
 
 

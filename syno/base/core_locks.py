@@ -73,7 +73,7 @@ def alone(device: str = "cpu") -> Iterator[None]:
 
 
 def are_used() -> bool:
-    """Return whether there are locks here: SYNO_CORE_LOCKS may be "off", and some systems have none."""
+    """Return whether locks of cores are used: SYNO_CORE_LOCKS may be "off", and some systems have no locks."""
     return _folder() is not None
 
 

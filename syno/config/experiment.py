@@ -202,7 +202,7 @@ class Experiment(AnyExperiment):
 
     @property
     def goes_first(self) -> tuple[Path, ...]:
-        """The folder of results of the experiment named by `after`; () if there is none."""
+        """The folders of results that this experiment waits for: of the experiment in `after`; () without one."""
         return () if self.after is None else (self.after.source,)
 
     @property

@@ -21,5 +21,5 @@ def is_kept(file: Path) -> bool:
 
 
 def completed(content: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
-    """Return the content of a file with what follows from its place: for a user's file, the folder of own modules."""
+    """Return the content of a settings file; for a user's file, with the folder of own modules as `code`."""
     return dict(content) if file is None or is_kept(file) else with_code(content, file)

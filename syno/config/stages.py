@@ -485,7 +485,7 @@ OF_TRAINING: Mapping[str, Any] = {"reward": {"name": RelativeReward.name}, "poli
 def following(
     evaluation: str, goal: Goal | None, reward: Mapping[str, Any], select: SelectSettings, set_options: Set[str]
 ) -> dict[str, Any]:
-    """Return the options of a search for a network whose defaults follow from others.
+    """Return the default values of a search's options that depend on other options.
 
     Args:
         evaluation: its name.

@@ -287,7 +287,7 @@ def _read(part: ImageFolder, reader: _Reader, left_out: list[str]) -> Samples:
 
 
 def _check_bytes(part: ImageFolder, sample: NDArray[Any]) -> None:
-    """Raise DataError if so many samples do not fit into memory."""
+    """Raise DataError if the samples do not fit into memory."""
     if (size := len(part.entries) * sample.nbytes) > MOST_BYTES:
         raise DataError(
             f"{part.folder} has {len(part.entries):,} samples, which are {in_bytes(size)} in memory; {in_bytes(MOST_BYTES)} "

@@ -147,7 +147,7 @@ def _write_card(trained: TrainedNetwork, comparison: Comparison, folder: Path, c
 
 
 def _of_earlier_calls(trained: TrainedNetwork, folder: Path) -> dict[str, CheckedFormat]:
-    """Return the entries of the card for the formats in the folder that are of the same weights."""
+    """Return the card's entries of earlier calls for formats in the folder that hold the same weights."""
     try:
         facts = read_json(folder / FACTS)
         if not isinstance(facts, dict) or facts.get("weights") != trained.facts["weights"]:

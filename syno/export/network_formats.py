@@ -400,7 +400,7 @@ def exports(
 
 
 def _free_axes(free: dict[int, Any], batch: int, value: object) -> dict[int, Any] | None:
-    """Return the axes that may have any length of one of several inputs, which has the axis of the batch or not."""
+    """Return the free axes of an input: `free` if its first axis is the batch's, else None."""
     return free if isinstance(value, torch.Tensor) and value.dim() and len(value) == batch else None
 
 

@@ -152,7 +152,7 @@ def _copied(network: nn.Module) -> nn.Module:
 def _traces(
     whole: Whole, tried: Sequence[torch.Tensor | None], only_inference: str
 ) -> tuple[Graphs, tuple[int, ...] | None, str]:
-    """Return the graphs, the only shape of samples that they take or None, and why there is none of the training mode."""
+    """Return the graphs, the only shape of samples they take (None: any), and the reason if training mode has no graph."""
     found: tuple[Graphs, tuple[int, ...] | None, str] | None = None
     failed: LoweringError | None = None
     for given in dict.fromkeys(tried):

@@ -150,7 +150,7 @@ def there(asking: Asking, say: Say) -> NoReturn:
 
 
 def _answer(asking: Asking, say: Say, process: MeasuringProcess) -> None:
-    """Measure what the next request says, once no other measurement runs here, and say what is found."""
+    """Answer the next request: wait until no other measurement runs on this machine, measure, and send the findings."""
     try:
         request = Request.model_validate_json(asking.request())
     except ValidationError as error:

@@ -117,7 +117,7 @@ def _name(statement: ast.stmt) -> str:
 
 
 def _traced(call: Callable[[], object], code: CodeType, statements: Sequence[ast.stmt], is_on_gpu: bool) -> list[float]:
-    """Return the seconds of each statement in one call, and of what runs before and after all of them."""
+    """Return the seconds of each statement in one call, and of the code before the first and after the last."""
     seconds = [0.0] * (len(statements) + 1)
     at = {line: place for place, one in enumerate(statements) for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
     now, since = len(statements), 0.0

@@ -81,7 +81,7 @@ class Peak:
 
 
 def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = False) -> Peak:
-    """Return the peak of `device` with so many CPU threads, under the current rounding; it is measured once.
+    """Return the peak speed of `device` with `threads` CPU threads under the current TF32 setting; it is measured once.
 
     Args:
         device: "cpu", "cuda" or "cuda:1".

@@ -248,7 +248,7 @@ class Prepared:
 
 
 def limit_ms(request: Request, material: Material, call_bytes: int) -> float | None:
-    """Return the milliseconds of a call with so many bytes of input and output, where the request's device is at its peak.
+    """Return the least milliseconds of a call with these bytes of input and output, by the device's peak speed.
 
     None if the compiler may compute in lower precision than the module's, or a GPU has no memory for measuring its peak.
     """

@@ -280,7 +280,7 @@ class MeasuringProcess:
         return found.model_copy(update={"status": "crashed", "reason": said})
 
     def _require_original(self, request: Request, said: str, progress: Tell) -> None:
-        """Raise DeviceError if the original network is not measured by a process either; other ones died, as is said."""
+        """Raise DeviceError if the original network's process dies, too: the machine is at fault, not the operator."""
         short = request.settings.model_copy(update={"warm_up_ms": 0.0, "least_ms": 0.0})
         original = request.subject.model_copy(update={"operator": None})
         found = self._answer(request.model_copy(update={"subject": original, "settings": short}), progress)

@@ -462,7 +462,7 @@ class OutputCheck:
 
 
 def check_of(material: Material, settings: LatencySettings, device: str) -> OutputCheck:
-    """Return the check of what is compiled from a material for a device of this machine.
+    """Return the check of code that is compiled from a material for a device of this machine.
 
     With a tolerance, outputs are compared for an input of the kind that is timed: quantization, which is what tolerances are
     for, is fitted to such values, and not to those that make small faults visible.

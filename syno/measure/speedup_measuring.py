@@ -168,7 +168,7 @@ MOST_COMPILED = 12  # modules that PyTorch's compiler holds at once; then it for
 
 
 class SpeedupMeasuring:
-    """Measures one request after another, and keeps what belongs to the original."""
+    """Measures requests one after another; the compiled original and its check are kept for the next request."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}  # prepared originals, and shares of the rest of networks
@@ -298,14 +298,14 @@ def _identity(request: Request, subject: BackboneSubject) -> str:
 
 
 def _shared(request: Request, count: int) -> Request:
-    """Return the request with the time for one network shared by so many layers."""
+    """Return the request with the time of a measurement divided by `count`, the number of layers that share it."""
     settings = request.settings
     part = {name: getattr(settings, name) / count for name in ("least_ms", "warm_up_ms")}
     return request.model_copy(update={"settings": settings.model_copy(update=part)})
 
 
 def _facts(originals: Sequence[Prepared], own: Sequence[Prepared], request: Request) -> Fields:
-    """Return the fields about what was compiled and checked."""
+    """Return the record's fields on the compiled code and on the check of its outputs."""
     return {
         "code": CompiledCode.of_all([one.code for one in own]),
         "original_code": CompiledCode.of_all([one.code for one in originals]),

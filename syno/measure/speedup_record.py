@@ -49,7 +49,7 @@ class Conditions(BaseModel):
 
     @property
     def key(self) -> str:
-        """A hash of all of it: the name of the measurement's file."""
+        """Hash of all fields: the name of the measurement's file."""
         return checksum(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode())
 
 

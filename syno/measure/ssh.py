@@ -108,7 +108,7 @@ class Session(Connection):
         super().__init__(process)
 
     def close(self) -> None:
-        """End ssh, and with it what runs on the other machine."""
+        """End ssh, and with it the measuring process on the other machine."""
         self.process.kill()
         self.process.wait()
         self._input.close()
@@ -184,7 +184,7 @@ class Session(Connection):
 
 
 def command(device: SshSettings, *arguments: str, connect_seconds: int = CONNECT_SECONDS) -> list[str]:
-    """Return the command that runs `syno.measure.answering` there. The shell there gets each word quoted."""
+    """Return the ssh command that runs `syno.measure.answering` on the host; each word is quoted for the remote shell."""
     options = ["-T", "-o", "BatchMode=yes"]
     if device.ssh_config is not None:
         options += ["-F", str(device.ssh_config.expanduser())]
@@ -196,7 +196,7 @@ def command(device: SshSettings, *arguments: str, connect_seconds: int = CONNECT
 
 
 def as_ordered(request: Request, there: SshSettings) -> Request:
-    """Return the request as another machine gets it: for its own device and target; the folder is a name for trials there."""
+    """Return the request for the other machine: with its own device and target, and a name as the folder of trials."""
     trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
     changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
     if compiler_named(request.compiler).settings is TvmSettings:

@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 def in_ms(time: float, limit: float | None, between: str = "") -> str:
-    """Return milliseconds, and what share of them the device's limit is if that is known; `between` stands between the two."""
+    """Return a latency in ms as text, with the share of it that is the device's limit if known; `between` separates both."""
     share = "" if limit is None else f"{100 * limit / time:{'.0f' if limit > time / 10 else '.2g'}} % of the limit"
     return f"{time:.4g} ms" + (f" ({'; '.join(filter(None, (between, share)))})" if between or share else "")
 

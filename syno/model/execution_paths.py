@@ -127,7 +127,7 @@ def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _P
 
 
 def _is_alike(model: nn.Module, sample: Inputs, path: _Path) -> bool:
-    """Return whether numbers in place of those of a sample take the same path."""
+    """Return whether random numbers in place of a sample's values take the sample's path."""
     generator = torch.Generator().manual_seed(SEED)
     for scale in SCALES if any(one.is_floating_point() for one in first_inputs(sample)) else ():
         drawn = mapped(

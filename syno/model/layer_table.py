@@ -86,7 +86,7 @@ _every.kind = KINDS  # type: ignore[attr-defined]
 
 
 def _with_advice(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
-    """Return why a layer stays, and what takes it; `layer` is None if it cannot be replaced."""
+    """Return the reason why a layer stays, and the setting that would replace it; `layer` is None if nothing can."""
     if layer is None:
         return f"{reason}, so it cannot be replaced"
     fitting = (name for name in RULES if isinstance(layer.module, getattr(LAYER_RULES[name], "kind", KINDS)))
@@ -119,7 +119,7 @@ def kind_of(module: nn.Module) -> str:
 
 
 def _parametrizations(module: nn.Module) -> str:
-    """Return which of its weights are made of others, and by what: ", parametrized weight (WeightNorm)"; "" if none is."""
+    """Return the parametrized weights of a layer as text: ", parametrized weight (WeightNorm)"; "" without any."""
     if not is_parametrized(module):
         return ""
     made = {name: " and ".join(type(one).__name__.lstrip("_") for one in of) for name, of in module.parametrizations.items()}

@@ -31,7 +31,7 @@ class _OptimizerSteps:
 
 
 class PreparedWeights(InPlace):
-    """Base of modules that can keep what they compute from weights alone, as long as the weights stay the same."""
+    """Base of modules with a cache of values computed from weights alone, valid while the weights stay the same."""
 
     _keeps = False
     _kept: tuple[State, list[torch.Tensor], Any] | None = None  # with aliases of the weights, whose memory stays in use by that
@@ -57,7 +57,7 @@ class PreparedWeights(InPlace):
         self._keeps, self._kept = keep, None
 
     def train(self, mode: bool = True) -> PreparedWeights:
-        """Set the mode. The training mode ends keeping what is computed from weights."""
+        """Set the mode. Training mode drops the cache of values computed from weights."""
         if mode:
             self.keep_prepared_weights(False)
         super().train(mode)

@@ -188,7 +188,7 @@ def _shapes(network: nn.Module, example: Inputs) -> list[torch.Size]:
 
 
 def _last_layers(network: nn.Module, example: Inputs) -> list[nn.Module]:
-    """Return the layers whose channels are those of an output: no other layer with a weight is behind them."""
+    """Return the layers whose channels are an output's channels: no layer with a weight reads them."""
     owners = {id(module.weight): module for module in network.modules() if isinstance(module, PRUNED)}
     found: dict[int, nn.Module] = {}
     with torch.enable_grad():

@@ -395,7 +395,7 @@ class Mixture(Replacement):
 
     @property
     def narrower(self) -> Mixture:
-        """The same network without operators: its layers with fewer channels have these, and the others stay."""
+        """The same mixture without operators: only its narrower layers."""
         return replace(self, parts=tuple((part, names) for part, names in self.parts if isinstance(part, NarrowerLayer)))
 
     @property

@@ -78,7 +78,7 @@ def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[s
 
 
 def _widest(layers: Sequence[Layer]) -> int:
-    """Return the size of the largest kernel along any axis, but at most the positions that there are; an odd number."""
+    """Return the size of the largest kernel along any axis, at most the axis' length; an odd number."""
     axes = [pair for layer in layers for pair in zip(layer.windows, layer.input[2 : 2 + len(layer.windows)], strict=True)]
     kernel = max((axis.kernel for axis, _ in axes), default=1)
     fitting = min((length for axis, length in axes if axis.kernel == kernel), default=1)

@@ -523,7 +523,7 @@ class _Run:
 
 @contextmanager
 def _alone(folder: Path, check: Callable[[], object]) -> Iterator[int]:
-    """Hold the lock of a folder, and yield its descriptor. Wait while an equal call runs there, or its workflow ends.
+    """Hold the lock of a folder, and yield its descriptor. Waits while an equal call, or its ending workflow, holds the lock.
 
     The worker of a call that was killed still has its trial: with a second one beside it, equal calls would make other trials.
 

@@ -290,7 +290,7 @@ class Training(NetworkObjective):
 
 
 def _layers(spec: OperatorSpec, names: frozenset[str]) -> Counter[Row]:
-    """Return the number of layers of each set of sizes: the values of these variables."""
+    """Return the number of layers for each tuple of values of these variables."""
     found: Counter[Row] = Counter()
     for layer in spec.layers:
         found[tuple((name, value) for name, value in sorted(layer.values.items()) if name in names)] += layer.count

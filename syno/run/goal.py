@@ -236,7 +236,7 @@ def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
 
 
 def order_of_trial(goal: Goal, metrics: Mapping[str, float]) -> tuple[int, float]:
-    """Return the place of a trial among others by a goal, the first being 0 and 0: its state, and by how much it misses.
+    """Return the sort key of a trial by a goal, smallest first: the rank of its verdict, and its shortfall.
 
     One seed decides here, as in the search itself: the score counts as if it were exact.
     """

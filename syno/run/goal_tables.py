@@ -273,7 +273,7 @@ def _nearest(goal: Goal, trials: Iterable[Trial]) -> str:
 
 
 def _smallest(goal: Goal, out: Sequence[Screened]) -> str:
-    """Return the costs of the nearest of operators whose speedups are not known, or why nothing is known of them."""
+    """Return a clause: the limit of cost that the nearest operator exceeds, or the reason why none was measured."""
     for option, most in goal.limits.items():
         share = out[0].trial.metrics.get(f"{COSTS[option]}_share", nan)
         if share > most:

@@ -293,7 +293,7 @@ def _named(one: Score, metric: Metric) -> str:
 
 
 def described(score: Score, metric: Metric) -> str:
-    """Return the name of a network with its speedup, the interval of that, and its score."""
+    """Return the name of a network with its speedup, the speedup's interval, and its score."""
     return f"{score.operator} ({times_as_fast(score.speedup)}, {metric.name} {metric.text(score.score or 0.0)})"
 
 

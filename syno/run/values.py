@@ -122,7 +122,7 @@ class Latency:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it was measured, and compares with others."""
+        """Whether it was measured successfully, so that it can be compared."""
         return self.status == OK
 
 

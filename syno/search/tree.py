@@ -132,7 +132,7 @@ class GuidedTree(Tree, Protocol):
 
     @property
     def guide(self) -> Tree | None:
-        """The smaller tree: some of the nodes, steps and operators of this one, with its root. None if there is none."""
+        """The guide: a subtree with the same root, to which most random walks keep; None without a requirement."""
         ...
 
     @property

@@ -38,7 +38,7 @@ class Draws:
         return Draws(self._key.hex(), name)
 
     def order(self, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-        """Return the items shuffled. If one is left out, the others keep their order."""
+        """Return the items shuffled; the order of two items does not depend on the others."""
         return sorted(items, key=lambda item: (self.of(name(item)), name(item)))
 
     def weighed_order(self, items: Iterable[T], name: Callable[[T], str], weight: Callable[[T], float]) -> list[T]:

@@ -276,7 +276,7 @@ class Candidates:
         yield from choose(0, (), (), usage_now, state.ends.outer)
 
     def may_be_outer(self, facts: DimFacts, reached: Size) -> bool:
-        """Return whether a weight may end the dim; `reached` is the product of such axes with it."""
+        """Return whether a weight may end the dim; `reached` is the product of the ended sizes, this dim included."""
         options = self.spec.contractions
         if facts.role is Role.OUTER:
             return self.sizes[reached].highest <= options.largest_outer

@@ -17,7 +17,7 @@ from syno.space.spec import OperatorSpec
 
 
 class Origin(Enum):
-    """What a dim lies above where the primitive alone does not say it: one of two tops, or nothing."""
+    """Origin of a dim: an axis of the output, or which of the two tops of a Merge or a Share."""
 
     OUTPUT = auto()  # an axis of the output
     QUOTIENT = auto()  # the first dim above a Merge

@@ -137,7 +137,7 @@ class Sampler:
         return None
 
     def know(self, operator: PGraph) -> None:
-        """Count an operator as found: another form of it is a duplicate."""
+        """Record an operator as drawn, so that its other forms count as duplicates."""
         self.operators.add(operator)
         self._done.add(operator)
         self._done_by_guide.add(operator)

@@ -372,7 +372,7 @@ class _Choice:
         return self.workload.difference(network, without, self.seed), fits[0].after if fits else None
 
     def _charge(self, prices: Prices, base: NarrowerNetwork | None) -> None:
-        """Replace errors by losses of score: what an operator loses in all of its layers, or DROPPED in half of them.
+        """Charge alternatives: the loss of score of an operator in all its layers (DROPPED: half) is shared by error.
 
         A network without any of its layers may learn nothing.
         """

@@ -170,7 +170,7 @@ def _known_results(experiment: Experiment, space: Space, rivals: Sequence[Traine
 
 
 def _in_space(experiment: Experiment, space: Space, rival: str) -> PGraph | None:
-    """Return a known operator in the variables of the space; None if it is not in it, or is not the same in all layers."""
+    """Return a known operator in the variables of the space; None if the space lacks it, or it differs between layers."""
     replacement = as_replacement(experiment.rival_operators[rival].replacement())
     of_layers = [replacement.operator_in(layer) for layer in experiment.network.layers]
     given = of_layers[0]

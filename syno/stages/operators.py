@@ -114,7 +114,7 @@ def operators_by_hand(experiment: Experiment, workload: Workload, *, is_selected
 
 
 def _fitting(experiment: Experiment, name: str, layers: tuple[str, ...], workload: Workload) -> AnyOperator:
-    """Return the operator of a name that is in layers of the network. SpecError if there is none, or it does not fit."""
+    """Return the named operator, checked to fit these layers of the network. SpecError if it does not exist or fit."""
     file, where = experiment.folder / SELECTED, f"mixtures: fix: {name} in {listed(layers)}"
     selected = [one.name for one in read_selected(file)] if file.is_file() else []
     allowed = f"there are: {', '.join([*selected, *(experiment.rival_operators or KNOWN)])}"

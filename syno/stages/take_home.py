@@ -88,7 +88,7 @@ def trained_network(experiment: Experiment, name: str, seed: int | None = None) 
 
 
 def record_taken(experiment: Experiment, name: str) -> TrainingRecord:
-    """Return the record of the training whose network `trained_network` returns. Raises as that."""
+    """Return the record of the training whose network `trained_network` returns. Raises the same errors."""
     return _training(experiment, name, None)[1]
 
 

@@ -34,7 +34,7 @@ class Report:
         """Report the recent loss of a training: before the value at this step is reported, or at one of `looks`."""
 
     def measured(self, metrics: Mapping[str, float]) -> None:
-        """Report metrics that are known before the first step, by name, such as that of FIT_ERROR."""
+        """Report metrics known before the first step, by name, such as FIT_ERROR."""
 
 
 class FunctionReport(Report):

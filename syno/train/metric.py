@@ -185,6 +185,6 @@ MetricKey = Annotated[str, AfterValidator(check_key)]
 
 
 def score_of(names: Iterable[str]) -> str | None:
-    """Return which of these names of metrics is the key of a score, accuracy and loss first; None if none is."""
+    """Return the first name that is the key of a score, accuracy and loss before others; None without any."""
     known = list(names)
     return next((name for name in (*BUILT_IN, *known) if name in known and name in METRICS), None)

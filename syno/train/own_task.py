@@ -194,7 +194,7 @@ class Task:
 
     @property
     def score_metric(self) -> Metric:
-        """The metric of the score; that of a score without one is called "score", and more of it is better."""
+        """The metric of the score; without `metric` it is called "score", and more of it is better."""
         if self.metric is not None:
             return self.metric
         return SCORE if "score" in self.given or type(self).score is not Task.score else LOSS_OF_TESTS
@@ -281,7 +281,7 @@ def divergence(logits: torch.Tensor, taught: torch.Tensor, axis: int, temperatur
 
 
 def checked(task: Task) -> Task:
-    """Return a task. SpecError if something in it cannot be what it has to be."""
+    """Return the task. SpecError if a part of it has the wrong type or is missing."""
     if task.metric is not None and not isinstance(task.metric, Metric):
         raise SpecError(f'{task}: its metric is {task.metric!r}; give a syno.Metric, as in syno.Metric("IoU")')
     for name in ("loss", "score", "counted", "fit"):

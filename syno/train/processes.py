@@ -101,7 +101,7 @@ class Processes:
         return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
     def apart(self, network: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which gradients of what `joined` returned add up in this process alone."""
+        """Return a context without synchronization: gradients of a `joined` network add up in this process alone."""
         found: AbstractContextManager[None] = nullcontext() if self.count == 1 else network.no_sync()
         return found
 

@@ -26,7 +26,7 @@ Loss = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TrainingRecord(Record):
-    """The record of one training. On one machine, equal arguments give equal records, except for times (`passing`).
+    """The record of one training. On one machine, equal settings and seeds give equal records, except for times (`passing`).
 
     Attributes:
         name: of the operator, or "original".

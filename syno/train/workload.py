@@ -424,8 +424,8 @@ class Workload:
     def fit(self, network: nn.Module, original: nn.Module, operator: AnyOperator, seed: int) -> tuple[LayerFit, ...]:
         """Fit an operator in a network to the outputs of the trained original's layers, in place; () for narrower networks.
 
-        The operators of a mixture in a narrower network, or beside narrower layers, are fitted to the layers of that. Narrower
-        layers are not fitted.
+        The operators of a mixture in a narrower network, or beside narrower layers, are fitted to the narrower network's
+        layers. Narrower layers are not fitted.
 
         Args:
             network, original: on the device of the training.

@@ -358,7 +358,7 @@ def _nest(
 
 
 def _ends(structure: Structure, dims: Sequence[Dim], known: dict[Dim, None]) -> list[Dim]:
-    """Return the expanded dims above `dims` that no tensor is read at: an Unfold below one has a border all the same."""
+    """Return the expanded dims above `dims`: no tensor is indexed by them, but an Unfold below such a dim has a border."""
     found: list[Dim] = []
     for dim in dims:
         operation = structure.above.get(dim)

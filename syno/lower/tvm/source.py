@@ -66,7 +66,7 @@ class StageWriter:
 
     @staticmethod
     def _is_named(operation: Operation) -> bool:
-        """Return whether the index has a name: of Unfolds, which conditions read, and of Shifts, which become calls."""
+        """Return whether generated code names this index: conditions read an Unfold's, and a Shift's becomes a call."""
         return operation.primitive in (SHIFT, UNFOLD)
 
     def _windows(self) -> dict[int, Intermediate]:
@@ -167,7 +167,7 @@ def row_of_sizes(dims: Sequence[Dim]) -> str:
 
 
 def folded(line: str) -> list[str]:
-    """Break a line between the names of a row in brackets."""
+    """Wrap a line at LINE_LENGTH, at spaces."""
     return fill(line, LINE_LENGTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False).splitlines()
 
 

@@ -118,7 +118,7 @@ class Workshop:
         self._kernels: dict[Request, Kernel] = {}
 
     def chosen(self, layers: Sequence[PlacedLayer]) -> list[LayerChoice]:
-        """Return which code is best for each layer with what follows it, such that all together take the least time."""
+        """Return the code of each layer with its epilogue for which the whole network takes the least time."""
         possible = tensors_between(layers)
         worth = {
             tensor

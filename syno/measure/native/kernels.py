@@ -251,7 +251,7 @@ class Candidate:
 
 
 def _form(request: Request, target: Target, form: FormName) -> Lanes:
-    """Return a request in one of its forms. Raises LoweringError if it does not have it."""
+    """Return a request in one of its forms. Raises LoweringError if the kernel cannot be made in this form."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
     through = [dim for dim in graph.output if dim in graph.input]
     inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]

@@ -223,7 +223,7 @@ NEW_TENSORS = {
 
 
 def layers_of(network: fx.GraphModule, operators: Sequence[OperatorModule], names: Mapping[Any, str]) -> list[PlacedLayer]:
-    """Return the layers of a network that kernels could compute, each without what follows it."""
+    """Return the layers of a network that kernels could compute, without their epilogues."""
     found = []
     for node in network.graph.nodes:
         operator = operators[node.args[1]] if node.target is operator_call().default else None

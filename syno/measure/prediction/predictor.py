@@ -345,7 +345,7 @@ class SpeedupPredictor:
         return self.learn(measured)
 
     def learn(self, measured: Iterable[tuple[PGraph, float]]) -> Self:
-        """Learn from operators and their speedups, and forget others.
+        """Fit the model to these operators and speedups, in place of earlier ones.
 
         Raises SpecError for a speedup that is not a positive number.
         """

@@ -126,7 +126,7 @@ def _received(connection: socket.socket, count: int, end: float) -> bytes:
 
 
 def reach(name: str, tracker: Address, key: str, seconds: float = ANSWER_SECONDS) -> Reached:
-    """Return the device if the tracker has servers of that key. Raises DeviceError, which says what to start, if not."""
+    """Return the device if the tracker has servers of its key, else raise DeviceError, which says how to start one."""
     try:
         found = servers_of(tracker, seconds)
     except DeviceError as error:

@@ -147,7 +147,7 @@ def _is_own(axis: AxisPattern) -> bool:
 
 
 def _is_around(axis: AxisPattern) -> bool:
-    """Return whether the offsets are the same on both sides of the own position."""
+    """Return whether the offsets are symmetric around 0, the output element's own position."""
     same_for_all = axis.offsets == axis.common
     return same_for_all and not axis.is_mirrored and 0 in axis.offsets and axis.offsets[0] == -axis.offsets[-1]
 

@@ -421,7 +421,7 @@ def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
 
 
 class SurrogateSettings(PolicySettings):
-    """Constants of the search by a model."""
+    """Settings of the policy `surrogate`: candidates, trees, refits and exploration."""
 
     beginners: Annotated[int, Field(ge=1)] = 4
     """how many operators are evaluated before the model is asked; those of `learn_from` count. Where candidates are fitted to a

@@ -39,7 +39,7 @@ from syno.space.sizes import SizeTable
 
 
 class CutCost(NamedTuple):
-    """The extra cost of a Merge that cuts something off: other Merges, and primitives (these Merges included)."""
+    """Extra cost of a Merge that cuts off a surplus: further Merges, and further primitives (these Merges included)."""
 
     merges: int
     primitives: int

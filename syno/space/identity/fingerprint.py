@@ -135,7 +135,7 @@ class Connections:
         return np.concatenate([*seeds])[None]
 
     def _refined(self, colors: Array) -> Array:
-        """Return the colors after as many rounds as tell more elements apart."""
+        """Color refinement: return the colors after the last round that distinguishes more elements than the round before."""
         known = 0
         while (now := number_of_different(colors)) > known:
             known, colors = now, self._round(colors)

@@ -1,6 +1,6 @@
 """Rules on views: one primitive above another that commutes with it, or fuses with it.
 
-Rules whose id ends in b reject the other of two equal forms; they are off, as the rules that they are against are on.
+Rules whose id ends in b reject the opposite one of two equal forms; they are off by default, since their opposites are on.
 
 Paper: section 5.3, Figure 3.
 """
