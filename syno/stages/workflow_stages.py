@@ -221,10 +221,12 @@ _LIST = (
         readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
     WorkflowStage(
         "shortlist", ("shortlist",), _IF_BY_LATENCY, files=(places.SHORTLIST,), after=("freeze",), settings="select",
-        readers={places.SHORTLIST: "syno.stages.selection:read_selected"}),  # the next stage reads measurements of it
+        readers={places.SHORTLIST: "syno.stages.selection:read_selected"},  # the next stage reads measurements of it
+        memory_mib=4000),
     WorkflowStage(
         "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
-        readers={places.SELECTED: "syno.stages.selection:read_selected"}),  # `select: source` reads files of another experiment
+        readers={places.SELECTED: "syno.stages.selection:read_selected"},  # `select: source` reads files of another experiment
+        memory_mib=4000),  # and tries its operators in the network
     WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
         "speedup", (), _of_operators(speedup_jobs), files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
         is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
