@@ -15,6 +15,7 @@ from pathlib import Path
 import golden_files
 import pytest
 from made_once import made_once
+from quick_cases import quick_cases
 
 from syno.config import Experiment, load_experiment
 from syno.paper.stages.artifact import import_artifact
@@ -73,7 +74,7 @@ def finished(folder: Path, name: str) -> None:
         write_report(found)
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=quick_cases(RUNS, "quickstart".__eq__))
 def run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Experiment:
@@ -114,6 +115,7 @@ def published(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "authors", lambda made: import_artifact(artifact, made))
 
 
+@pytest.mark.slow
 def test_published_tables_and_files(published: Path) -> None:
     """Checksums, since the tables are long."""
     lines = [f"{_checksum(file.read_text(encoding='utf-8'))} {file.name}" for file in sorted(published.glob("tables/*.csv"))]
