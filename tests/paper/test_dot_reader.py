@@ -120,6 +120,7 @@ def test_names_and_order_of_lines_mean_nothing(name):
     assert read == {renumbered(graph).id}
 
 
+@pytest.mark.slow
 @given(pgraphs(), st.integers(0, 99))
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_any_operator_is_read_back(graph, seed):
