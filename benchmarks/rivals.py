@@ -28,9 +28,9 @@ from syno.base.interval import Interval
 from syno.config.files import load_experiment
 from syno.config.specs import merged
 from syno.run.rivals import best_of, compared, described
-from syno.run.values import Score, scores_in
+from syno.run.values import Score
 from syno.search.goal import Goal
-from syno.stages.tables import read_tables
+from syno.stages.results import StoredRun
 from syno.train.metric import ACCURACY
 
 DEMO = Path("config/quickstart.yaml")
@@ -151,8 +151,7 @@ def run(name: str, seed: int, records: Path) -> Path:
 def outcome(folder: Path) -> Outcome:
     """Return the outcome of a run, by the tables in its folder."""
     experiment = load_experiment(str(folder))
-    tables = read_tables(experiment)
-    scores: list[Score] = scores_in(tables.scores)
+    scores = StoredRun(experiment).scores
     assert experiment.goal is not None
     best, pair = best_of(scores, experiment.goal, ACCURACY), compared(scores, experiment.goal, ACCURACY)
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))

@@ -22,7 +22,8 @@ import reports
 
 from syno.base.files import write_whole
 from syno.base.text_tables import markdown
-from syno.stages.tables import read_tables
+from syno.run.table import score_table
+from syno.stages.results import StoredRun
 from syno.stages.top import find_experiment, summary
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +51,9 @@ def run(config: Path, cores: int) -> Run:
         folders = list(Path(name).glob("results/*/tables"))
         if done.returncode or not folders:
             return Run(done.returncode or 1, seconds, "", done.stdout + done.stderr)
-        tables = read_tables(find_experiment(str(folders[0].parent)))
-        found = tables.scores[["operator_id", "score", "score_std"]].to_csv(index=False)
-        return Run(0, seconds, hashlib.sha256(found.encode()).hexdigest()[:8], markdown(summary(tables)))
+        results = StoredRun(find_experiment(str(folders[0].parent)))
+        scores = score_table(results.scores)[["operator_id", "score", "score_std"]].to_csv(index=False)
+        return Run(0, seconds, hashlib.sha256(scores.encode()).hexdigest()[:8], markdown(summary(results)))
 
 
 def report(runs: Sequence[Run], command: str) -> list[str]:

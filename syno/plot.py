@@ -26,12 +26,11 @@ from syno.base.errors import RunsCodeError, SpecError, suggestion
 from syno.base.files import ORIGINAL
 from syno.base.registry import reading_only
 from syno.ir.text import parse_stored
-from syno.notebook.study import Study, metric_column, score_of
-from syno.notebook.training import Source, layers_of, one_target, tables_of, trials_of
+from syno.notebook.study import Study, metric_column, rewarded, score_of
+from syno.notebook.training import Source, layers_of, one_target, run_of, trials_of
 from syno.report.figures import style
-from syno.report.layer_tables import COLUMNS, draw_latencies
+from syno.report.layer_tables import draw_latencies
 from syno.report.parallel_axes import draw_parallel
-from syno.report.results import metric_of, rewarded
 from syno.report.search_rewards import draw_rewards
 from syno.report.search_time import draw_over_time, with_times
 from syno.report.trade_off import (
@@ -43,12 +42,11 @@ from syno.report.trade_off import (
     latency_points,
     name_looks,
     time_points,
+    with_scores,
 )
-from syno.run.measurement import OK
-from syno.run.values import METRIC, Score, complete, latencies_in, scores_in, trials_in
+from syno.run.table import METRIC, trials_in
 from syno.space.features import OperatorFeatures
 from syno.space.spec import OperatorSpec
-from syno.stages.tables import Tables
 from syno.train.metric import METRICS, Metric
 
 __all__ = ["best_so_far", "front", "layer_latency", "parallel_coordinates"]
@@ -118,11 +116,11 @@ def front(
 
     Raises SpecError if nothing has both numbers; the message lists what there is.
     """
-    tables = tables_of(source)
-    if tables is not None and not tables.scores.empty:
-        metric, scores = metric_of(tables.scores), scores_in(tables.scores)
+    run = run_of(source)
+    if run is not None and run.scores:
+        metric, scores = run.metric, run.scores
         if cost == LATENCY:
-            marks = latency_points(scores, latencies_in(one_target(_timed_rows(tables, scores), device, compiler)))
+            marks = latency_points(scores, one_target(with_scores(scores, run.latencies), device, compiler))
         elif cost == TIME:
             marks = time_points(scores)
         elif cost in ("flops", "parameters"):
@@ -141,12 +139,6 @@ def front(
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     draw_front(axes, marks, metric)
     return axes
-
-
-def _timed_rows(tables: Tables, scores: Sequence[Score]) -> pandas.DataFrame:
-    """Return the latencies that compare, of operators with a score."""
-    latency, known = tables.latency, [one.operator for one in scores if one.is_finite]
-    return latency[(latency["status"] == OK) & latency["operator"].isin(known) & (latency["latency_ms"] > 0)]
 
 
 def _points_of_trials(rows: pandas.DataFrame, cost: str, score: str | None) -> tuple[list[NetworkPoint], Metric]:
@@ -223,8 +215,8 @@ def layer_latency(
 
     Raises SpecError if there are no such latencies.
     """
-    rows = complete(pandas.DataFrame(layers_of(source)), COLUMNS, "layers")
-    if rows.empty:
+    rows = layers_of(source)
+    if not rows:
         raise SpecError("no layer was measured; `tune: {layers: true}` in an experiment, or syno.layer_latency, does so")
     axes = _axes(ax)
     draw_latencies(axes, one_target(rows, device, compiler))

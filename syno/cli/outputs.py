@@ -73,14 +73,13 @@ def get(
 @app.command(rich_help_panel=STAGES)
 def tables(config: Config) -> None:
     """Collect the records of trainings and measurements in tables."""
-    from syno.stages.goal import answer_of
     from syno.stages.tables import make_tables
     from syno.stages.top import compared
 
     experiment = experiment_of(config)
-    tables = make_tables(experiment)
-    typer.echo(compared(tables), nl=False)
-    for line in answer_of(experiment, *tables):
+    run = make_tables(experiment)
+    typer.echo(compared(run), nl=False)
+    for line in run.answer:
         typer.echo(line)
 
 

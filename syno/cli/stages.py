@@ -17,9 +17,10 @@ from syno.cli.app import NOT_THERE, RESULTS, STAGES, app, stopped
 from syno.cli.arguments import Config, OutputFile, experiment_of, pairs
 
 if TYPE_CHECKING:
-    import pandas
+    from collections.abc import Sequence
 
     from syno.config import AnyExperiment
+    from syno.run.values import Trial
     from syno.stages.needs import Need
     from syno.stages.selection import Selected
 
@@ -253,7 +254,8 @@ def search(
     """Search a space, and write the trials as a table. Continues where it was stopped."""
     from syno.base.progress import display
     from syno.base.text_tables import markdown
-    from syno.report.results import outcomes, search_rows
+    from syno.run.run import outcomes, search_rows
+    from syno.run.table import trials_in
     from syno.stages.places import FROZEN
     from syno.stages.search import search as searched
     from syno.stages.study import freeze as frozen
@@ -263,14 +265,14 @@ def search(
         searched(experiment, workers or experiment.study.workers, display())
     except KeyboardInterrupt:
         raise stopped(f"trials so far are in {experiment.storage}") from None
-    trials = frozen(experiment)
+    trials = trials_in(frozen(experiment))
     rows = search_rows(trials, experiment.name, best)
     typer.echo(markdown(rows) if rows else "No trial has a reward; the column message of the table says why.\n")
     typer.echo(f"{outcomes(trials)} in {experiment.folder / FROZEN}")
     _warn_of_saturation(trials)
 
 
-def _warn_of_saturation(trials: pandas.DataFrame) -> None:
+def _warn_of_saturation(trials: Sequence[Trial]) -> None:
     from syno.report.search_rewards import saturation
 
     if found := saturation(trials):
@@ -296,12 +298,13 @@ def worker(
 @app.command(rich_help_panel=STAGES)
 def freeze(config: Config, output: OutputFile = None) -> None:
     """Write the trials of a study as a table, and its operators to the operator store."""
-    from syno.report.results import outcomes
+    from syno.run.run import outcomes
+    from syno.run.table import trials_in
     from syno.stages.places import FROZEN
     from syno.stages.study import freeze as frozen
 
     experiment = experiment_of(config)
-    trials = frozen(experiment, output)
+    trials = trials_in(frozen(experiment, output))
     typer.echo(f"{outcomes(trials)} in {output or experiment.folder / FROZEN}")
     _warn_of_saturation(trials)
 
@@ -311,12 +314,12 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
     """List the operators whose latency is measured, for a selection by latency or front."""
     from syno.stages.places import SHORTLIST
     from syno.stages.select import shortlist as listed
-    from syno.stages.selection import why_none
+    from syno.stages.selection import read_selection, why_none
 
     experiment = experiment_of(config)
     for one in listed(experiment, output):
         typer.echo(_description(one))
-    if (reason := why_none(output or experiment.folder / SHORTLIST)) is not None:
+    if (reason := why_none(read_selection(output or experiment.folder / SHORTLIST))) is not None:
         typer.echo(reason)
 
 
@@ -327,7 +330,7 @@ def select(config: Config, output: OutputFile = None) -> None:
     from syno.stages.goal import help_of_search, verdict_in_search
     from syno.stages.places import SELECTED
     from syno.stages.select import select as selected
-    from syno.stages.selection import why_none
+    from syno.stages.selection import read_selection, why_none
 
     experiment = experiment_of(config)
     chosen = selected(experiment, output)
@@ -340,7 +343,7 @@ def select(config: Config, output: OutputFile = None) -> None:
             is_faster = place.speedup is None or place.speedup > 1
             first = "the fastest" if is_faster else f"{NONE_FASTER}; the fastest"
             typer.echo(f"  {first} with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
-    if (reason := why_none(output or experiment.folder / SELECTED)) is not None:
+    if (reason := why_none(read_selection(output or experiment.folder / SELECTED))) is not None:
         typer.echo(reason)
     if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:
         typer.echo(advice)

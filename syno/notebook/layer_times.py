@@ -57,7 +57,7 @@ def layer_latency(
         settings: such as `threads` (1) and `least_ms` (500 for each layer); those of `tune: latency` in docs/options.md.
 
     Returns a table with a row for each layer and operator: `layer`, `operator`, `latency_ms` with the ends of its 95 %
-    interval, and `speedup` over the layer as it is, among others (`syno.run.table.layer_view`). `syno.plot.layer_latency`
+    interval, and `speedup` over the layer as it is, among others (`syno.run.values.Latency`). `syno.plot.layer_latency`
     draws it.
 
     Raises MisfitError if an operator does not fit a layer, SpecError for wrong settings or if there is no layer to replace.

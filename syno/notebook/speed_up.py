@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,10 +43,9 @@ from syno.notebook.training import OwnWorkload
 from syno.run.goal import STATES
 from syno.run.metric import front
 from syno.run.rivals import best_of
-from syno.run.values import Judged, judged_in, scores_in
-from syno.stages.goal import answer_of, verdict_table
+from syno.run.values import Score as JudgedNetwork
 from syno.stages.places import FROZEN, REPORT, TRAINING
-from syno.stages.tables import read_tables
+from syno.stages.results import StoredRun
 from syno.stages.take_home import record_taken, take_network, trained_network
 from syno.stages.watch import Watch
 from syno.stages.workflow import ERROR, LOCAL, command
@@ -621,25 +619,19 @@ class SpeedUp:
         return load_experiment(str(self.folder))
 
     @cached_property
-    def _judged(self) -> list[Judged]:
-        """The networks that were trained again, the best first: those that meet the goal, then those that may, then others."""
-        found = verdict_table(self.experiment, *read_tables(self.experiment))
-        return [] if found is None else sorted(judged_in(found), key=lambda one: (STATES.index(one.verdict), one.missing))
+    def run(self) -> StoredRun:
+        """What its records say."""
+        return StoredRun(self.experiment)
 
-    @property
-    def best(self) -> Judged | None:
+    @cached_property
+    def best(self) -> JudgedNetwork | None:
         """The verdict on the network that is returned: the best of all, also of those without a synthesized operator.
 
         Its intervals, and its verdict, count that it was chosen among all of these. None if none meets the goal or may meet it.
         """
-        goal, scores = self.experiment.goal, scores_in(read_tables(self.experiment).scores)
-        assert goal is not None  # of every call
-        metric = METRICS[scores[0].metric]
-        found = best_of(scores, goal, metric)
-        if found is None or found.verdict not in STATES[:2]:
-            return None
-        alone = next(one for one in self._judged if one.key == found.key)
-        return replace(alone, verdict=found.verdict, reason=found.reason, speedup=found.speedup, lost=found.lost(metric))
+        assert self.run.goal is not None  # of every call
+        best = best_of(self.run.scores, self.run.goal, self.run.metric)
+        return None if best is None or best.verdict not in STATES[:2] else best
 
     @property
     def speedup(self) -> Interval:
@@ -664,9 +656,10 @@ class SpeedUp:
 
         The columns are operator, score, speedup, speedup_low, speedup_high, lost, lost_low, lost_high and verdict.
         """
-        scores = {one.key: one.score for one in scores_in(read_tables(self.experiment).scores)}
-        rows = [(one.operator, scores.get(one.key), *one.speedup, *one.lost, one.verdict) for one in self._judged]
-        rows.append((ORIGINAL, scores.get(ORIGINAL), *Interval(1.0, 1.0, 1.0), *Interval(0.0, 0.0, 0.0), ""))
+        judged = sorted(self.run.judged, key=lambda one: (STATES.index(one.verdict), one.missing))
+        original = next((one.score for one in self.run.scores if one.key == ORIGINAL), None)
+        rows = [(one.operator, one.score, *one.speedup, *one.lost, one.verdict) for one in judged]
+        rows.append((ORIGINAL, original, *Interval(1.0, 1.0, 1.0), *Interval(0.0, 0.0, 0.0), ""))
         known = [row for row in rows if row[2] == row[2]]
         kept = front([(-row[2], -row[5]) for row in known])
         found = pandas.DataFrame([known[place] for place in kept], columns=list(COLUMNS))
@@ -682,8 +675,7 @@ class SpeedUp:
         return Path(folder)
 
     def __str__(self) -> str:
-        lines = answer_of(self.experiment, *read_tables(self.experiment))
-        return "\n".join([*lines, self._age] if self._age else lines)
+        return "\n".join([*self.run.answer, *([self._age] if self._age else [])])
 
     def __repr__(self) -> str:
         return f"<speed-up in {self.folder}>"

@@ -24,9 +24,9 @@ from syno.base.validation import explained
 from syno.config.experiment import policy_settings
 from syno.config.stages import OF_TRAINING
 from syno.ir.graph import PGraph
-from syno.report.results import outcomes, rewarded, shown_metrics
-from syno.run.metric import front, metric_of_trials
-from syno.run.values import METRIC
+from syno.run.metric import front
+from syno.run.run import outcomes, shown_metrics
+from syno.run.table import METRIC, trials_in
 from syno.search.policies.presets import named_policy
 from syno.search.reward import REWARDS, Failure, Metrics, Outcome, Reward, from_settings
 from syno.search.settings import OWN_CODE, OWN_NETWORK
@@ -37,6 +37,7 @@ from syno.space.space import Space
 from syno.space.spec import OperatorSpec
 from syno.train.contract import Evaluation, FunctionEvaluation, Report
 from syno.train.metric import METRICS
+from syno.train.metric import score_of as score_in
 
 if TYPE_CHECKING:
     from syno.train.contract import Evaluation
@@ -148,7 +149,8 @@ class TrialTable(pandas.DataFrame):
     @property
     def short(self) -> pandas.DataFrame:
         """The columns that are shown: metrics under their own names, the first digits of the operator's id, and messages."""
-        metrics, whole = shown_metrics(self), pandas.DataFrame(self)
+        names = [str(name).removeprefix(METRIC) for name in self if str(name).startswith(METRIC)]
+        metrics, whole = {f"{METRIC}{name}": name for name in shown_metrics(names)}, pandas.DataFrame(self)
         found = whole[[name for name in (*FIRST, *metrics, "seconds") if name in whole]].rename(columns=metrics)
         if "operator" in whole:
             found["operator"] = [text.rstrip().rpartition("id ")[2][:ID_DIGITS] for text in whole["operator"]]
@@ -297,7 +299,7 @@ class Study:
         """The trial with the highest reward: `operator`, `reward`, `metrics`, `number`. SpecError if no trial has a reward."""
         found = self.best_trials(1)
         if not found:
-            raise SpecError(f"the study {self.name} has {outcomes(self.trials)}, none with a reward; {self._why()}")
+            raise SpecError(f"the study {self.name} has {outcomes(trials_in(self.trials))}, none with a reward; {self._why()}")
         return found[0]
 
     def best_trials(self, count: int = 5) -> list[TrialRecord]:
@@ -332,7 +334,7 @@ class Study:
     def __repr__(self) -> str:
         trials = self.trials
         best = self.best_trials(1)
-        return f"<study {self.name}: {outcomes(trials)}{f', best reward {best[0].reward:.4g}' if best else ''}>"
+        return f"<study {self.name}: {outcomes(trials_in(trials))}{f', best reward {best[0].reward:.4g}' if best else ''}>"
 
 
 def storage_url(storage: str | Path | None) -> str:
@@ -343,6 +345,11 @@ def storage_url(storage: str | Path | None) -> str:
     if isinstance(storage, str) and (text == MEMORY or "://" in text or text.startswith("journal:")):
         return text
     return text if text.endswith(SUFFIXES) else f"sqlite:///{text}"
+
+
+def rewarded(trials: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the complete trials by number."""
+    return trials[(trials["outcome"] == "complete") & trials["reward"].notna()].sort_values("number")
 
 
 def make_reward(reward: str | Mapping[str, Any] | Reward) -> Reward:
@@ -358,8 +365,7 @@ def make_reward(reward: str | Mapping[str, Any] | Reward) -> Reward:
 
 def score_of(trials: Any) -> str:
     """Return the metric that trials are compared by: their score if they have one, else their reward."""
-    found = metric_of_trials(trials.columns)
-    return "reward" if found is None else found.key
+    return score_in(str(name).removeprefix(METRIC) for name in trials.columns if str(name).startswith(METRIC)) or "reward"
 
 
 def metric_column(trials: Any, name: str) -> str:

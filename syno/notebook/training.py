@@ -30,12 +30,15 @@ from syno.model.shared_memory import copy_of
 from syno.notebook.study import NetworkObjective, Study
 from syno.run import FOLDER, MEASUREMENTS
 from syno.run.majority import warning_of
-from syno.run.values import TRIAL_COLUMNS, complete
+from syno.run.run import Run
+from syno.run.table import TRIAL_COLUMNS, complete, latencies_in
+from syno.run.values import Latency
+from syno.run.views import layers_of as layers_in
 from syno.search.reward import compared_scores
 from syno.space.spec import OperatorSpec
 from syno.stages.places import FROZEN
+from syno.stages.results import StoredRun
 from syno.stages.study import read_frozen, study_table
-from syno.stages.tables import Tables, read_layers, read_tables
 from syno.stages.top import find_experiment
 from syno.train.data_sets import load_data
 from syno.train.own_task import Task, checked
@@ -67,31 +70,30 @@ def trials_of(source: Source) -> pandas.DataFrame:
     return complete(pandas.DataFrame(found), TRIAL_COLUMNS, "trials")
 
 
-def tables_of(source: Source) -> Tables | None:
-    """Return the tables of scores and latencies of an experiment's results; None for other sources, and if there are none."""
+def run_of(source: Source) -> Run | None:
+    """Return the run of an experiment; None for other sources, and if there are no tables."""
     if isinstance(source, Study | pandas.DataFrame):
         return None
     experiment = find_experiment(str(source))
-    return read_tables(experiment) if (experiment.folder / FOLDER / f"{MEASUREMENTS}.parquet").is_file() else None
+    return StoredRun(experiment) if (experiment.folder / FOLDER / f"{MEASUREMENTS}.parquet").is_file() else None
 
 
-def layers_of(source: pandas.DataFrame | str | Path) -> pandas.DataFrame:
-    """Return the latencies of single layers of an experiment's results, or the table that is given."""
-    return source if isinstance(source, pandas.DataFrame) else read_layers(find_experiment(str(source)))
+def layers_of(source: pandas.DataFrame | str | Path) -> Sequence[Latency]:
+    """Return the latencies of single layers of an experiment's results, or of a table. SpecError if it lacks a column."""
+    if isinstance(source, pandas.DataFrame):
+        return latencies_in(pandas.DataFrame(source), "layers")
+    return layers_in(StoredRun(find_experiment(str(source))).measured)
 
 
-def one_target(rows: pandas.DataFrame, device: str | None, compiler: str | None) -> pandas.DataFrame:
-    """Return the rows of one device and compiler. Raises SpecError if there is none, or there are several to choose from."""
-    chosen = rows
-    for name, given in (("device", device), ("compiler", compiler)):
-        chosen = chosen if given is None else chosen[chosen[name] == given]
-    found = list(dict.fromkeys(zip(chosen["device"], chosen["compiler"], strict=True)))
-    if len(found) == 1:
+def one_target(latencies: Sequence[Latency], device: str | None, compiler: str | None) -> list[Latency]:
+    """Return those of one device and compiler. Raises SpecError if there is none, or there are several to choose from."""
+    chosen = [one for one in latencies if device in (None, one.device) and compiler in (None, one.compiler)]
+    targets = {one.target for one in chosen}
+    if len(targets) == 1:
         return chosen
-    there = dict.fromkeys(zip(rows["device"], rows["compiler"], strict=True))
-    shown = ", ".join(f"{one} with {other}" for one, other in there) or "none"
-    asked = "several" if found else "none of these"
-    raise SpecError(f"there are latencies of {asked} to choose from: {shown}; give device and compiler")
+    there = ", ".join(f"{device} with {compiler}" for device, compiler in dict.fromkeys(one.target for one in latencies))
+    asked = "several" if targets else "none of these"
+    raise SpecError(f"there are latencies of {asked} to choose from: {there or 'none'}; give device and compiler")
 
 
 Make = Callable[[], nn.Module]

@@ -12,8 +12,8 @@ from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
 from syno.model.networks import Network
-from syno.report.results import Results
 from syno.report.verdict import Line
+from syno.run.run import Run
 
 SIZE = 64  # of a layer, in the example
 
@@ -35,50 +35,50 @@ class Usage:
     note: str = ""
 
 
-def usages(results: Results, name: str) -> list[Usage]:
+def usages(run: Run, name: str) -> list[Usage]:
     """Return the commands that take an operator home, and the trained network with it if its weights were kept."""
     found = []
-    if name in results.kept.networks:
-        found.append(_network_usage(results, name))
-    if name in results.operators and (usage := _operator_usage(results, name)) is not None:
+    if name in run.kept.networks:
+        found.append(_network_usage(run, name))
+    if name in run.operators and (usage := _operator_usage(run, name)) is not None:
         found.append(usage)
     return found
 
 
-def best_to_take(results: Results, verdict: Sequence[Line]) -> str | None:
+def best_to_take(run: Run, verdict: Sequence[Line]) -> str | None:
     """Return the first network of the verdict that has kept its weights, else the found one with the best score.
 
     Where no network was kept, it is the first operator of the verdict; None where there is none, or commands cannot find it.
     """
-    kept = [name for name in results.kept.networks if name != ORIGINAL]
+    kept = [name for name in run.kept.networks if name != ORIGINAL]
     # Of a network in lower precision than it was trained in, the trained one is kept.
     named = [name for line in verdict if (name := Network.parse(line.operator).name) in kept]
     if named:
         return named[0]
-    scored = [row.operator for row in results.score_list if row.operator in kept and row.role == "found"]
-    alone = [line.operator for line in verdict if line.operator in results.operators and results.kept.experiment]
+    scored = [row.operator for row in run.scores if row.operator in kept and row.role == "found"]
+    alone = [line.operator for line in verdict if line.operator in run.operators and run.kept.experiment]
     return next(iter([*scored, *alone]), None)
 
 
-def _network_usage(results: Results, name: str) -> Usage:
-    folder = results.operators[name].name if name in results.operators else name
+def _network_usage(run: Run, name: str) -> Usage:
+    folder = run.operators[name].name if name in run.operators else name
     return Usage(
         "The trained network",
-        f"syno get {shlex.quote(results.kept.experiment)} {shlex.quote(name)}",
+        f"syno get {shlex.quote(run.kept.experiment)} {shlex.quote(name)}",
         f'import syno\n\nmodel = syno.load("{folder}").eval()\noutput = model(x)  # a batch as the data set prepares it',
         f"The command writes the folder {folder}, which needs nothing of Syno: inside it, import network and call "
         "network.load(). Its README.md says what the inputs and outputs are.",
     )
 
 
-def _operator_usage(results: Results, name: str) -> Usage | None:
+def _operator_usage(run: Run, name: str) -> Usage | None:
     """Return code that uses an operator as a layer; None if there is none for it."""
-    operator = results.operators[name]
+    operator = run.operators[name]
     try:
         arguments = needed_arguments(operator)
     except SynoError:
         return None
-    given = shlex.quote(results.kept.operators.get(name, name))
+    given = shlex.quote(run.kept.operators.get(name, name))
     module, option = operator.name, ""
     if not module.isidentifier():  # a file that Python can import
         module = "operator_" + "".join(letter if letter.isalnum() else "_" for letter in operator.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 
@@ -40,6 +41,21 @@ NO_DATE = {
     "pdf": {"CreationDate": None},
     "png": {"Software": None},
 }  # so that equal numbers give equal files
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the page.
+
+    Attributes:
+        title: The title.
+        svg: An SVG document.
+        caption: How to read it.
+    """
+
+    title: str
+    svg: str
+    caption: str = ""
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isinf, isnan
 
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -13,14 +12,12 @@ from matplotlib.lines import Line2D
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
-from syno.report.results import LayerOption, MixtureLayers, Results
 from syno.run.goal import speed_text
+from syno.run.run import LayerOption, MixtureLayers, Run
 from syno.run.speedups import LAYERS
-from syno.run.table import LATENCY_COLUMNS
-from syno.run.values import Latency, last_of_each, latencies_in
+from syno.run.values import Latency, last_of_each
 
 TITLE = "Speedup of single layers"
-COLUMNS = (*LATENCY_COLUMNS, "layer")
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#E69F00", "#777777")  # of operators; the palette of Okabe and Ito
 SPACE = 0.8  # the share of a group that its bars fill
 INCHES = 0.11  # of a bar
@@ -30,13 +27,12 @@ FAILED = ("x", "failed")
 MARKS = {"misfit": ("_", "does not fit"), "failed": FAILED}
 
 
-def layer_figure(layers: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def layer_figure(layers: Sequence[Latency], notes: Sequence[str] = ()) -> Figure:
     """Draw the speedup of each layer over the original layer: a panel for each device and compiler, a colour for each operator.
 
-    A layer without a bar has a mark: the operator does not fit it, or it could not be compiled or measured. SpecError if the
-    table lacks a column.
+    A layer without a bar has a mark: the operator does not fit it, or it could not be compiled or measured.
     """
-    own = [row for row in latencies_in(layers, "layers") if row.role != ORIGINAL]
+    own = [row for row in layers if row.role != ORIGINAL]
     rows = last_of_each(own, lambda row: (row.operator, row.target, row.layer))
     if not rows:
         return nothing(TITLE, "No operator's layers were measured.", notes)
@@ -76,14 +72,14 @@ def _bars(axes: Axes, rows: Sequence[Latency], names: Sequence[str], operators: 
     axes.spines.right.set_visible(False)
 
 
-def draw_latencies(axes: Axes, rows: pandas.DataFrame) -> None:
+def draw_latencies(axes: Axes, rows: Sequence[Latency]) -> None:
     """Draw the latency of each layer with its 95 % interval into a panel: a group of bars for each layer, the original first.
 
     Args:
         axes: the panel.
-        rows: latencies with `COLUMNS` by one compiler on one device, at least one. Those without a latency have a mark.
+        rows: latencies of layers by one compiler on one device, at least one. Those without a latency have a mark.
     """
-    timed = sorted(latencies_in(rows, "layers"), key=lambda row: row.role != ORIGINAL)
+    timed = sorted(rows, key=lambda row: row.role != ORIGINAL)
     names, operators = list(dict.fromkeys(row.layer for row in timed)), list(dict.fromkeys(row.operator for row in timed))
     thickness = SPACE / len(operators)
     looks = [INK if name == ORIGINAL else COLOURS[number % len(COLOURS)] for number, name in enumerate(operators)]
@@ -128,16 +124,16 @@ def _label(layer: str) -> str:
     return f"{LAYERS[layer]} {layer}" if layer in LAYERS else layer
 
 
-def layer_table(results: Results) -> Table:
+def layer_table(run: Run) -> Table:
     """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup.
 
     After each is its share of the device's limit, where that is known.
     """
-    operators = list(dict.fromkeys(row.operator for row in results.layer_list))
+    operators = list(dict.fromkeys(row.operator for row in run.layers))
     found: dict[tuple[str, str, str], dict[str, Latency]] = {}
-    for row in results.layer_list:
+    for row in run.layers:
         found.setdefault((row.layer, row.device, row.compiler), {})[row.operator] = row
-    limited = {row.operator for row in results.layer_list if row.of_limit is not None}
+    limited = {row.operator for row in run.layers if row.of_limit is not None}
     lines = [
         (
             *(word(_label(layer)), word(f"{compiler} on {device}")),
@@ -160,26 +156,26 @@ def _cell(row: Latency | None) -> Cell:
     return latency(row)
 
 
-def network_table(results: Results) -> Table:
+def network_table(run: Run) -> Table:
     """Return a row for each kind of layer of the network: its size and share, and whether operators replace it, or why not."""
-    if not results.network:
+    if not run.network:
         return Table((), ())
     rows = tuple(
         tuple(
             Cell(text, float(text.rstrip("%")) / 100) if text.endswith("%") else word(text) for text in map(str, row.values())
         )
-        for row in results.network
+        for row in run.network
     )
-    return Table(tuple(results.network[0]), rows)
+    return Table(tuple(run.network[0]), rows)
 
 
-def mixture_table(results: Results) -> Table:
+def mixture_table(run: Run) -> Table:
     """Return a row for each layer that can be replaced: its share of the time, and for each mixture what is in it and why.
 
     That is what the operator saves there, the loss that it is charged with, and the error of its fit. The tooltip has what else
     there was. Without mixtures, the table is empty.
     """
-    choice = results.choice
+    choice = run.choice
     if choice is None or not choice.mixtures:
         return Table((), ())
     of = [f", {one.name}" if len(choice.mixtures) > 1 else "" for one in choice.mixtures]
@@ -193,19 +189,19 @@ def mixture_table(results: Results) -> Table:
         (
             word(layer),
             *((share(time),) if is_timed else ()),
-            *(cell for one in choice.mixtures for cell in _in_layer(results, one, layer, layer in choice.by_hand)),
+            *(cell for one in choice.mixtures for cell in _in_layer(run, one, layer, layer in choice.by_hand)),
         )
         for layer, time in choice.layers.items()
     )
     return Table(("layer", *(("time",) if is_timed else ()), *headings), rows)
 
 
-def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: bool) -> tuple[Cell, ...]:
+def _in_layer(run: Run, mixture: MixtureLayers, layer: str, is_by_hand: bool) -> tuple[Cell, ...]:
     """Return the cells about a layer in a mixture: what is in it, what that saves and loses, and the error of its fit."""
     name, hand = mixture.operators.get(layer, ""), " (by hand)" if is_by_hand else ""
     found = next((one for one in mixture.options.get(layer, ()) if one.operator == name), None)
     others = [
-        f"{one.operator} (saves {share(one.saving).text}, loses {_loss(results, one).text})"
+        f"{one.operator} (saves {share(one.saving).text}, loses {_loss(run, one).text})"
         for one in mixture.options.get(layer, ())
         if one.operator != name
     ]
@@ -213,26 +209,26 @@ def _in_layer(results: Results, mixture: MixtureLayers, layer: str, is_by_hand: 
     if found is None:
         stays = "stays" if mixture.base == ORIGINAL else f"as in {mixture.base}"
         return (word(f"{name or stays}{hand}", note=note), Cell(NOTHING), Cell(NOTHING), Cell(NOTHING))
-    card = name if name in results.operators else ""
+    card = name if name in run.operators else ""
     return (
         word(f"{name}{hand}", card=card, note=note),
         share(found.saving),
-        _loss(results, found),
+        _loss(run, found),
         Cell(NOTHING) if found.fit is None else Cell(f"{found.fit:.2g}", found.fit),
     )
 
 
-def _loss(results: Results, option: LayerOption) -> Cell:
+def _loss(run: Run, option: LayerOption) -> Cell:
     """Return a cell with the loss that an operator is charged with."""
-    metric = results.metric
+    metric = run.metric
     return Cell(NOTHING) if option.loss is None else Cell(metric.with_unit(f"{option.loss / metric.step:.2g}"), option.loss)
 
 
-def mixture_notes(results: Results) -> list[str]:
+def mixture_notes(run: Run) -> list[str]:
     """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it was then."""
     return [
         f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would "
         f"{'take no time' if isinf(one.expected) else f'be {one.expected:.2f} times as fast'} by the sum of what its operators "
         f"save; when it was chosen, it was {speed_text(one.speedup)}. The verdict is by a later measurement."
-        for one in (() if results.choice is None else results.choice.mixtures)
+        for one in (() if run.choice is None else run.choice.mixtures)
     ]

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-import pandas
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import to_hex
@@ -24,16 +23,16 @@ from syno.base.addresses import visible
 from syno.base.errors import SpecError
 from syno.base.text_tables import plural
 from syno.report.commands import best_to_take, usages
-from syno.report.figures import GREY, INK
+from syno.report.figures import GREY, INK, Picture
 from syno.report.layer_tables import layer_table, mixture_notes, mixture_table, network_table
 from syno.report.operators.gallery import cards, is_scored, order_name
 from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.points import NO_POINTS, Point, label
-from syno.report.results import Picture, Results, outcomes
 from syno.report.search_rewards import saturation
 from syno.report.trial_points import TrialPoints
 from syno.report.verdict import verdict_lines
-from syno.run.values import Trial, trials_in
+from syno.run.run import Run, outcomes
+from syno.run.values import Trial
 
 # A picture of the search tree: how often the search took each step, and the mean reward of its trials.
 #
@@ -100,16 +99,15 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
     return Branch(kinds, depth, tuple(walks), tuple(sorted(children, key=lambda child: -len(child.walks))))
 
 
-def search_tree(trials: pandas.DataFrame | list[Trial], points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
+def search_tree(trials: Sequence[Trial], points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
     """Return the picture, an SVG; None if the trials have no paths. `points` are what is said of trials, by their numbers.
 
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
     """
-    rows = trials_in(trials)
-    if not any(trial.steps for trial in rows):
+    if not any(trial.steps for trial in trials):
         return None
-    root, least = grown([_walk(trial) for trial in rows]), 1
+    root, least = grown([_walk(trial) for trial in trials]), 1
     while root.leaves(least) > MOST_LEAVES:
         least += 1
     shown = root.cut(least)
@@ -250,58 +248,58 @@ class Live:
     reload_seconds: int | None = None
 
 
-def page(results: Results, pictures: Sequence[Picture], ablations: Sequence[object] = (), live: Live | None = None) -> str:
+def page(run: Run, pictures: Sequence[Picture], ablations: Sequence[object] = (), live: Live | None = None) -> str:
     """Return tables, pictures and operators as one HTML document. All texts are escaped; the pictures become part of it.
 
     With `live`, it is the page of a search: it begins with how far that is.
 
     The part of its address after `#` selects what it shows: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
 
-    Raises SpecError if a table lacks a column, or a picture is no SVG that stands alone.
+    Raises SpecError if a picture is no SVG that stands alone.
     """
-    verdict = verdict_lines(results)
+    verdict = verdict_lines(run)
     return document(
         "page.html",
         live=live,
-        results=results,
-        metric=results.metric,
+        run=run,
+        metric=run.metric,
         verdict=verdict,
-        best=best_to_take(results, verdict),
-        summary=summary(results),
-        trials=trial_lines(results),
-        counts=f"{operator_counts(results)}; {outcomes(results.trials)}",
-        outcomes=outcomes(results.trials),
-        saturation=saturation(results.trial_list),
+        best=best_to_take(run, verdict),
+        summary=summary(run),
+        trials=trial_lines(run),
+        counts=f"{operator_counts(run)}; {outcomes(run.trials)}",
+        outcomes=outcomes(run.trials),
+        saturation=saturation(run.trials),
         pictures=pictures,
-        network=network_table(results),
-        layers=layer_table(results),
-        mixtures=mixture_table(results),
-        mixture_notes=mixture_notes(results),
-        tree=search_tree(results.trial_list, TrialPoints(results)),
-        cards=cards(results),
-        orders=orders(results),
+        network=network_table(run),
+        layers=layer_table(run),
+        mixtures=mixture_table(run),
+        mixture_notes=mixture_notes(run),
+        tree=search_tree(run.trials, TrialPoints(run)),
+        cards=cards(run),
+        orders=orders(run),
         ablations=ablations,
-        usages=lambda name: usages(results, name),
+        usages=lambda name: usages(run, name),
     )
 
 
-def operator_counts(results: Results) -> str:
+def operator_counts(run: Run) -> str:
     """Return the numbers of operators found and of baselines, in words."""
-    by_role = {role: {row.operator for row in score_rows(results) if row.role == role} for role in ("baseline", "rival")}
+    by_role = {role: {row.operator for row in score_rows(run) if row.role == role} for role in ("baseline", "rival")}
     baselines = by_role["baseline"]
-    found = len(results.operators.keys() - baselines - by_role["rival"])
-    is_measured = not (results.scores.empty and results.latency.empty and results.layers.empty)
-    is_of_search = found > 1 and not is_measured and any(trial.is_rewarded for trial in results.trial_list)
+    found = len(run.operators.keys() - baselines - by_role["rival"])
+    is_measured = bool(run.scores or run.latencies or run.layers)
+    is_of_search = found > 1 and not is_measured and any(trial.is_rewarded for trial in run.trials)
     operators = plural(found, "operator")
     text = f"the best {operators} of the search" if is_of_search else f"{operators} found"
     beside = [plural(len(names), role) for role, names in by_role.items() if names]
     return ", ".join([text, *beside])
 
 
-def orders(results: Results) -> list[tuple[str, bool]]:
+def orders(run: Run) -> list[tuple[str, bool]]:
     """Return the quantities that cards can be sorted by, and whether more is better."""
-    timed = map(order_name, targets(latencies(results).values()))
-    best = (results.metric.name, results.metric.more_is_better) if is_scored(results) else ("reward", True)
+    timed = map(order_name, targets(latencies(run).values()))
+    best = (run.metric.name, run.metric.more_is_better) if is_scored(run) else ("reward", True)
     return [best, ("FLOPs", False), *((name, False) for name in timed)]
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isfinite, isnan, nan
 
 from syno.base.text_tables import plural, shown
-from syno.report.results import Results
 from syno.run.goal_tables import SELECTED_BY, goal_speedup
+from syno.run.run import Run, metrics_of
 from syno.run.speedups import IN_SEARCH
-from syno.run.values import METRIC, Latency, Score, Target, Trial, best_first
+from syno.run.values import Latency, Score, Target, Trial, best_first
 from syno.train.metric import CHANCE, OF_ORIGINAL, Metric
 
 NOTHING = "–"
@@ -54,18 +54,18 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def summary(results: Results) -> Table:
+def summary(run: Run) -> Table:
     """Return a row for each operator and the original: score, cost, and latency on each device with each compiler, if any."""
-    metric, measured = results.metric, latencies(results)
-    reached, judged = targets(measured.values()), "verdict" in results.scores
-    limited = {row.target for row in results.latency_list if row.of_limit is not None}
-    fast = "goal_speedup" in results.scores
+    metric, measured = run.metric, latencies(run)
+    reached, judged = targets(measured.values()), any(row.verdict for row in run.scores)
+    limited = {row.target for row in run.latencies if row.of_limit is not None}
+    fast = any(not isnan(row.speedup.value) for row in run.scores)
     rows = []
-    for row in score_rows(results):
+    for row in score_rows(run):
         name = row.operator
         times = measured.get(name, {})
         rows.append((
-            word(name, card=name if name in results.operators else ""), word(row.role),
+            word(name, card=name if name in run.operators else ""), word(row.role),
             score(row, metric), difference(row, metric),
             *((speedup(row),) if fast else ()), *((verdict(row),) if judged else ()),
             quantity(row.flops, row.flops_share), quantity(row.parameters, row.parameters_share),
@@ -83,25 +83,22 @@ def summary(results: Results) -> Table:
         )
     ]
     columns = ("operator", "role", metric.heading, "difference", *asked, "FLOPs", "parameters", *timed)
-    known = [
-        place for place in range(len(columns)) if not results.scores.empty or any(row[place].text != NOTHING for row in rows)
-    ]
+    known = [place for place in range(len(columns)) if run.scores or any(row[place].text != NOTHING for row in rows)]
     return Table(tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
-def trial_lines(results: Results) -> Table:
+def trial_lines(run: Run) -> Table:
     """Return a row for each trial; of very many, for those with the highest rewards, and the first without one."""
-    metric, operators, rows = results.metric, results.trial_operators, []
-    measured = [str(name).removeprefix(METRIC) for name in results.trials.columns if str(name).startswith(METRIC)]
+    metric, operators, rows = run.metric, run.trial_operators, []
     of_original = (f"{OF_ORIGINAL}{metric.key}", f"{CHANCE}{metric.key}")  # the same in every row
-    more = [name for name in measured if name not in (*SHOWN_METRICS, metric.key, *of_original)]
-    for trial in shown_trials(results.trial_list):
+    more = [name for name in metrics_of(run.trials) if name not in (*SHOWN_METRICS, metric.key, *of_original)]
+    for trial in shown_trials(run.trials):
         (name, id_), known = operators[trial.number], trial.metrics
         flops, original = known.get("flops"), known.get(f"{OF_ORIGINAL}flops")
         rows.append((
             plain(trial.number), word(trial.outcome), plain(trial.reward), plain(known.get(metric.key)),
             share(flops / original if flops is not None and original else None), quantity(known.get("parameters")),
-            plain(trial.seconds), word(name, card=name if name in results.operators else "", note=id_),
+            plain(trial.seconds), word(name, card=name if name in run.operators else "", note=id_),
             word(trial.message), *(plain(known.get(name)) for name in more),
         ))  # fmt: skip
     headings = (
@@ -116,17 +113,17 @@ def shown_trials(trials: Sequence[Trial]) -> list[Trial]:
     return list(trials) if len(trials) <= MOST_TRIALS else sorted(first, key=lambda trial: trial.number)
 
 
-def score_rows(results: Results) -> list[Score]:
+def score_rows(run: Run) -> list[Score]:
     """Return the scores, and one without numbers for each operator that has a latency only."""
-    seen = {row.operator for row in results.score_list}
-    firsts = [next(iter(times.values())) for name, times in latencies(results).items() if name not in seen]
-    return [*results.score_list, *(Score(first.operator, first.role) for first in firsts)]
+    seen = {row.operator for row in run.scores}
+    firsts = [next(iter(times.values())) for name, times in latencies(run).items() if name not in seen]
+    return [*run.scores, *(Score(first.operator, first.role) for first in firsts)]
 
 
-def latencies(results: Results) -> dict[str, dict[Target, Latency]]:
+def latencies(run: Run) -> dict[str, dict[Target, Latency]]:
     """Return the latencies of each operator, by device and compiler."""
     found: dict[str, dict[Target, Latency]] = {}
-    for row in results.latency_list:
+    for row in run.latencies:
         found.setdefault(row.operator, {})[row.target] = row
     return found
 

@@ -8,7 +8,6 @@ from statistics import fmean
 from textwrap import fill
 from typing import NamedTuple
 
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -17,11 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.base.registry import Registry
-from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, drawn, finish, nothing
+from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, Picture, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
 from syno.report.layer_tables import layer_figure
 from syno.report.points import Point, identify
-from syno.report.results import Picture, Results
 from syno.report.search_rewards import TITLE as REWARDS
 from syno.report.search_rewards import reward_figure
 from syno.report.search_time import TITLE as OVER_TIME
@@ -29,7 +27,8 @@ from syno.report.search_time import time_figure
 from syno.report.trade_off import cost_figure, pareto_figure, speed_figure
 from syno.report.trial_points import TrialPoints
 from syno.run.breakdown import NETWORK, OPERATOR, REST, STAGE
-from syno.run.values import Latency, Round, TimedPart, last_of_each, latencies_in, parts_in, rounds_in
+from syno.run.run import Run
+from syno.run.values import Latency, Round, TimedPart, last_of_each
 from syno.train.metric import METRICS, Metric
 
 # The figure of learning curves: the score on the test data after each round of training, for each network.
@@ -48,19 +47,17 @@ OPERATOR_COLOURS = (
 STYLES = ("-", "--", ":", "-.")  # after all colours, the next style
 
 
-def learning_figure(curves: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def learning_figure(curves: Sequence[Round], notes: Sequence[str] = ()) -> Figure:
     """Draw the mean score over seeds after each round of training, with a band from the lowest to the highest seed.
 
     A seed counts in the rounds that its training reached; where not all did, the line ends. The legend names the
     lines.
 
     Args:
-        curves: a row for each network, seed and round with `LEARNING_COLUMNS`; rounds count from 1. May be empty.
+        curves: the score of each network, seed and round. May be empty.
         notes: paragraphs at the bottom.
-
-    Raises SpecError if the table lacks a column.
     """
-    rounds = [one for one in rounds_in(curves) if isfinite(one.score)]  # a training that diverged has an infinite loss
+    rounds = [one for one in curves if isfinite(one.score)]  # a training that diverged has an infinite loss
     if not rounds:
         return nothing(LEARNING, "No network was trained with other seeds.", notes)
     metric = METRICS[rounds[0].metric]
@@ -110,16 +107,15 @@ EDGE = 0.5  # width of the white line between stages
 ALL, THE_REST = "whole network", "other layers"
 
 
-def breakdown_figure(breakdown: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def breakdown_figure(parts: Sequence[TimedPart], notes: Sequence[str] = ()) -> Figure:
     """Draw the time of each replaced layer before and after, and how many times as fast it is, with the 95 % interval.
 
     There is a row of two panels for each operator, compiler and device. The bars of layers that occur several times are their
     time together. The lower bar of a layer is the operator's, in the colours of its stages where they are known. Found
-    operators come first; what could not be measured, or is too much for one figure, is left out, and a note says so. SpecError
-    if the table lacks a column.
+    operators come first; what could not be measured, or is too much for one figure, is left out, and a note says so.
     """
     groups: dict[tuple[str, str, str], list[TimedPart]] = {}
-    for part in sorted(parts_in(breakdown), key=lambda part: part.role != "found"):
+    for part in sorted(parts, key=lambda part: part.role != "found"):
         groups.setdefault((part.operator, part.compiler, part.device), []).append(part)
     known = {name: group for name, group in groups.items() if any(part.part == OPERATOR for part in group)}
     failed = [
@@ -218,13 +214,13 @@ NOTE = 0.12  # inches, of a line at the bottom
 SPACE = 0.8  # the share of a group that its bars fill
 
 
-def speedup_figure(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def speedup_figure(latencies: Sequence[Latency], notes: Sequence[str] = ()) -> Figure:
     """Draw the speedup over the original network as bars, the fastest operator first.
 
     There is a panel for each device, a group of bars for each operator, and a colour for each compiler. Measurements that
-    failed or are partial have a cross and no bar. SpecError if the table lacks a column.
+    failed or are partial have a cross and no bar.
     """
-    own = [row for row in latencies_in(latency) if row.role != ORIGINAL]
+    own = [row for row in latencies if row.role != ORIGINAL]
     rows = last_of_each(own, lambda row: (row.operator, row.target))
     if not rows:
         return nothing(SPEEDUP, "No operator's latency was measured.", notes)
@@ -289,12 +285,12 @@ class Drawing(NamedTuple):
     Attributes:
         title: The title; `{metric}` and `{Metric}` in it stand for the name of the metric.
         caption: How to read it; `{better}` in it stands for the direction of better scores.
-        draw: Draws it from results, with notes at the bottom.
+        draw: Draws it from a run, with notes at the bottom.
     """
 
     title: str
     caption: str
-    draw: Callable[[Results, Sequence[str]], Figure]
+    draw: Callable[[Run, Sequence[str]], Figure]
 
     def words(self, metric: Metric) -> tuple[str, str]:
         """Return the title and the caption for scores of this metric."""
@@ -305,12 +301,12 @@ class Drawing(NamedTuple):
 FIGURES: Registry[Drawing] = Registry("figure")
 
 
-def pictures(results: Results, names: Iterable[str]) -> list[Picture]:
+def pictures(run: Run, names: Iterable[str]) -> list[Picture]:
     """Draw the figures of these names for a page, without notes, which it has as text. UnknownNameError for another name."""
     found = []
     for drawing in [FIGURES[name] for name in names]:
-        title, caption = drawing.words(results.metric)
-        found.append(Picture(title, drawn(drawing.draw(results, ()), "svg").decode(), caption))
+        title, caption = drawing.words(run.metric)
+        found.append(Picture(title, drawn(drawing.draw(run, ()), "svg").decode(), caption))
     return found
 
 
@@ -320,7 +316,7 @@ FIGURES.register("score-latency")(
         "Mean {metric} with its standard deviation over seeds; median latency of the whole network with its 95 % interval. The "
         "{better} and the further to the left, the better. The line is the Pareto front: no other operator is both faster and "
         "better than one on it.",
-        lambda found, notes: pareto_figure(found.scores, found.latency, notes),
+        lambda run, notes: pareto_figure(run.scores, run.latencies, run.metric, notes),
     )
 )
 FIGURES.register("score-speedup")(
@@ -332,7 +328,7 @@ FIGURES.register("score-speedup")(
         "Upwards: mean {metric} over seeds; the bar is the 95 % interval of its difference from the original's (Welch), and "
         "for the original that of its own mean. The {better} and the further to the right, the better. An operator meets "
         "the goal of the search if both its bars lie in the shaded corner.",
-        lambda found, notes: speed_figure(found.scores, found.speedups, found.aim, notes),
+        lambda run, notes: speed_figure(run.scores, run.speedups, run.metric, run.goal, notes),
     )
 )
 FIGURES.register("score-flops")(
@@ -340,7 +336,7 @@ FIGURES.register("score-flops")(
         "{Metric} against FLOPs",
         "Mean {metric} with its standard deviation over seeds, against the FLOPs (multiply-adds) of the network with the "
         "operator, as a share of the original network's. The {better} and the further to the left, the better.",
-        lambda found, notes: cost_figure(found.scores, notes),
+        lambda run, notes: cost_figure(run.scores, run.metric, notes),
     )
 )
 FIGURES.register("speedup")(
@@ -348,7 +344,7 @@ FIGURES.register("speedup")(
         SPEEDUP,
         "Latency of the original network divided by the latency of the network with the operator, on the same device with the "
         "same compiler.",
-        lambda found, notes: speedup_figure(found.latency, notes),
+        lambda run, notes: speedup_figure(run.latencies, notes),
     )
 )
 FIGURES.register("layers")(
@@ -357,7 +353,7 @@ FIGURES.register("layers")(
         "Latency of each distinct layer that operators replace, divided by that of the layer with the operator, on the same "
         "device with the same compiler. A layer with a stride is measured as the network has it, an operator after the pooling "
         "that stands for the stride.",
-        lambda found, notes: layer_figure(found.layers, notes),
+        lambda run, notes: layer_figure(run.layers, notes),
     )
 )
 FIGURES.register("learning")(
@@ -365,7 +361,7 @@ FIGURES.register("learning")(
         LEARNING,
         "Mean {metric} on the test data over the seeds, after each round of the training of the whole network; the band is "
         "from the lowest to the highest seed. A training that was stopped early ends the line of its network there.",
-        lambda found, notes: learning_figure(found.learning, notes),
+        lambda run, notes: learning_figure(run.rounds, notes),
     )
 )
 FIGURES.register("reward")(
@@ -373,7 +369,7 @@ FIGURES.register("reward")(
         REWARDS,
         "Each dot is a trial of an operator. The marks at the bottom are trials without a reward: their operators cannot meet "
         "the goal (screened), they were stopped early, or failed.",
-        lambda found, notes: reward_figure(found.trial_list, notes, TrialPoints(found)),
+        lambda run, notes: reward_figure(run.trials, notes, TrialPoints(run)),
     )
 )
 FIGURES.register("search-time")(
@@ -382,7 +378,7 @@ FIGURES.register("search-time")(
         "Each dot is the reward of a trial when it ended; the line is the best so far. Rings are trials that meet the goal "
         "of the search, and the dashed line is the reward of one that just does. The marks at the bottom are trials without "
         "a reward: their operators cannot meet the goal (screened), they were stopped early, or failed.",
-        lambda found, notes: time_figure(found.trial_list, found.aim, found.reward_at_goal, notes, TrialPoints(found)),
+        lambda run, notes: time_figure(run.trials, run.goal, run.reward_at_goal, notes, TrialPoints(run)),
     )
 )
 FIGURES.register("breakdown")(
@@ -392,6 +388,6 @@ FIGURES.register("breakdown")(
         "lower one the operator's. Layers of one size are one line. With the compiler eager, the operator's bar is divided "
         "into the calls of its code; other compilers fuse them. On the right, the speedup of each size of the layers, and "
         "of the whole network, with 95 % intervals; original and operator were timed in turns.",
-        lambda found, notes: breakdown_figure(found.breakdown, notes),
+        lambda run, notes: breakdown_figure(run.parts, notes),
     )
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,11 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, finish, nothing
 from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
-from syno.run.values import Trial, trials_in
-
-if TYPE_CHECKING:
-    import pandas
-
+from syno.run.values import Trial
 
 # A warning if many trials have the lowest or the highest reward, so that the search cannot tell them apart.
 
@@ -25,9 +21,9 @@ MANY = 0.25  # share of the complete trials
 FEWEST = 8  # complete trials from which on a share says something
 
 
-def saturation(trials: pandas.DataFrame | list[Trial]) -> str | None:
+def saturation(trials: Iterable[Trial]) -> str | None:
     """Return in words that a quarter or more of the complete trials have the reward 0 or 1, and what to change; else None."""
-    rewards = [trial.reward for trial in trials_in(trials) if trial.outcome == "complete" and trial.reward is not None]
+    rewards = [trial.reward for trial in trials if trial.outcome == "complete" and trial.reward is not None]
     if len(rewards) < FEWEST:
         return None
     parts = []
@@ -46,20 +42,16 @@ def saturation(trials: pandas.DataFrame | list[Trial]) -> str | None:
 TITLE = "Rewards of the search"
 
 
-def reward_figure(
-    trials: pandas.DataFrame | list[Trial], notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS
-) -> Figure:
+def reward_figure(trials: Sequence[Trial], notes: Sequence[str] = (), points: Mapping[int, Point] = NO_POINTS) -> Figure:
     """Draw the reward of each trial, and the best so far. Marks at the bottom are trials that were pruned, paused or failed.
 
     Of very many trials, some are drawn (`shown_points`). `points` says what the point of each trial is, by the trial's number.
-    SpecError if the table lacks a column.
     """
-    rows = trials_in(trials)
-    if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in rows):
+    if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in trials):
         return nothing(TITLE, "No trial has ended.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    draw_rewards(axes, rows, points)
+    draw_rewards(axes, trials, points)
     finish(figure, [axes], TITLE, notes, columns=4)
     return figure
 

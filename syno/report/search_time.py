@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,11 +14,8 @@ from matplotlib.figure import Figure
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
 from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
 from syno.run.goal import STATES, order_of_trial
-from syno.run.values import Trial, trials_in
+from syno.run.values import Trial
 from syno.search.goal import Goal
-
-if TYPE_CHECKING:
-    import pandas
 
 TITLE = "Search over time"
 LONGEST_GAP = timedelta(minutes=10)  # without a trial: more is an interruption, which does not count
@@ -27,7 +24,7 @@ HOURS = 4 * 3600
 
 
 def time_figure(
-    trials: pandas.DataFrame | list[Trial],
+    trials: Iterable[Trial],
     goal: Goal | None = None,
     reward_at_goal: float | None = None,
     notes: Sequence[str] = (),
@@ -39,15 +36,13 @@ def time_figure(
     that meet the goal have a ring. Marks at the bottom are trials that were screened out, pruned or paused, or failed.
 
     Args:
-        trials: `syno.search.storage.records.table`; of very many, some are drawn (`shown_points`).
+        trials: of the search; of very many, some are drawn (`shown_points`).
         goal: the goal of the search; None if there is none.
         reward_at_goal: the reward of an operator that just meets the goal, for a line; None for no line.
         notes: paragraphs at the bottom.
         points: what the point of each trial is, by the trial's number.
-
-    Raises SpecError if the table lacks a column.
     """
-    timed = with_times(trials_in(trials))
+    timed = with_times(trials)
     if not any(trial.is_rewarded or trial.outcome in AT_THE_BOTTOM for trial in timed):
         return nothing(TITLE, "No trial with a known time has ended.", notes)
     figure = Figure(figsize=(7, 4.2), layout="constrained")

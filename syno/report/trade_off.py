@@ -10,7 +10,6 @@ from math import ceil, isfinite, isnan, log10, nan
 from textwrap import fill
 
 import matplotlib.ticker
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -22,10 +21,9 @@ from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, finish, 
 from syno.report.labels import Label, place_labels
 from syno.report.page_tables import setting
 from syno.report.points import Point, identify
-from syno.report.results import metric_of
 from syno.run.metric import front, near_front
 from syno.run.speedups import APART, IN_SEARCH
-from syno.run.values import Latency, Score, Speedup, by_target, latencies_in, scores_in, speedups_in
+from syno.run.values import Latency, Score, Speedup, by_target
 from syno.search.goal import Goal
 from syno.train.metric import Metric
 
@@ -74,22 +72,19 @@ def exactly(value: float) -> Interval:
     return Interval(value, value, value)
 
 
-def pareto_figure(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+def pareto_figure(scores: Sequence[Score], latencies: Sequence[Latency], metric: Metric, notes: Sequence[str] = ()) -> Figure:
     """Draw scores (mean and standard deviation over seeds) against latencies (median and 95 % interval).
 
-    There is a panel for each device and compiler. Operators without a score or a latency are left out. SpecError if a table
-    lacks a column.
+    There is a panel for each device and compiler. Operators without a score or a latency are left out.
     """
-    trained, timed = scores_in(scores), latencies_in(latency)
-    metric = metric_of(scores)
     title = f"{metric.title} against latency"
-    targets = by_target(with_scores(trained, timed), lambda one: one.target)
+    targets = by_target(with_scores(scores, latencies), lambda one: one.target)
     if not targets:
         return nothing(title, "No operator has both a score and a latency.", notes)
     figure, panels, columns = panels_of_targets(len(targets))
     groups = []
     for axes, ((device, compiler), here) in zip(panels, targets.items(), strict=True):
-        groups.append(latency_points(trained, here))
+        groups.append(latency_points(scores, here))
         same = setting(here)
         draw_costs(axes, groups[-1], f"latency/ms ({same})" if same else "latency/ms", metric)
         names = ", ".join(dict.fromkeys(one.device_name for one in here if one.device_name))
@@ -112,14 +107,10 @@ def panels_of_targets(count: int) -> tuple[Figure, list[Axes], int]:
     return figure, panels[:count], columns
 
 
-def cost_figure(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
-    """Draw scores (mean, standard deviation over seeds) against shares of the original's FLOPs.
-
-    SpecError if the table lacks a column.
-    """
-    trained, metric = scores_in(scores), metric_of(scores)
+def cost_figure(scores: Sequence[Score], metric: Metric, notes: Sequence[str] = ()) -> Figure:
+    """Draw scores (mean, standard deviation over seeds) against shares of the original's FLOPs."""
     title = f"{metric.title} against FLOPs"
-    marks = cost_points(trained)
+    marks = cost_points(scores)
     if not marks:
         return nothing(title, "No operator has both a score and a share of the original's FLOPs.", notes)
     figure = Figure(figsize=(7, 4.8), layout="constrained")
@@ -287,7 +278,11 @@ ROOM = 0.06  # around the points and the goal's corner, as a share of their rang
 
 
 def speed_figure(
-    scores: pandas.DataFrame, speedups: pandas.DataFrame, goal: Goal | None = None, notes: Sequence[str] = ()
+    scores: Sequence[Score],
+    speedups: Sequence[Speedup],
+    metric: Metric,
+    goal: Goal | None = None,
+    notes: Sequence[str] = (),
 ) -> Figure:
     """Draw the score of each trained network against its speedup over the original, which is at 1.
 
@@ -296,17 +291,14 @@ def speed_figure(
     score the 95 % interval of its difference from the original's score.
 
     Args:
-        scores: `syno.run.table.score_view`.
-        speedups: `syno.run.speedups.speedup_view`.
+        scores, metric: of the networks.
+        speedups: of the networks.
         goal: the goal; None for no corner.
         notes: paragraphs at the bottom.
-
-    Raises SpecError if a table lacks a column.
     """
-    known = {one.operator: one for one in scores_in(scores) if one.is_finite}
-    metric = metric_of(scores)
+    known = {one.operator: one for one in scores if one.is_finite}
     title = f"{metric.title} against speedup"
-    targets = by_target((one for one in speedups_in(speedups) if one.operator in known), lambda one: one.target)
+    targets = by_target((one for one in speedups if one.operator in known), lambda one: one.target)
     if not targets:
         return nothing(title, "No operator has both a score and a speedup over the original network.", notes)
     original = next((one for one in known.values() if one.role == ORIGINAL), None)

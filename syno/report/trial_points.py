@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from syno.report.points import Point
-from syno.report.results import Results
+from syno.run.run import Run
 
 
 class TrialPoints(Mapping[int, Point]):
     """The text at the point of each trial in a figure, by the trial's number; made when it is asked for, as few are drawn."""
 
-    def __init__(self, results: Results) -> None:
-        self._results = results
-        self._trials = {trial.number: trial for trial in results.trial_list}
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._trials = {trial.number: trial for trial in run.trials}
 
     def __getitem__(self, number: int) -> Point:
-        trial, metric, name = self._trials[number], self._results.metric, self._results.trial_operators[number].name
-        score, is_known = trial.metrics.get(metric.key), name in self._results.operators
+        trial, metric, name = self._trials[number], self._run.metric, self._run.trial_operators[number].name
+        score, is_known = trial.metrics.get(metric.key), name in self._run.operators
         parts = [f"trial {number}, {name}" if name else f"trial {number}"]
         parts += [trial.outcome if trial.reward is None else f"reward {trial.reward:.4g}"]
         parts += [] if score is None else [f"{metric.name} {metric.text(score)}"]

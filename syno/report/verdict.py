@@ -14,10 +14,10 @@ from syno.base.interval import Interval
 from syno.base.text_tables import plural
 from syno.model.networks import has_lower_precision, is_converted
 from syno.report.page_tables import setting, share
-from syno.report.results import Results
 from syno.run.goal import NONE_FASTER, STATES, speed_text, speedup_in
 from syno.run.goal_tables import beside_rivals
 from syno.run.majority import warning_of
+from syno.run.run import Run
 from syno.run.speedups import APART, IN_SEARCH, IN_TURNS, best_against_best
 from syno.run.values import Score, Target, best_first
 from syno.train.metric import ACCURACY, OF_ORIGINAL, Metric
@@ -55,28 +55,28 @@ class Network:
     seeds: int | None = None
 
 
-def margin_of(results: Results) -> Margin:
+def margin_of(run: Run) -> Margin:
     """Return the loss of score that is allowed, in words."""
-    asked = None if results.aim is None else results.aim.lose_at_most
-    if asked is None and (asked := results.metric.margin) is None:
-        original = next((row.score for row in results.score_list if row.role == ORIGINAL and row.is_finite), None)
+    asked = None if run.goal is None else run.goal.lose_at_most
+    if asked is None and (asked := run.metric.margin) is None:
+        original = next((row.score for row in run.scores if row.role == ORIGINAL and row.is_finite), None)
         asked = float(f"{WITHIN * abs(original or 0.0):.2g}")
-    return Margin(results.metric, asked)
+    return Margin(run.metric, asked)
 
 
-def networks_of(results: Results) -> dict[str, Network]:
+def networks_of(run: Run) -> dict[str, Network]:
     """Return the networks other than the original by name, as far as their scores are finite."""
     return {
         row.operator: Network(
             row.operator,
             row.role,
             row.score,
-            row.lost(results.metric),
+            row.lost,
             _or_nan(row.flops_share),
             row.verdict,
             row.seeds,
         )
-        for row in results.score_list
+        for row in run.scores
         if row.role != ORIGINAL and row.score is not None and isfinite(row.score)
     }
 
@@ -85,17 +85,17 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def speedups_by_target(results: Results) -> dict[Target, Speedups]:
+def speedups_by_target(run: Run) -> dict[Target, Speedups]:
     """Return the speedups by device and compiler, the goal's first.
 
     A latency below what the device's peak speed allows is not counted, and neither is one in lower precision, since the scores
     are of networks as they were trained.
     """
     found: dict[Target, dict[str, tuple[str, Interval]]] = {}
-    for row in results.speedup_list:
+    for row in run.speedups:
         if not (row.is_suspicious or has_lower_precision(row.compiler) or isnan(row.ratio.value)):
             found.setdefault(row.target, {})[row.operator] = (row.role, row.ratio)
-    wanted = None if results.aim is None else (results.aim.device, results.aim.compiler)
+    wanted = None if run.goal is None else (run.goal.device, run.goal.compiler)
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != wanted, pair[0])))
 
 
@@ -138,22 +138,22 @@ def measured_in_search(metrics: Mapping[str, float], metric: Metric) -> list[str
     return found
 
 
-def measured(results: Results) -> str:
+def measured(run: Run) -> str:
     """Return the compilers and devices of the measurements, in words; "" if there are none."""
     parts = []
-    counts = [row.seeds for row in results.score_list if row.seeds is not None and not is_converted(row.key)]
+    counts = [row.seeds for row in run.scores if row.seeds is not None and not is_converted(row.key)]
     if counts:
         least, most = min(counts), max(counts)
         each = plural(least, "seed") if least == most else f"{least} to {most} seeds"
-        parts.append(f"{results.metric.name} of {len(counts)} trained networks, {each} each")
-    rows = [row for row in results.latency_list if row.is_ok]
+        parts.append(f"{run.metric.name} of {len(counts)} trained networks, {each} each")
+    rows = [row for row in run.latencies if row.is_ok]
     for device in dict.fromkeys(row.device for row in rows):
         here = [row for row in rows if row.device == device]
         names = dict.fromkeys(filter(None, (row.device_name for row in here)))
         compilers = ", ".join(dict.fromkeys(row.compiler for row in here))
         where = "; ".join(filter(None, [*names, setting(here)]))
         parts.append(f"latency of whole networks on {device}{f' ({where})' if where else ''} with {compilers}")
-    in_turns = [row for row in results.speedup_list if row.timed != APART]
+    in_turns = [row for row in run.speedups if row.timed != APART]
     for target in dict.fromkeys(row.target for row in in_turns):
         timed = {row.timed for row in in_turns if row.target == target}
         when = " after the selection" if IN_TURNS in timed else " in the search" if IN_SEARCH in timed else ""
@@ -179,15 +179,15 @@ class Line:
         return self.before + self.operator + self.after
 
 
-def verdict_lines(results: Results) -> list[Line]:
+def verdict_lines(run: Run) -> list[Line]:
     """Return sentences: an answer for each compiler and device, the goal's first, and at last what was measured."""
-    networks, margin = networks_of(results), margin_of(results)
-    original = next((row for row in results.score_list if row.role == ORIGINAL), None)
-    timed = speedups_by_target(results)
-    lines = [] if results.aim is None else _by_goal(results, list(networks.values()), timed)
-    if results.none_because is not None:
-        lines.append(Line(results.none_because))
-    lines += [Line(*one.sentence) for one in best_against_best(results.latency, _near(networks, margin))]
+    networks, margin = networks_of(run), margin_of(run)
+    original = next((row for row in run.scores if row.role == ORIGINAL), None)
+    timed = speedups_by_target(run)
+    lines = [] if run.goal is None else _by_goal(run, list(networks.values()), timed)
+    if run.none_because is not None:
+        lines.append(Line(run.none_because))
+    lines += [Line(*one.sentence) for one in best_against_best(run.latencies, _near(networks, margin))]
     far: dict[str, list[str]] = {}  # the nearest operators where none is within the margin, each with its speedups
     for target, speedups in timed.items():
         where = f"with {target[1]} on {target[0]}"
@@ -200,32 +200,32 @@ def verdict_lines(results: Results) -> list[Line]:
     if not timed and networks:
         lines.append(_cheapest(list(networks.values()), original, margin))
     if not lines:
-        lines.append(_search_line(results))
-    return [*lines, *(Line(text) for text in (_majority(results, original), measured(results)) if text)]
+        lines.append(_search_line(run))
+    return [*lines, *(Line(text) for text in (_majority(run, original), measured(run)) if text)]
 
 
-def _majority(results: Results, original: Score | None) -> str | None:
+def _majority(run: Run, original: Score | None) -> str | None:
     """Return a warning if one label is so frequent that accuracies say little; None if there is nothing to warn of."""
-    if results.majority is None or results.metric != ACCURACY:
+    if run.majority is None or run.metric != ACCURACY:
         return None
-    return warning_of(*results.majority, None if original is None else original.score)
+    return warning_of(*run.majority, None if original is None else original.score)
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------
 
 
-def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
+def _by_goal(run: Run, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
     """Return the number of operators that meet the goal, in words; nothing if none was judged."""
-    aim = results.aim
-    lines = [] if aim is None else [Line(*parts) for parts in beside_rivals(aim, results.metric, results.score_list)]
+    aim = run.goal
+    lines = [] if aim is None else [Line(*parts) for parts in beside_rivals(aim, run.metric, run.scores)]
     judged = [one for one in networks if one.role == FOUND and one.state in STATES]
     if not judged:
         return lines
     meeting, doubted = ([one for one in judged if one.state == state] for state in STATES[:2])
     if meeting:
-        find = "front" if results.aim is None else results.aim.find or "front"
-        best = _best_of(meeting, find, results, timed)
-        speed = _speed_at_goal(best, results, timed)
+        find = "front" if run.goal is None else run.goal.find or "front"
+        best = _best_of(meeting, find, run, timed)
+        speed = _speed_at_goal(best, run, timed)
         none = f"{NONE_FASTER.capitalize()}. " if speed is not None and not speed.value > 1 and BEST[find] == "fastest" else ""
         start = f"{none}The goal is met by {len(meeting)} of {plural(len(judged), 'operator')}. "
         return [*lines, Line(f"{start}The {BEST[find]} of them: " if len(meeting) > 1 else f"{start}It is ", best.name, ".")]
@@ -233,46 +233,46 @@ def _by_goal(results: Results, networks: Sequence[Network], timed: Mapping[Targe
         number = f"{len(doubted)} of {plural(len(judged), 'operator')}"
         return [
             *lines,
-            Line(f"Whether the goal is met is not certain: {number} may meet it, since {_why(doubted, results)}."),
-            *_doubt(results, doubted),
+            Line(f"Whether the goal is met is not certain: {number} may meet it, since {_why(doubted, run)}."),
+            *_doubt(run, doubted),
         ]
     if all(one.state == "unknown" for one in judged):
         return [*lines, Line("Whether the goal is met is not known, since something was not measured.")]
     return [*lines, Line(f"The goal is not met by any of {plural(len(judged), 'operator')}.")]
 
 
-def _why(doubted: Sequence[Network], results: Results) -> str:
+def _why(doubted: Sequence[Network], run: Run) -> str:
     """Return why it is not certain that these networks meet the goal."""
-    if results.aim is None or results.aim.lose_at_most is None or all(one.lost.is_certain for one in doubted):
+    if run.goal is None or run.goal.lose_at_most is None or all(one.lost.is_certain for one in doubted):
         return "an interval contains the limit"
     if any(one.lost.is_certain for one in doubted):
         return "an interval contains the limit, or there is none"
     one_seed = "one seed: " if all(one.seeds == 1 for one in doubted) else ""
-    return f"there is no interval of the {results.metric.name} ({one_seed}train with more seeds)"
+    return f"there is no interval of the {run.metric.name} ({one_seed}train with more seeds)"
 
 
-def _doubt(results: Results, doubted: Sequence[Network]) -> list[Line]:
+def _doubt(run: Run, doubted: Sequence[Network]) -> list[Line]:
     """Return the uncertainty of the nearest network's score, in words; nothing if only speedups are in doubt."""
     nearest = min(doubted, key=lambda one: (isnan(one.lost.value), one.lost.value))
-    most = None if results.aim is None else results.aim.lose_at_most
-    doubt = "" if most is None else doubt_text(nearest, most, results.metric)
+    most = None if run.goal is None else run.goal.lose_at_most
+    doubt = "" if most is None else doubt_text(nearest, most, run.metric)
     return [Line("The nearest by its score is ", nearest.name, f", {doubt}.")] if doubt else []
 
 
-def _best_of(met: Sequence[Network], find: str, results: Results, timed: Mapping[Target, Speedups]) -> Network:
-    if find == "most_accurate" or results.aim is None:
-        return max(met, key=lambda one: results.metric.quality(one.score))
+def _best_of(met: Sequence[Network], find: str, run: Run, timed: Mapping[Target, Speedups]) -> Network:
+    if find == "most_accurate" or run.goal is None:
+        return max(met, key=lambda one: run.metric.quality(one.score))
 
     def speed(one: Network) -> float:
-        found = _speed_at_goal(one, results, timed)
+        found = _speed_at_goal(one, run, timed)
         return -inf if found is None else found.value
 
     return max(met, key=speed)
 
 
-def _speed_at_goal(one: Network, results: Results, timed: Mapping[Target, Speedups]) -> Interval | None:
+def _speed_at_goal(one: Network, run: Run, timed: Mapping[Target, Speedups]) -> Interval | None:
     """Return the speedup of a network with the goal's compiler on its device; None if there is none."""
-    speedups = {} if results.aim is None else timed.get((results.aim.device, results.aim.compiler), {})
+    speedups = {} if run.goal is None else timed.get((run.goal.device, run.goal.compiler), {})
     return speedups[one.name][1] if one.name in speedups else None
 
 
@@ -352,19 +352,19 @@ def _cheapest(networks: Sequence[Network], original: Score | None, margin: Margi
     return Line(f"{start}{none}The best {metric.name}: ", best.name, f", {score_text(best, original, metric)}.")
 
 
-def _search_line(results: Results) -> Line:
+def _search_line(run: Run) -> Line:
     """Return the best trial and what the search measured of it, where nothing was trained again or measured."""
-    done = best_first(results.trial_list)
-    layers = "" if results.layers.empty else " Single layers were measured: see Layers."
+    done = best_first(run.trials)
+    layers = "" if not run.layers else " Single layers were measured: see Layers."
     start = "No network was trained again or measured"
     if not done:
         return Line(f"{start}, so nothing is known of speed and score.{layers}")
     best = done[0]
-    found = measured_in_search(best.metrics, results.metric)
+    found = measured_in_search(best.metrics, run.metric)
     unknown = " after the search" if found else ", so nothing is known of speed and score"
-    shown = results.trial_operators[best.number].name
+    shown = run.trial_operators[best.number].name
     after = "".join(f", {one}" for one in found) + "."
-    name = shown if shown in results.operators else ""
+    name = shown if shown in run.operators else ""
     return Line(
         f"{start}{unknown}.{layers} The highest reward of the search is {best.reward:.4g}: ",
         name, f"{'' if name else shown}{after}",

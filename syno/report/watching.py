@@ -9,7 +9,8 @@ from datetime import datetime
 from syno.base.progress import duration, rate_text
 from syno.base.text_tables import Row, markdown, plural
 from syno.run.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
-from syno.run.values import Trial, best_first, trials_in
+from syno.run.table import trials_in
+from syno.run.values import Trial, best_first
 from syno.search.goal import Goal
 from syno.search.snapshot import Snapshot
 from syno.train.metric import METRICS, OF_ORIGINAL, score_of

@@ -1,20 +1,18 @@
-"""The table of where networks' time goes: a row for each part, before and after an operator is in the layers."""
+"""What records of the speed of training, and of where a network's time goes, say of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.run import FOLDER, OF_BREAKDOWN
-from syno.run.measurement import OF_LIMIT, Measurement
-from syno.run.parquet import read_parquet
+from syno.run.measurement import Measurement
+from syno.run.values import TimedPart
 
 if TYPE_CHECKING:
-    import pandas
-
     from syno.measure.breakdown_record import BreakdownRecord
     from syno.train.speed_record import SpeedRecord
 
@@ -56,16 +54,11 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place
         yield Measurement.of("training_throughput", found.value, low=found.low, high=found.high, **shared, **place)
 
 
-MADE_BY = "syno tables"
 NETWORK, REST, STAGE, OPERATOR = "network", "rest", "stage", "operator"  # parts; the original layers are ORIGINAL
-BREAKDOWN_COLUMNS = (
-    "operator", "operator_id", "key", "role", "device", "compiler", "part", "layer", "count", "stage", "ms", "ms_low",
-    "ms_high", "speedup", "speedup_low", "speedup_high", "status", "reason", "source",
-)  # fmt: skip
 
 
-def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a record, as `breakdown_table` takes them.
+def parts_of_record(record: BreakdownRecord, **place: Any) -> Iterator[TimedPart]:
+    """Yield the parts of a network's time, before and after an operator is in the layers.
 
     Parts are: "original" and "network", the whole network as it is and with the operator, with its speedup; for each size of
     the layers "original", "operator" with its speedup, and "stage" for each stage of the operator (a second conv2d is
@@ -73,49 +66,29 @@ def breakdown_rows(record: BreakdownRecord, **shown: Any) -> Iterator[dict[str, 
 
     Args:
         record: the record.
-        shown: further columns of all rows: `key`, `role`, `device`, `compiler` and `source`.
+        place: `key`, `role`, `device`, `compiler` and `source` of all parts.
     """
-    found = record.speedup
-    shared = {
-        "operator": record.name,
-        "operator_id": record.operator_id,
-        "status": found.status,
-        "reason": found.reason,
-        **shown,
-    }
-    yield shared | {"part": ORIGINAL, **_times(found.original_ms, limit_ms=found.original_limit_ms)}
-    yield shared | {"part": NETWORK, **_times(found.latency_ms, found.ratio, found.limit_ms)}
-    for number, layer in enumerate(found.layers):
-        earlier = [other.name for other in found.layers[:number]].count(layer.name)  # of other pictures, or sequences
-        same = shared | {"layer": f"{layer.name} ({earlier + 1})" if earlier else layer.name, "count": layer.count}
-        yield same | {"part": ORIGINAL, **_times(layer.original_ms, limit_ms=layer.original_limit_ms)}
-        yield same | {"part": OPERATOR, **_times(layer.latency_ms, layer.speedup, layer.limit_ms)}
+    times = record.speedup
+    part = partial(TimedPart, record.name, operator_id=record.operator_id, status=times.status, reason=times.reason, **place)
+    yield part(part=ORIGINAL, **_times(times.original_ms, limit_ms=times.original_limit_ms))
+    yield part(part=NETWORK, **_times(times.latency_ms, times.ratio, times.limit_ms))
+    for number, layer in enumerate(times.layers):
+        earlier = [other.name for other in times.layers[:number]].count(layer.name)  # of other pictures, or sequences
+        of_layer = partial(part, layer=f"{layer.name} ({earlier + 1})" if earlier else layer.name, count=layer.count)
+        yield of_layer(part=ORIGINAL, **_times(layer.original_ms, limit_ms=layer.original_limit_ms))
+        yield of_layer(part=OPERATOR, **_times(layer.latency_ms, layer.speedup, layer.limit_ms))
         stages = record.stages[number] if record.stages else ()
-        for place, stage in enumerate(stages):
-            nth = [other.name for other in stages[: place + 1]].count(stage.name)
+        for index, stage in enumerate(stages):
+            nth = [other.name for other in stages[: index + 1]].count(stage.name)
             name = stage.name if nth == 1 else f"{stage.name} {nth}"
-            yield same | {"part": STAGE, "stage": name, "ms": stage.share * layer.latency_ms.value}
-    if found.rest_ms is not None:
-        yield shared | {"part": REST, "ms": found.rest_ms}
+            yield of_layer(part=STAGE, stage=name, ms=Interval(stage.share * layer.latency_ms.value))
+    if times.rest_ms is not None:
+        yield part(part=REST, ms=Interval(times.rest_ms))
 
 
-def _times(time: Interval | None, speedup: Interval | None = None, limit_ms: float | None = None) -> dict[str, float]:
-    named = [("ms", time), ("speedup", speedup)]
-    spans = [(name, span) for name, span in named if span is not None]
-    found = {f"{name}{end}": value for name, span in spans for end, value in zip(("", "_low", "_high"), span, strict=True)}
-    return found if time is None or limit_ms is None else {**found, OF_LIMIT: limit_ms / time.value}
-
-
-def breakdown_table(rows: list[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a table with `BREAKDOWN_COLUMNS` and `OF_LIMIT`; what a row lacks is missing."""
-    import pandas
-
-    table = pandas.DataFrame(rows, columns=[*BREAKDOWN_COLUMNS, OF_LIMIT])
-    numbers = [name for name in table.columns if name.startswith(("ms", "speedup", OF_LIMIT))]
-    return table.astype(dict.fromkeys(numbers, float))
-
-
-def read_breakdown(folder: Path) -> pandas.DataFrame:
-    """Return the table in a folder of results; one without rows if it is not there. SpecError if it is damaged."""
-    file = folder / FOLDER / f"{OF_BREAKDOWN}.parquet"
-    return read_parquet(file, MADE_BY, BREAKDOWN_COLUMNS) if file.is_file() else breakdown_table([])
+def _times(time: Interval | None, speedup: Interval | None = None, limit_ms: float | None = None) -> dict[str, Any]:
+    return {
+        "ms": time or Interval(nan),
+        "speedup": speedup or Interval(nan),
+        "of_limit": None if time is None or limit_ms is None else limit_ms / time.value,
+    }

@@ -1,11 +1,12 @@
-"""Verdicts on the networks of a search with a goal, as a table and in sentences."""
+"""The verdicts on the networks of a run, and in sentences what a search with a goal has found."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
@@ -22,27 +23,13 @@ from syno.run.goal import (
 )
 from syno.run.rivals import best_in_words, best_of, choice_in_words, compared, worth
 from syno.run.speedups import APART, BY_LAYERS, IN_SEARCH, IN_TURNS, speedup_apart, speedup_by_layers
-from syno.run.values import Judged, Score, Trial, judged_in, latencies_in, parts_in, scores_in, trials_in
+from syno.run.values import Latency, Score, TimedPart, Trial
 from syno.search.goal import COSTS, Goal
 from syno.train.metric import METRICS, Metric
 
-if TYPE_CHECKING:
-    import pandas
-
-GOAL_COLUMNS = (
-    "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
-    "lost_low", "lost_high", "least_speedup", "lose_at_most",
-)  # fmt: skip
 SELECTED_BY = "the speedup is the one of the search, by which it was selected, and may be too high"
 TRAINED = ("complete", "pruned", "paused")  # outcomes of trials whose operators may meet the goal
 PREDICTED, SCREENED = "predicted", "screened"  # how a speedup is known, and the role of an operator that was screened out
-GOAL_SPEEDUP = {  # columns of the scores: the speedup that the verdict is about, from the columns of verdicts
-    "goal_speedup": "speedup",
-    "goal_speedup_low": "speedup_low",
-    "goal_speedup_high": "speedup_high",
-}
-
-GOAL_TIMED = "goal_timed"  # the column of the scores that says how it was timed
 
 
 def goal_speedup(row: Score) -> str:
@@ -54,41 +41,37 @@ def goal_speedup(row: Score) -> str:
     return "" if isnan(row.speedup.value) else f"{times_as_fast(row.speedup)}{when}"
 
 
-def verdicts(
+def judged_networks(
     goal: Goal,
-    scores: pandas.DataFrame,
-    latency: pandas.DataFrame,
+    scores: Sequence[Score],
+    latencies: Sequence[Latency],
     searched: Mapping[str, Mapping[str, float]],
-    breakdown: pandas.DataFrame | None = None,
+    parts: Sequence[TimedPart] = (),
     again: Mapping[str, Interval] | None = None,
     rivals: Mapping[str, tuple[str, Interval]] | None = None,
-) -> pandas.DataFrame:
-    """Return a row of `GOAL_COLUMNS` for each network but the original, in the order of the scores.
+) -> list[Score]:
+    """Return each network but the original with the verdict on it, in the order of the scores.
 
     The speedup is the one that was measured after the selection, where original and candidate were timed in turns: its interval
     contains the true one in 95 % of all cases. Without one it is that of the search, by which the operator was selected, and
     the reason says so. Without that, too, it is that of the breakdown by the goal's compiler on its device, where their layers
-    were timed in turns, and at last that of the latency table, where they were timed apart; its interval is then that of both
+    were timed in turns, and at last that of the latencies, where they were timed apart; its interval is then that of both
     latencies.
 
     Args:
         goal: the goal.
-        scores: `syno.run.table.score_view`.
-        latency: `syno.run.table.latency_view`.
+        scores: of the networks.
+        latencies: of the networks.
         searched: the metrics in the search, by the key of the operator.
-        breakdown: where the time goes (`syno.run.breakdown.breakdown_table`), if that was measured.
+        parts: where the time goes, if that was measured.
         again: the speedups that were measured after the selection, by the key of the operator.
         rivals: how the rivals were timed, and their speedups, by their keys.
     """
-    import pandas
-
-    rows = []
-    latencies, parts = latencies_in(latency), [] if breakdown is None else parts_in(breakdown)
-    for one in scores_in(scores):
+    judged = []
+    for one in scores:
         if one.key == ORIGINAL:
             continue
-        metric, metrics, place = METRICS[one.metric], searched.get(one.key, {}), (one.key, goal.compiler, goal.device)
-        lost = one.lost(metric)
+        metrics, place = searched.get(one.key, {}), (one.key, goal.compiler, goal.device)
         known = (
             (rivals or {}).get(one.key, ("", None)),
             (IN_TURNS, (again or {}).get(one.key)),
@@ -96,16 +79,15 @@ def verdicts(
             (BY_LAYERS, speedup_by_layers(parts, *place)),
             (APART, speedup_apart(latencies, *place)),
         )
-        timed, speedup = next(((how, found) for how, found in known if found is not None), (None, None))
+        timed, speedup = next(((how, ratio) for how, ratio in known if ratio is not None), ("", None))
         shares = {"parameters": nan if one.parameters_share is None else one.parameters_share, **shares_in(metrics)}
-        is_asked = goal.lose_at_most is not None or not isnan(lost.value)
-        found = judge(goal, metric, speedup, lost if is_asked else None, shares, one.seeds)
-        reason = f"{found.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else found.text
-        rows.append((
-            one.operator, one.key, one.role, found.state, reason, found.missing, *(speedup or Interval(nan)), timed, *lost,
-            goal.least_speedup, goal.lose_at_most,
+        is_asked = goal.lose_at_most is not None or not isnan(one.lost.value)
+        verdict = judge(goal, METRICS[one.metric], speedup, one.lost if is_asked else None, shares, one.seeds)
+        reason = f"{verdict.text}; {SELECTED_BY}" if timed == IN_SEARCH and goal.measures else verdict.text
+        judged.append(replace(
+            one, verdict=verdict.state, reason=reason, missing=verdict.missing, speedup=speedup or Interval(nan), timed=timed
         ))  # fmt: skip
-    return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
+    return judged
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------------------
@@ -128,16 +110,16 @@ def described(goal: Goal, metric: Metric | None = None) -> str:
     return f"{of[goal.find or 'front']} network, {', '.join(wanted)}" if wanted else of[goal.find or "front"]
 
 
-def answer(goal: Goal, table: pandas.DataFrame, metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
+def answer(goal: Goal, judged: Sequence[Score], metric: Metric | None = None, networks: Sequence[Score] = ()) -> list[str]:
     """Return the answer to the goal, in sentences: the operators that meet it, or the nearest one and what helps.
 
     Args:
         goal: the goal.
-        table: the table that `verdicts` returns.
+        judged: the networks, with their verdicts.
         metric: of the scores; None if it is not known.
         networks: all that were trained. With rivals, the answer begins with the best of all, and what synthesis is worth.
     """
-    own = [one for one in judged_in(table) if one.role == "found"]
+    own = [one for one in judged if one.role == "found"]
     lines = [f"Goal: {described(goal, metric)}."]
     if metric is not None:
         lines += ["".join(parts) for parts in beside_rivals(goal, metric, networks)]
@@ -169,7 +151,7 @@ def beside_rivals(goal: Goal, metric: Metric, networks: Sequence[Score]) -> list
     return [line for line in lines if any(line)]
 
 
-def _help(goal: Goal, judged: Judged) -> str:
+def _help(goal: Goal, judged: Score) -> str:
     if judged.verdict == "may meet":
         if goal.lose_at_most is not None and not (isfinite(judged.lost.low) and isfinite(judged.lost.high)):
             return "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
@@ -195,17 +177,16 @@ def help_with(binding: Sequence[str]) -> str:
     return "Search longer (study: n_trials), or ask for less."
 
 
-def end_of_search(goal: Goal, trials: pandas.DataFrame, n_trials: int) -> str | None:
+def end_of_search(goal: Goal, trials: Sequence[Trial], n_trials: int) -> str | None:
     """Return in words that a search has ended before its number of trials, and how near the best operator came; None if not."""
-    given = [] if trials.empty else trials_in(trials)
-    counted = sum(trial.outcome in (*TRAINED, "failed") for trial in given)
-    out = [trial for trial in given if trial.outcome == "screened"]
+    counted = sum(trial.outcome in (*TRAINED, "failed") for trial in trials)
+    out = [trial for trial in trials if trial.outcome == "screened"]
     nothing = nothing_meets(goal, trials)
     if not out or (counted >= n_trials and nothing is None):
         return None
     kinds = Counter(trial.message.partition(":")[0] for trial in out)
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-    if failed := sum(trial.outcome == "failed" for trial in given):
+    if failed := sum(trial.outcome == "failed" for trial in trials):
         why += f"; {failed} failed in training"
     advice = help_with([SPEED] if kinds["too slow"] >= len(out) / 2 else [])
     is_limit = len(out) >= goal.screened_for(n_trials)
@@ -253,11 +234,10 @@ def _screened(goal: Goal, trial: Trial) -> Screened:
     return Screened(trial, speedup or Interval(nan), timed, sum(over) + slow if timed or over else None)
 
 
-def nothing_meets(goal: Goal, trials: pandas.DataFrame) -> str | None:
+def nothing_meets(goal: Goal, trials: Sequence[Trial]) -> str | None:
     """Return the sentence for a search in which nothing met the goal, with the nearest operator; None if one was trained."""
-    given = [] if trials.empty else trials_in(trials)
-    outcomes = {trial.outcome for trial in given}
-    return None if outcomes & {*TRAINED} or "screened" not in outcomes else f"nothing meets the goal: {_nearest(goal, given)}"
+    outcomes = {trial.outcome for trial in trials}
+    return None if outcomes & {*TRAINED} or "screened" not in outcomes else f"nothing meets the goal: {_nearest(goal, trials)}"
 
 
 def _nearest(goal: Goal, trials: Iterable[Trial]) -> str:

@@ -15,21 +15,14 @@ Biometrika 34 (1947).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf, isfinite, nan
 from statistics import mean, stdev
 
 from syno.base.interval import Interval
-from syno.train.metric import CONFIDENCE, METRICS, Metric, score_of
+from syno.train.metric import CONFIDENCE
 
-COLUMN = "metric_"  # the beginning of the names of columns that trials have for metrics
 Point = tuple[float, float]  # cost, quality
-
-
-def metric_of_trials(columns: Iterable[object]) -> Metric | None:
-    """Return the metric of the scores in a table of trials with these columns: accuracy before loss; None if there is none."""
-    found = score_of(name.removeprefix(COLUMN) for name in map(str, columns) if name.startswith(COLUMN))
-    return None if found is None else METRICS[found]
 
 
 def difference(sample: Sequence[float], reference: Sequence[float]) -> Interval:

@@ -111,9 +111,8 @@ def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: G
 
 def judged(network: Score, goal: Goal, metric: Metric) -> Verdict:
     """Return the verdict on the speed and the score of a network by its intervals; its costs have none."""
-    lost = network.lost(metric)
-    is_asked = goal.lose_at_most is not None or not isnan(lost.value)
-    found = judge(goal, metric, network.speedup, lost if is_asked else None, seeds=network.seeds)
+    is_asked = goal.lose_at_most is not None or not isnan(network.lost.value)
+    found = judge(goal, metric, network.speedup, network.lost if is_asked else None, seeds=network.seeds)
     return Verdict(tuple(part for part in found.parts if part.name not in WORDS.values()))
 
 

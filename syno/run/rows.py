@@ -6,54 +6,15 @@ from collections.abc import Iterator
 from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from syno.base.files import ORIGINAL
 from syno.measure.network_subject import AnyNetwork, BackboneSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.model.networks import INT8, NUMBER_FORMATS
 from syno.run.measurement import OK, SUSPICIOUS, Measurement
-from syno.run.table import measurements_in
-from syno.train.metric import LOSS, METRICS
+from syno.train.metric import LOSS
 
 if TYPE_CHECKING:
-    import pandas
-
     from syno.measure.tuning_record import TuningRecord
     from syno.train.training_record import TrainingRecord
-
-
-# The gaps of a table of measurements: what it lacks, so that figures leave it out.
-
-
-LONGEST_REASON = 160  # characters
-
-
-def gaps(rows: pandas.DataFrame) -> list[str]:
-    """Return the gaps of figures, a line each: failed measurements, and networks without latencies or speedups."""
-    measured = measurements_in(rows)
-    lines = [
-        _failure(experiment, one) for experiment, one in zip(rows["experiment"], measured, strict=True) if one.status != OK
-    ]
-    good = [one for one in measured if one.status == OK and one.layer is None and one.model is not None]
-    scored = dict.fromkeys(one.model for one in good if one.metric in METRICS and one.operator != ORIGINAL)
-    names: dict[tuple[str | None, ...], set[str]] = {}  # of the operators that were timed, by their place
-    for one in good:
-        if one.metric == "latency":
-            names.setdefault((one.origin, one.model, one.compiler, one.device), set()).add(one.operator)
-    known = {model for _, model, _, _ in names}
-    lines += [f"{model}: no latency of the network" for model in scored if model not in known]
-    for (_, model, compiler, device), operators in names.items():
-        if ORIGINAL not in operators:
-            lines.append(f"{model}, {compiler} on {device}: no latency of the original, so no speedup")
-    return list(dict.fromkeys(lines))
-
-
-def _failure(experiment: str, one: Measurement) -> str:
-    place = [name for name in (one.model, one.data, one.layer) if name is not None]
-    if one.compiler is not None:
-        place.append(f"{one.compiler} on {one.device}")
-    reason = " ".join(one.reason.split())
-    shown = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}..."
-    return f"{experiment}: {one.metric} of {one.operator} in {', '.join(place)}: {one.status}: {shown}"
 
 
 MOST_LOSS = 700.0  # in nats; exp of more is too large for a floating-point number

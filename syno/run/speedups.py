@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
@@ -15,13 +15,8 @@ from syno.run.breakdown import NETWORK
 from syno.run.goal import NONE_FASTER, none_faster, times_as_fast
 from syno.run.measurement import OK, Measurement
 from syno.run.rows import rows_of_tuning
-from syno.run.table import SPEEDUP_COLUMNS
-from syno.run.values import Latency, Speedup, Target, TimedPart, judged_in, latencies_in, parts_in
+from syno.run.values import Latency, Score, Speedup, Target, TimedPart
 from syno.search.goal import Goal
-
-if TYPE_CHECKING:
-    import pandas
-
 
 # The measurements in a record of a network's layers.
 
@@ -101,27 +96,24 @@ def speedup_by_layers(parts: Sequence[TimedPart], key: str, compiler: str, devic
     return next((one.speedup for one in parts if (one.part, one.key, one.status, one.compiler, one.device) == place), None)
 
 
-def speedup_view(
-    latency: pandas.DataFrame,
+def known_speedups(
+    latencies: Sequence[Latency],
     goal: Goal | None = None,
-    judged: pandas.DataFrame | None = None,
-    breakdown: pandas.DataFrame | None = None,
-) -> pandas.DataFrame:
-    """Return a row of `SPEEDUP_COLUMNS` for each network but the original, compiler and device with a known speedup.
+    judged: Sequence[Score] = (),
+    parts: Sequence[TimedPart] = (),
+) -> list[Speedup]:
+    """Return the known speedup of each network but the original, for each compiler and device.
 
     For the goal's compiler and device it is the speedup that the verdict is about. Else it is the one that was timed in turns
     by layers, if there is one, and the ratio of two latencies if not.
 
     Args:
-        latency: `syno.run.table.latency_view`.
+        latencies: of the networks.
         goal: the goal of the search, if there is one.
-        judged: the verdicts (`syno.run.goal_tables.verdicts`), if there are any.
-        breakdown: where the time goes (`syno.run.breakdown.breakdown_table`), if that was measured.
+        judged: the networks with their verdicts (`syno.run.goal_tables.judged_networks`), if there are any.
+        parts: where the time goes, if that was measured.
     """
-    import pandas
-
-    found: dict[tuple[str, str, str], Speedup] = {}
-    latencies, parts = latencies_in(latency), [] if breakdown is None else parts_in(breakdown)
+    known: dict[tuple[str, str, str], Speedup] = {}
     for one in latencies:
         if one.key == ORIGINAL or not one.is_ok:
             continue
@@ -129,20 +121,14 @@ def speedup_view(
         in_turns, apart = speedup_by_layers(parts, *place), speedup_apart(latencies, *place)
         if (ratio := in_turns or apart) is not None:
             how = (APART, one.is_suspicious) if in_turns is None else (BY_LAYERS, False)
-            found[place] = Speedup(one.operator, one.key, one.role, one.device, one.compiler, ratio, *how)
-    if goal is not None and judged is not None:
-        for row in judged_in(judged):
-            if row.timed:
-                place = (row.key, goal.compiler, goal.device)
-                is_doubtful = row.timed == APART and place in found and found[place].is_suspicious
-                found[place] = Speedup(
-                    row.operator, row.key, row.role, goal.device, goal.compiler, row.speedup, row.timed, is_doubtful
-                )
-    rows = [
-        (one.operator, one.key, one.role, one.device, one.compiler, *one.ratio, one.timed, one.is_suspicious)
-        for one in found.values()
-    ]
-    return pandas.DataFrame(rows, columns=list(SPEEDUP_COLUMNS))
+            known[place] = Speedup(one.operator, one.key, one.role, one.device, one.compiler, ratio, *how)
+    for network in judged if goal is not None else ():
+        if goal is not None and network.timed:
+            place = (network.key, goal.compiler, goal.device)
+            is_doubtful = network.timed == APART and place in known and known[place].is_suspicious
+            names = (network.operator, network.key, network.role, goal.device, goal.compiler)
+            known[place] = Speedup(*names, network.speedup, network.timed, is_doubtful)
+    return list(known.values())
 
 
 # ---- whether anything is faster --------------------------------------------------------------------------------------
@@ -180,17 +166,17 @@ class BestAgainstBest(NamedTuple):
         return before, self.operator, f" with {self.own_compiler} is {times_as_fast(self.speedup, ' times as fast')}."
 
 
-def best_against_best(latency: pandas.DataFrame, names: Collection[str] | None = None) -> list[BestAgainstBest]:
+def best_against_best(latencies: Sequence[Latency], names: Collection[str] | None = None) -> list[BestAgainstBest]:
     """Return the comparison for each device where a compiler that operators were measured with slows the original down.
 
     A speedup over an original that the compiler has slowed down says little: people would run the original without it.
 
     Args:
-        latency: `syno.run.table.latency_view`.
+        latencies: of the networks.
         names: the operators to choose from; None for all that the search has found.
     """
     found: list[BestAgainstBest] = []
-    rows = [one for one in latencies_in(latency) if one.is_ok and not one.is_suspicious and isfinite(_positive(one.ms.value))]
+    rows = [one for one in latencies if one.is_ok and not one.is_suspicious and isfinite(_positive(one.ms.value))]
     rows = [one for one in rows if not has_lower_precision(one.compiler)]  # another network
     for device in dict.fromkeys(one.device for one in rows):
         here = [one for one in rows if one.device == device]

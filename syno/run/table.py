@@ -1,32 +1,35 @@
-"""The table of measurements, the one table of numbers of a folder of results, and the views that are computed from it.
+"""The tables of a folder of results: values of a run are written as tables here, and read from tables. Nothing else does.
 
-It has a row for each measurement and a column for each field of `Measurement`; own and published numbers may be mixed. The
-tables `scores` and `latency` of an experiment are views of it. Loss curves over the steps of a training are not measurements,
-since they have many points: `tables/losses` (`LOSS_COLUMNS`) holds them, where there are any.
+The table of measurements is the one table of numbers: it has a row for each measurement and a column for each field of
+`Measurement`; own and published numbers may be mixed. `tables/scores`, `latency`, `layers` and `goal` are views of it
+(`syno.run.views`), written for other programs. Loss curves over the steps of a training are not measurements, since they have
+many points: `tables/losses` (`LOSS_COLUMNS`) holds them, where there are any.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import nan
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from math import isnan, nan
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 
 from syno.base.addresses import cleaned
-from syno.base.errors import SpecError
-from syno.base.files import ORIGINAL, write_whole
+from syno.base.errors import SpecError, suggestion
+from syno.base.files import write_whole
 from syno.base.interval import Interval
-from syno.run import FOLDER, LOSSES, MEASUREMENTS
-from syno.run.measurement import OF_LIMIT, OK, SUSPICIOUS, Measurement
-from syno.run.metric import difference, spread
+from syno.run import FOLDER, LOSSES, MEASUREMENTS, OF_BREAKDOWN
+from syno.run.measurement import OF_LIMIT, Measurement
 from syno.run.parquet import read_parquet, write_parquet
-from syno.train.metric import METRICS
+from syno.run.values import Latency, Score, TimedPart, Trial
+from syno.search.goal import Goal
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pandas
 
     from syno.train.training_record import TrainingRecord
@@ -48,17 +51,20 @@ LATENCY_COLUMNS = (
     "operator", "operator_id", "role", "device", "device_name", "compiler", "status", "reason", "latency_ms", "latency_low_ms",
     "latency_high_ms", "batch", "threads", "checked", "suspicious", "speedup",
 )  # fmt: skip
-
-SPEEDUP_COLUMNS = (
-    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
+GOAL_COLUMNS = (
+    "operator", "key", "role", "verdict", "reason", "missing", "speedup", "speedup_low", "speedup_high", "timed", "lost",
+    "lost_low", "lost_high", "least_speedup", "lose_at_most",
 )  # fmt: skip
+BREAKDOWN_COLUMNS = (
+    "operator", "operator_id", "key", "role", "device", "compiler", "part", "layer", "count", "stage", "ms", "ms_low",
+    "ms_high", "speedup", "speedup_low", "speedup_high", "status", "reason", "source",
+)  # fmt: skip
+TRIAL_COLUMNS = ("number", "outcome", "reward")
+METRIC, VERSION = "metric_", "version_"  # the beginnings of the names of columns that trials have for metrics and versions
 # Columns that have a few known values, by which rows are found.
 CHECKED: dict[str, Any] = {
     name: TypeAdapter(cast("Any", Measurement.model_fields[name].annotation)) for name in ("metric", "status", "origin")
 }
-KINDS_OF_DEVICES = ("cpu", "cuda")  # what stands in the column `device` where a device has no name of its own
-UNKNOWN = Interval(nan)
-ITSELF = Interval(0.0)
 
 
 def measurement_table(measurements: Iterable[Measurement]) -> pandas.DataFrame:
@@ -144,111 +150,86 @@ def read_losses(folder: Path, made_by: str) -> pandas.DataFrame:
     return read_parquet(file, made_by, ("step", "minutes", "loss", "operator")).reindex(columns=list(LOSS_COLUMNS))
 
 
-# ---- the views of an experiment, of measurements that are read from the table once for all (`measurements_in`) --------
+def score_table(scores: Iterable[Score], *, judged: bool = False) -> pandas.DataFrame:
+    """Return a row for each network that was trained: `SCORE_COLUMNS` and `key`.
 
-
-def score_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return a row for each operator that was trained, the best first: `SCORE_COLUMNS` and `key`.
-
-    The score is the mean over seeds; a training that diverged has an infinite loss. The difference is from the original's
-    score, with its 95 % interval. Costs are of one sample, and as shares of the original's.
+    With `judged`, there are also the columns `verdict`, `verdict_reason` and `verdict_missing` and, if any is known, those of
+    the speedup that the verdict is about: `goal_speedup` with its interval, and `goal_timed`.
     """
     import pandas
 
-    groups: dict[str, list[Measurement]] = {}
-    for one in measured:
-        if one.role is not None and one.seed is not None and one.layer is None and one.key is not None:
-            groups.setdefault(one.key, []).append(one)
-    if not groups:
-        return pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
-    original = groups.get(ORIGINAL)
-    view = pandas.DataFrame([_score_row(rows, original) for rows in groups.values()])
-    view = view.astype({"parameters": "int64", **dict.fromkeys(("flops_share", "parameters_share"), float)})
-    metric = next(one.metric for rows in groups.values() for one in rows if one.metric in METRICS)
-    return view.sort_values("score", ascending=not METRICS[metric].more_is_better, kind="stable", ignore_index=True)
+    rows = list(scores)
+    names = [*SCORE_COLUMNS[:2], "key", *SCORE_COLUMNS[2:]]
+    cells = [
+        [
+            one.operator, one.operator_id, one.key, one.role, one.metric, one.score, one.spread, one.seeds, *one.difference,
+            one.flops, one.flops_share, one.parameters, one.parameters_share,
+        ]
+        for one in rows
+    ]  # fmt: skip
+    if judged:
+        names += ["verdict", "verdict_reason", "verdict_missing"]
+        cells = [
+            [*row, *((one.verdict, one.reason, one.missing) if one.verdict else (None, None, nan))]
+            for row, one in zip(cells, rows, strict=True)
+        ]
+        if any(not isnan(one.speedup.value) for one in rows):
+            names += ["goal_speedup", "goal_speedup_low", "goal_speedup_high", "goal_timed"]
+            cells = [[*row, *one.speedup, one.timed or None] for row, one in zip(cells, rows, strict=True)]
+    table = pandas.DataFrame(cells, columns=names)
+    return table.astype({"parameters": "int64", **dict.fromkeys(("flops_share", "parameters_share"), float)}) if rows else table
 
 
-def _score_row(rows: Sequence[Measurement], original: Sequence[Measurement] | None) -> dict[str, Any]:
-    first, scores = rows[0], _scores(rows)
-    apart = UNKNOWN if original is None else ITSELF if rows is original else difference(scores, _scores(original))
-    (flops, flops_share), (parameters, parameters_share) = (_cost(rows, original, name) for name in ("flops", "parameters"))
-    return {
-        "operator": first.operator,
-        "operator_id": first.operator_id,
-        "key": first.key,
-        "role": first.role,
-        "metric": next(one.metric for one in rows if one.metric in METRICS),
-        "score": mean(scores),
-        "score_std": spread(scores),
-        "seeds": len(scores),
-        "difference": apart.value,
-        "difference_low": apart.low,
-        "difference_high": apart.high,
-        "flops": flops,
-        "flops_share": flops_share,
-        "parameters": parameters,
-        "parameters_share": parameters_share,
-    }
-
-
-def _scores(rows: Sequence[Measurement]) -> list[float]:
-    """Return the score of each seed; where one is missing, training diverged."""
-    found = [(METRICS[one.metric], one.value) for one in rows if one.metric in METRICS]
-    return [metric.of_broken if value is None else value for metric, value in found]
-
-
-def _cost(rows: Sequence[Measurement], original: Sequence[Measurement] | None, name: str) -> tuple[float, float | None]:
-    """Return a cost, of the first seed, and as a share of the original's."""
-    own, *theirs = (
-        next(one.value for one in group if one.metric == name and one.value is not None)
-        for group in (rows, *([] if original is None else [original]))
-    )
-    return own, own / theirs[0] if theirs else None
-
-
-def latency_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return a row for each latency of an experiment's networks: `key`, `LATENCY_COLUMNS` and `OF_LIMIT`.
-
-    Speedups are over the original, by the same compiler on the same device, and of measurements whose status is "ok".
-    """
-    rows = [one for one in measured if one.layer is None]
-    return _latencies(rows, lambda one: (one.device_setting, one.compiler)).drop(columns="layer")
-
-
-def layer_view(measured: Iterable[Measurement]) -> pandas.DataFrame:
-    """Return a row for each latency of a single layer: `key`, `LATENCY_COLUMNS`, `OF_LIMIT` and `layer`.
-
-    Speedups are over the original's same layer, by the same compiler on the same device.
-    """
-    rows = [one for one in measured if one.layer is not None]
-    return _latencies(rows, lambda one: (one.device_setting, one.compiler, one.layer))
-
-
-def _latencies(rows: Sequence[Measurement], place: Callable[[Measurement], tuple[str | None, ...]]) -> pandas.DataFrame:
-    """Return a row for each latency with its layer, and the speedup over the original at the same place."""
+def latency_table(latencies: Iterable[Latency], *, layers: bool = False) -> pandas.DataFrame:
+    """Return a row for each latency: `key`, `LATENCY_COLUMNS` and `OF_LIMIT`, and with `layers` the column `layer`."""
     import pandas
 
-    timed = [one for one in rows if one.metric == "latency" and one.role is not None and one.device_setting is not None]
-    limits = {(one.key, *place(one)): one.value for one in rows if one.metric == "limit"}
-    originals = {place(one): one.value for one in timed if one.key == ORIGINAL and one.status == OK}
-    found = [_latency_row(one, originals.get(place(one)), limits.get((one.key, *place(one)))) for one in timed]
-    view = pandas.DataFrame(found, columns=["key", *LATENCY_COLUMNS, OF_LIMIT, "layer"])
-    return view.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup", OF_LIMIT), float))
+    rows = [
+        (
+            one.key, one.operator, one.operator_id, one.role, one.device, one.device_name, one.compiler, one.status, one.reason,
+            *one.ms, one.batch, one.threads, one.is_checked, one.is_suspicious, one.speedup, one.of_limit,
+            *((one.layer,) if layers else ()),
+        )
+        for one in latencies
+    ]  # fmt: skip
+    table = pandas.DataFrame(rows, columns=["key", *LATENCY_COLUMNS, OF_LIMIT, *(("layer",) if layers else ())])
+    return table.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup", OF_LIMIT), float))
 
 
-def _latency_row(one: Measurement, original: float | None, limit: float | None) -> dict[str, Any]:
-    same = ("key", "operator", "operator_id", "role", "compiler", "status", "reason", "batch", "threads", "checked", "layer")
-    return {
-        **{name: getattr(one, name) for name in same},
-        "device": one.device_setting,
-        "device_name": "" if one.device in KINDS_OF_DEVICES else one.device,
-        "latency_ms": one.value,
-        "latency_low_ms": one.low,
-        "latency_high_ms": one.high,
-        "suspicious": one.note == SUSPICIOUS,
-        "speedup": original / one.value if one.status == OK and original is not None and one.value is not None else None,
-        OF_LIMIT: limit / one.value if one.status == OK and limit is not None and one.value else None,
-    }
+def goal_table(judged: Iterable[Score], goal: Goal) -> pandas.DataFrame:
+    """Return a row of `GOAL_COLUMNS` for each network that was judged by a goal."""
+    import pandas
+
+    rows = [
+        (
+            one.operator, one.key, one.role, one.verdict, one.reason, one.missing, *one.speedup, one.timed or None, *one.lost,
+            goal.least_speedup, goal.lose_at_most,
+        )
+        for one in judged
+    ]  # fmt: skip
+    return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
+
+
+def breakdown_table(parts: Iterable[TimedPart]) -> pandas.DataFrame:
+    """Return a row of `BREAKDOWN_COLUMNS` and `OF_LIMIT` for each part of a network's time."""
+    import pandas
+
+    rows = [
+        (
+            one.operator, one.operator_id, one.key, one.role, one.device, one.compiler, one.part, one.layer or None,
+            one.count or None, one.stage or None, *one.ms, *one.speedup, one.status, one.reason, one.source, one.of_limit,
+        )
+        for one in parts
+    ]  # fmt: skip
+    table = pandas.DataFrame(rows, columns=[*BREAKDOWN_COLUMNS, OF_LIMIT])
+    numbers = [name for name in table.columns if name.startswith(("ms", "speedup", OF_LIMIT))]
+    return table.astype(dict.fromkeys(numbers, float))
+
+
+def read_breakdown(folder: Path, made_by: str) -> list[TimedPart]:
+    """Return where the time goes, by the table in a folder of results; [] without one. SpecError if it is damaged."""
+    file = folder / FOLDER / f"{OF_BREAKDOWN}.parquet"
+    return parts_in(read_parquet(file, made_by, BREAKDOWN_COLUMNS)) if file.is_file() else []
 
 
 def measurements_in(table: pandas.DataFrame) -> list[Measurement]:
@@ -259,3 +240,122 @@ def measurements_in(table: pandas.DataFrame) -> list[Measurement]:
         Measurement.model_construct(**{str(name): None if pandas.isna(value) else value for name, value in row.items()})
         for row in table.to_dict("records")
     ]
+
+
+def number(value: Any) -> float | None:
+    """Return a cell of a table as a number; None where it has none."""
+    if value is None or isinstance(value, str):
+        return None
+    if isinstance(value, float | int):  # most cells of long tables, where pandas takes ten times as long
+        return None if value != value else float(value)
+    import pandas
+
+    return None if pandas.isna(value) else float(value)
+
+
+class Row:
+    """A row of a table, whose cells are read by their kind. A column that the table lacks is missing in its rows."""
+
+    def __init__(self, cells: Mapping[Hashable, Any]) -> None:
+        self._cells = cells
+
+    def text(self, name: str) -> str:
+        """Return a text; "" where it is missing."""
+        value = self._cells.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        import pandas
+
+        return "" if pandas.isna(value) else str(value)
+
+    def number(self, name: str) -> float | None:
+        """Return a number; None where it is missing."""
+        return number(self._cells.get(name))
+
+    def count(self, name: str) -> int | None:
+        """Return a whole number; None where it is missing."""
+        found = self.number(name)
+        return None if found is None else int(found)
+
+    def is_true(self, name: str) -> bool:
+        """Return whether a cell is true; it is not where it is missing."""
+        return self.answer(name) is True
+
+    def answer(self, name: str) -> bool | None:
+        """Return a boolean; None where it is missing."""
+        found = self.number(name)
+        return None if found is None else bool(found)
+
+    def time(self, name: str) -> datetime | None:
+        """Return a time; None where it is missing."""
+        import pandas
+
+        value: datetime = pandas.Timestamp(self._cells.get(name, pandas.NaT))
+        return None if pandas.isna(value) else value
+
+    def interval(self, name: str, low: str = "", high: str = "") -> Interval:
+        """Return a number with the ends of its interval, by default in the columns `NAME_low` and `NAME_high`."""
+        found = map(self.number, (name, low or f"{name}_low", high or f"{name}_high"))
+        return Interval(*(nan if one is None else one for one in found))
+
+
+def rows_in(table: pandas.DataFrame) -> list[Row]:
+    """Return the rows of a table."""
+    return [Row(cells) for cells in table.to_dict("records")]
+
+
+def complete(rows: pandas.DataFrame, columns: Sequence[str], kind: str) -> pandas.DataFrame:
+    """Return the table, numbered from 0; an empty one gets the columns it lacks. SpecError if one with rows lacks any."""
+    if rows.empty:
+        return rows.reindex(columns=list(dict.fromkeys([*rows.columns, *columns])))
+    if missing := [name for name in columns if name not in rows.columns]:
+        hint = suggestion(missing[0], map(str, rows.columns))
+        raise SpecError(f'the {kind} table has no column "{missing[0]}"; it needs: {", ".join(columns)}.{hint}')
+    return rows.reset_index(drop=True)
+
+
+def latencies_in(table: pandas.DataFrame, kind: str = "latency") -> list[Latency]:
+    """Return the rows of a table of latencies, also one of layers. SpecError if it lacks a column."""
+    columns = LATENCY_COLUMNS if kind == "latency" else (*LATENCY_COLUMNS, "layer")
+    return [
+        Latency(
+            row.text("operator"), row.text("role"), row.text("key"), row.text("layer"), row.text("device"),
+            row.text("device_name"), row.text("compiler"), row.text("status"), row.text("reason"),
+            row.interval("latency_ms", "latency_low_ms", "latency_high_ms"), row.number("speedup"), row.count("batch"),
+            row.count("threads"), row.answer("checked"), row.is_true("suspicious"), row.number(OF_LIMIT),
+            row.text("operator_id"),
+        )
+        for row in rows_in(complete(table, columns, kind))
+    ]  # fmt: skip
+
+
+def parts_in(table: pandas.DataFrame) -> list[TimedPart]:
+    """Return the rows of a table of where the time goes. SpecError if it lacks a column."""
+    return [
+        TimedPart(
+            row.text("operator"), row.text("key"), row.text("role"), row.text("device"), row.text("compiler"),
+            row.text("part"), row.text("layer"), row.count("count") or 0, row.text("stage"), row.interval("ms"),
+            row.interval("speedup"), row.text("status"), row.text("reason"), row.text("operator_id"), row.text("source"),
+            row.number(OF_LIMIT),
+        )
+        for row in rows_in(complete(table, BREAKDOWN_COLUMNS, "breakdown"))
+    ]  # fmt: skip
+
+
+def trials_in(table: pandas.DataFrame) -> list[Trial]:
+    """Return the rows of a table of trials. SpecError if it lacks a column."""
+    found = complete(table, TRIAL_COLUMNS, "trials")
+    of_metrics = [name for name in found.columns if str(name).startswith(METRIC)]
+    names = [str(name).removeprefix(METRIC) for name in of_metrics]
+    packages = {str(name): str(name).removeprefix(VERSION) for name in found.columns if str(name).startswith(VERSION)}
+    metrics = zip(*(map(number, found[name].tolist()) for name in of_metrics), strict=True) if names else repeat(())
+    return [
+        Trial(
+            row.count("number") or 0, row.text("outcome"), row.number("reward"),
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}, row.text("name"),
+            row.text("operator"), row.text("message"), row.time("started"), row.time("ended"), row.number("seconds"),
+            row.text("worker"), row.text("path"), row.text("steps"),
+            {package: version for name, package in packages.items() if (version := row.text(name))},
+        )
+        for row, values in zip(rows_in(found.drop(columns=of_metrics)), metrics, strict=False)
+    ]  # fmt: skip

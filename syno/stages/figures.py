@@ -56,8 +56,8 @@ def draw(experiment: AnyExperiment, name: str) -> list[Path]:
     for figures in (*FIGURE_SETS, *([] if kind is None else [kind])):
         if name in figures.names(experiment):
             return figures.draw(experiment, name)
-    found = results.read(Experiment.checked(experiment))
-    figure = FIGURES[name].draw(found, found.notes)
+    run = results.read(Experiment.checked(experiment))
+    figure = FIGURES[name].draw(run, run.notes)
     return save(figure, experiment.folder / "figures" / name, FORMATS)
 
 
@@ -70,8 +70,8 @@ def write_report(experiment: AnyExperiment, output: Path | None = None) -> Path:
     from syno.report.result_figures import pictures
 
     experiment = Experiment.checked(experiment)
-    found = results.read(experiment)
+    run = results.read(experiment)
     file = output or experiment.folder / REPORT
     parts = [part for figures in FIGURE_SETS for part in figures.page_parts(experiment)]
-    write_whole(file, page(found, pictures(found, _own_names(experiment)), parts), durable=False)
+    write_whole(file, page(run, pictures(run, _own_names(experiment)), parts), durable=False)
     return file

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import nan
-from typing import TYPE_CHECKING
 
 from syno.config import Experiment
-from syno.model.networks import is_converted
-from syno.run.breakdown import read_breakdown
 from syno.run.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
-from syno.run.goal_tables import (
-    GOAL_COLUMNS,
-    GOAL_SPEEDUP,
-    GOAL_TIMED,
-    SCREENED,
-    answer,
-    described,
-    help_with,
-    nearest_screened,
-    verdicts,
-)
+from syno.run.goal_tables import SCREENED, help_with, nearest_screened
 from syno.run.metric import front
-from syno.run.table import SCORE_COLUMNS
-from syno.run.values import Trial, scores_in, trials_in
+from syno.run.values import Score, Trial
 from syno.search.goal import Goal
-from syno.stages.mixtures import mixture_lines
-from syno.stages.places import FROZEN, SELECTED
-from syno.stages.rivals import failures_of_rivals, speeds_of_rivals
-from syno.stages.selection import read_selected, why_none
-from syno.stages.speedups import selected_speedups
 from syno.stages.store import ID_DIGITS
-from syno.stages.study import read_trials_table
-from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, score_of
-
-if TYPE_CHECKING:
-    import pandas
+from syno.train.metric import METRICS, OF_ORIGINAL, score_of
 
 
 def nearest_first(ranked: Sequence[Trial], goal: Goal) -> list[Trial]:
@@ -62,16 +39,16 @@ def verdict_in_search(experiment: Experiment, metrics: Mapping[str, float]) -> V
     return None if experiment.goal is None or not metrics else verdict_on_trial(experiment.goal, metrics)
 
 
-def reward_at_goal(experiment: Experiment, trials: pandas.DataFrame) -> float | None:
+def reward_at_goal(experiment: Experiment, trials: Sequence[Trial]) -> float | None:
     """Return the reward of a trial that just meets the goal: with the least speedup and the worst score that it allows.
 
     Its other metrics are those of the first complete trial. None if the goal leaves one of the two open, there is no reward, or
     it is code of one's own, which no page runs, or compares with rivals: then it depends on the trial's speed.
     """
     goal = experiment.goal
-    if goal is None or goal.lose_at_most is None or trials.empty or experiment.has_own_reward or experiment.needs_front:
+    if goal is None or goal.lose_at_most is None or experiment.has_own_reward or experiment.needs_front:
         return None
-    metrics = next((trial.metrics for trial in trials_in(trials) if trial.outcome == "complete"), {})
+    metrics = next((trial.metrics for trial in trials if trial.outcome == "complete"), {})
     metric = METRICS.get(score_of(metrics) or "")
     if metric is None or (original := metrics.get(f"{OF_ORIGINAL}{metric.key}")) is None:
         return None
@@ -94,72 +71,13 @@ def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) ->
     return f"No operator of the search meets the goal; the nearest {judged[0].text}. {help_with(judged[0].binding)}"
 
 
-def verdict_table(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> pandas.DataFrame | None:
-    """Return the verdicts on the networks (`syno.run.goal_tables.verdicts`); None without a goal or networks.
-
-    Where no network is trained, they are on those that were measured.
-    """
-    if experiment.goal is None or (scores.empty and latency.empty):
-        return None
-    if scores.empty:
-        as_trained = latency[~latency["key"].map(is_converted).astype(bool)]
-        scores = as_trained.drop_duplicates("key").reindex(columns=[*SCORE_COLUMNS, "key"])
-        scores = scores.assign(metric=ACCURACY.key)
-    file = experiment.folder / SELECTED
-    searched = {one.key: one.metrics for one in read_selected(file)} if file.is_file() else {}
-    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    again = {
-        key: record.ratio
-        for key, record in selected_speedups(experiment).items()
-        if record.status == "ok" and record.ratio is not None
-    }
-    return verdicts(experiment.goal, scores, latency, searched, parts, again, speeds_of_rivals(experiment))
-
-
-def screened_table(experiment: Experiment) -> pandas.DataFrame:
-    """Return a row of `GOAL_COLUMNS` for each operator that the search has screened out, the nearest to the goal first."""
-    import pandas
-
-    goal, file = experiment.goal, experiment.folder / FROZEN
-    found = pandas.DataFrame(columns=list(GOAL_COLUMNS))
-    if goal is None or not file.is_file():
-        return found
-    unknown = (nan, nan, nan)  # nothing was trained
-    rows = [
-        (
-            f"{experiment.name}_{one.trial.number}", one.trial.operator_id[:ID_DIGITS], SCREENED,
-            "unknown" if one.missing is None else "misses", one.trial.message,
-            nan if one.missing is None else one.missing, *one.speedup, one.timed, *unknown,
-            goal.least_speedup, goal.lose_at_most,
+def screened_out(experiment: Experiment, trials: Sequence[Trial]) -> list[Score]:
+    """Return the operators that the search has screened out, the nearest to the goal first."""
+    return [
+        Score(
+            f"{experiment.name}_{one.trial.number}", SCREENED, one.trial.operator_id[:ID_DIGITS],
+            verdict="unknown" if one.missing is None else "misses", reason=one.trial.message, speedup=one.speedup,
+            timed=one.timed or "", missing=nan if one.missing is None else one.missing,
         )
-        for one in nearest_screened(goal, trials_in(read_trials_table(file)))
+        for one in (() if experiment.goal is None else nearest_screened(experiment.goal, trials))
     ]  # fmt: skip
-    return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS)) if rows else found
-
-
-def with_verdicts(scores: pandas.DataFrame, verdicts: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return the scores with columns for the verdicts, their reasons, and `GOAL_SPEEDUP` and `GOAL_TIMED` if any is known."""
-    if verdicts is None:
-        return scores
-    by_key = verdicts.set_index("key")
-    of_speed = {**GOAL_SPEEDUP, GOAL_TIMED: "timed"} if verdicts["speedup"].notna().any() else {}
-    columns = {"verdict": "verdict", "verdict_reason": "reason", "verdict_missing": "missing", **of_speed}
-    return scores.assign(**{name: scores["key"].map(by_key[column]) for name, column in columns.items()})
-
-
-def answer_of(experiment: Experiment, scores: pandas.DataFrame, latency: pandas.DataFrame) -> tuple[str, ...]:
-    """Return in sentences which operators meet the goal, or how near they come; () without a goal or networks.
-
-    Where no operator was selected, they say why, without a goal, too.
-    """
-    goal, nothing = experiment.goal, why_none(experiment.folder / SELECTED)
-    metric = None if scores.empty else METRICS[str(scores["metric"].iloc[0])]
-    if nothing is not None and not experiment.rival_names:
-        return (*(() if goal is None else (f"Goal: {described(goal, metric)}.",)), nothing)
-    found = verdict_table(experiment, scores, latency)
-    if goal is None or found is None:
-        return () if nothing is None else (nothing,)
-    networks = [] if scores.empty else scores_in(with_verdicts(scores, found))
-    lines = answer(goal, found, metric, networks)
-    missing = [f"The rival {name} is missing: {reason}." for name, reason in failures_of_rivals(experiment).items()]
-    return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(experiment), *missing)

@@ -138,9 +138,8 @@ def in_words(mixture: Mixture) -> str:
     return "; ".join([*([] if mixture.base is None else [f"the network {mixture.base.name}"]), *parts])
 
 
-def mixture_lines(experiment: Experiment) -> Iterator[str]:
+def mixture_lines(record: ChoiceRecord | None) -> Iterator[str]:
     """Yield a sentence for each mixture: which operator is where, and how much of the network's time it saves there."""
-    record = choice_of(experiment)
     if record is None:
         return
     savings = {(found.base, found.layer, found.operator): found.saving for found in record.alternatives}

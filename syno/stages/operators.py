@@ -22,7 +22,7 @@ from syno.ir.library import OPERATORS as KNOWN
 from syno.ir.text import parse_stored, read_operator_file, with_checksum
 from syno.model.networks import Network, Role, replacement_named
 from syno.model.replacements import AnyOperator, Mixture, as_replacement
-from syno.run.values import trials_in
+from syno.run.table import trials_in
 from syno.stages.kinds import kind_of
 from syno.stages.mixtures import choice_of, mixture_of
 from syno.stages.places import FROZEN, OPERATORS, SELECTED

@@ -1,11 +1,14 @@
-"""The results of an experiment, read for figures and for the page: trials, measurements and operators."""
+"""The run in a folder of results: each part is read from its records when it is asked for, once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syno.base.addresses import without_passwords
+from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.base.text_tables import Row
 from syno.config import Experiment
@@ -14,171 +17,279 @@ from syno.config.kinds import RESULTS
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
 from syno.model.networks import is_converted
-from syno.run.values import (
-    LEARNING_COLUMNS,
-    TRIAL_COLUMNS,
-    Latency,
-    Score,
-    best_first,
-    latencies_in,
-    scores_in,
-    trials_in,
-)
-from syno.stages import study as freeze
-from syno.stages import tables
+from syno.run.goal_tables import answer, described, judged_networks
+from syno.run.measurement import Measurement
+from syno.run.run import Kept, LayerChoice, LayerOption, MixtureLayers, Run
+from syno.run.speedups import known_speedups
+from syno.run.table import measurements_in, read_breakdown, read_measurements, trials_in
+from syno.run.values import Latency, Round, Score, Speedup, TimedPart, Trial, best_first
+from syno.run.views import latencies_of, layers_of, scores_of
 from syno.stages.data import DataRecord
-from syno.stages.goal import answer_of, reward_at_goal, verdict_table
+from syno.stages.goal import reward_at_goal
 from syno.stages.kept import check_shown
-from syno.stages.mixtures import choice_of
+from syno.stages.mixtures import choice_of, mixture_lines
 from syno.stages.operators import network_of
 from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
+from syno.stages.rivals import rivals_of, speeds_of_rivals
 from syno.stages.search import WorkerRecord
-from syno.stages.selection import why_none
+from syno.stages.selection import Selection, read_selection, why_none
+from syno.stages.speedups import selected_speedups
 from syno.stages.store import ID_DIGITS
+from syno.stages.study import operators_of, read_frozen, shown_trials
+from syno.train.metric import ACCURACY
 
 if TYPE_CHECKING:
-    import pandas
-
-    from syno.report.results import Kept, LayerChoice, Results
     from syno.stages.mixtures import ChoiceRecord
+    from syno.stages.rivals import RivalRecord
+
+MADE_BY = "syno tables"
 
 
-def read(experiment: Experiment) -> Results:
-    """Return the frozen trials, and the tables if it trains. SpecError if they are not there, or of other settings."""
-    import pandas
+class StoredRun(Run):
+    """The run in an experiment's folder. Reading a part raises SpecError if its file is missing, damaged or of other settings.
 
-    from syno.report.results import Results, no_breakdown, no_layers
-    from syno.run.breakdown import read_breakdown
-    from syno.run.speedups import speedup_view
-    from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, layer_view
+    Attributes:
+        experiment: whose run it is.
+    """
 
+    experiment: Experiment
+
+    def __init__(self, experiment: Experiment, **known: object) -> None:
+        """`known` are parts that need not be read."""
+        vars(self).update(known, experiment=experiment, name=experiment.name, goal=experiment.goal)
+
+    # Records, each of which is read once.
+
+    @cached_property
+    def measured(self) -> list[Measurement]:
+        """The measurements in the tables."""
+        if self.experiment.workload is None:
+            return []
+        return measurements_in(read_measurements(self.experiment.folder, MADE_BY))
+
+    @cached_property
+    def data(self) -> DataRecord | None:
+        """The record of the data and the network; None if the stage `data` has left none."""
+        file = self.experiment.folder / DATA
+        return DataRecord.read(file) if file.is_file() else None
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The selected operators; none before the selection."""
+        file = self.experiment.folder / SELECTED
+        return read_selection(file) if file.is_file() else Selection(selected=())
+
+    @cached_property
+    def rivals(self) -> dict[str, RivalRecord]:
+        """The records of rivals, by name."""
+        return rivals_of(self.experiment, self.selection.selected)
+
+    @cached_property
+    def choice_record(self) -> ChoiceRecord | None:
+        """The record of the choice of operators for layers; None without one."""
+        return choice_of(self.experiment)
+
+    # The parts of a run.
+
+    @cached_property
+    def trials(self) -> Sequence[Trial]:
+        """The frozen trials; none where there was no search."""
+        return trials_in(read_frozen(self.experiment)) if self.experiment.searches else []
+
+    @cached_property
+    def _unjudged(self) -> list[Score]:
+        experiment, scores = self.experiment, scores_of(self.measured)
+        if experiment.workload is not None and not scores:
+            if experiment.train.seeds:
+                raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
+            if not any(one.metric == "latency" for one in self.measured):  # of networks or layers
+                raise SpecError(f"{experiment.folder / 'tune'} has no measurement yet; `syno tune model` writes one")
+        return scores
+
+    @cached_property
+    def scores(self) -> Sequence[Score]:
+        """The scores, with the verdicts."""
+        verdicts = {one.key: one for one in self.judged}
+        return [verdicts.get(one.key, one) for one in self._unjudged]
+
+    @cached_property
+    def latencies(self) -> Sequence[Latency]:
+        """The latencies of whole networks."""
+        return latencies_of(self.measured)
+
+    @cached_property
+    def layers(self) -> Sequence[Latency]:
+        """The latencies of single layers, if the experiment measures them."""
+        return layers_of(self.measured) if self.experiment.tune.layers else []
+
+    @cached_property
+    def parts(self) -> Sequence[TimedPart]:
+        """Where the time goes."""
+        return read_breakdown(self.experiment.folder, MADE_BY) if self.experiment.tune.breakdown else []
+
+    @cached_property
+    def judged(self) -> Sequence[Score]:
+        """The verdicts on the networks; where none is trained, on those that were measured."""
+        if self.experiment.goal is None:
+            return []
+        measured: dict[str, Score] = {}
+        for one in () if self._unjudged else self.latencies:
+            if not is_converted(one.key):
+                measured.setdefault(one.key, Score(one.operator, one.role, one.key, ACCURACY.key))
+        searched = {one.key: one.metrics for one in self.selection.selected}
+        again = {
+            key: record.ratio
+            for key, record in selected_speedups(self.experiment).items()
+            if record.status == "ok" and record.ratio is not None
+        }
+        scores, rivals = self._unjudged or list(measured.values()), speeds_of_rivals(self.rivals)
+        return judged_networks(self.experiment.goal, scores, self.latencies, searched, self.parts, again, rivals)
+
+    @cached_property
+    def speedups(self) -> Sequence[Speedup]:
+        """The known speedups."""
+        return known_speedups(self.latencies, self.experiment.goal, self.judged, self.parts)
+
+    @cached_property
+    def none_because(self) -> str | None:
+        """Why no operator was selected."""
+        return why_none(self.selection)
+
+    @cached_property
+    def answer(self) -> tuple[str, ...]:
+        """Which operators meet the goal, or how near they come; () without a goal or networks.
+
+        Where no operator was selected, they say why, without a goal, too.
+        """
+        goal, nothing = self.experiment.goal, self.none_because
+        metric = self.metric if self._unjudged else None
+        if nothing is not None and not self.experiment.rival_names:
+            return (*(() if goal is None else (f"Goal: {described(goal, metric)}.",)), nothing)
+        if goal is None or not (self._unjudged or self.latencies):
+            return () if nothing is None else (nothing,)
+        lines = answer(goal, self.judged, metric, self.scores)
+        missing = [f"The rival {one.name} is missing: {one.reasons[0]}." for one in self.rivals.values() if one.reasons]
+        return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(self.choice_record), *missing)
+
+    @cached_property
+    def rounds(self) -> Sequence[Round]:
+        """The score of each trained network after each round of each training, as far as the records are there."""
+        from syno.train.training_record import TrainingRecord
+
+        rounds = []
+        for one in self._unjudged:
+            for seed in self.experiment.train.seeds if not is_converted(one.key) else ():
+                file = training_file(self.experiment, one.key, seed)
+                if file.is_file():
+                    record = TrainingRecord.read(file)
+                    of_seed = enumerate(record.scores, 1)
+                    rounds += [Round(one.operator, record.metric, seed, number, score) for number, score in of_seed]
+        return rounds
+
+    @cached_property
+    def operators(self) -> Mapping[str, PGraph]:
+        """The operators of the networks; where none was trained and measured, the best of the search."""
+        rows: dict[str, Score | Latency] = {}
+        measured: list[Score | Latency] = [*self._unjudged, *self.latencies, *self.layers]
+        for one in measured:
+            if one.role != ORIGINAL and not is_converted(one.key) and one.key not in self.experiment.mixture_names:
+                rows.setdefault(one.key, one)
+        named = {one.operator: network_of(self.experiment, key).replacement for key, one in rows.items()}
+        known = {name: operator for name, operator in named.items() if isinstance(operator, PGraph)}
+        if any(one.role == "found" for one in rows.values()):
+            return known
+        return known | _best(self.experiment, self.trials, self.experiment.select.count)
+
+    @cached_property
+    def reward_at_goal(self) -> float | None:
+        """The reward of an operator that just meets the goal."""
+        return reward_at_goal(self.experiment, self.trials)
+
+    @cached_property
+    def network(self) -> tuple[Row, ...]:
+        """The rows of the network's layers; none if the stage `data` has left no record."""
+        return () if self.data is None else tuple(as_table(self.data.table, self.data.flops, self.data.time_shares))
+
+    @cached_property
+    def majority(self) -> tuple[int, float] | None:
+        """The most frequent label of the test data and its share; None if the record of the data does not say it."""
+        if self.data is None or self.data.majority is None or self.data.majority_label is None:
+            return None
+        return self.data.majority_label, self.data.majority
+
+    @cached_property
+    def choice(self) -> LayerChoice | None:
+        """The operators of each mixture by layer; None without a record of the choice."""
+        if self.choice_record is None:
+            return None
+        times = {} if self.data is None else {layer: self.data.time_shares.get(layer) for layer in self.data.layers}
+        return layer_choice(self.choice_record, times)
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What commands can take home: networks with trained weights, operators, and the experiment's file."""
+        folder, file, seeds = self.experiment.folder, self.experiment.folder / KEPT, self.experiment.train.seeds
+        is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
+        files = {
+            name: folder / OPERATORS / f"{operator.id[:ID_DIGITS]}.txt"
+            for name, operator in self.operators.items()
+            if not (is_at_hand and operator.name == name)
+        }
+        return Kept(
+            str(folder.relative_to(RESULTS) if is_at_hand else folder),
+            {name: str(one) for name, one in files.items() if one.is_file()},
+            tuple(
+                one.operator
+                for one in self._unjudged
+                if any(training_file(self.experiment, one.key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
+            ),
+            without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
+        )
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Where the numbers come from, according to the records."""
+        experiment, workload = self.experiment, self.experiment.workload
+        if experiment.searches:
+            last = max((trial.ended for trial in self.trials if trial.ended is not None), default=None)
+            lines = [
+                f"measured here{'' if last is None else f' on {last:%Y-%m-%d}'}: experiment {experiment.name}, "
+                f"{len(self.trials)} trials, policy {experiment.policy.get('name', 'mcts')}, seed {experiment.study.seed}",
+                f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {_versions(self.trials)}",
+            ]
+        else:
+            origin = experiment.select.source or "the config"
+            lines = [f"measured here: experiment {experiment.name}, with operators of {origin}"]
+        if workload is not None:
+            seeds = ", ".join(map(str, experiment.train.seeds))
+            trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
+            placed = "".join(f", with {one.replacement.name} in place of its layers {one.layers}," for one in workload.placed)
+            lines.insert(1, f"{workload.model}{placed} on {workload.data}, {trained}")
+        lines += [f"left out: device {name}, which was not there: {why}" for name, why in experiment.tune.left_out.items()]
+        for what, timed in (("the whole network", self.latencies), ("single layers", self.layers)):
+            if timed:
+                lines.append(f"latency of {what}: batch {timed[0].batch}, CPU threads: {timed[0].threads}, random weights")
+        return tuple(lines)
+
+
+def read(experiment: Experiment) -> StoredRun:
+    """Return the run of an experiment. SpecError if its results are of other settings."""
     check_shown(experiment)
-    trials = _trials(experiment)
-    if experiment.workload is None:
-        scores = pandas.DataFrame(columns=[*SCORE_COLUMNS, "key"])
-        latency = pandas.DataFrame(columns=[*LATENCY_COLUMNS, "key"])
-        layers = no_layers()
-    else:
-        found = tables.read_measured(experiment)
-        scores, latency = tables.views_of(found, experiment)
-        layers = layer_view(found) if experiment.tune.layers else no_layers()
-    measured: list[Score | Latency] = [*scores_in(scores), *latencies_in(latency), *latencies_in(layers, "layers")]
-    operators = _operators(experiment, trials, measured)
-    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else no_breakdown()
-    nothing = why_none(experiment.folder / SELECTED)
-    return Results(
-        experiment.name,
-        trials,
-        scores,
-        latency,
-        operators,
-        _notes(experiment, trials, latency, layers),
-        layers,
-        tuple(line for line in answer_of(experiment, scores, latency) if line != nothing),  # the verdict says it
-        speedup_view(latency, experiment.goal, verdict_table(experiment, scores, latency), parts),
-        experiment.goal,
-        reward_at_goal(experiment, trials),
-        parts,
-        _network(experiment),
-        _takeable(experiment, scores, operators),
-        _learning(experiment, scores),
-        nothing,
-        _majority(experiment),
-        _choice(experiment),
-    )
+    return StoredRun(experiment)
 
 
-def so_far(experiment: Experiment, trials: pandas.DataFrame, count: int) -> Results:
-    """Return the results of a search that may still run, from its trials alone.
+def so_far(experiment: Experiment, trials: Sequence[Trial], count: int) -> Run:
+    """Return the run of a search that may not have ended, by its trials alone.
 
     Args:
         experiment: the experiment.
-        trials: all trials, as in `syno.search.storage.records.table`.
+        trials: all trials.
         count: how many of the best operators are shown. They are named after the experiment and their trials.
     """
-    import pandas
-
-    from syno.report.results import Results, no_layers
-    from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
-
-    if trials.empty:
-        trials = pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
-    trials = trials.assign(name=[f"{experiment.name}_{number}" for number in trials["number"]])
-    scores, latency = (pandas.DataFrame(columns=[*names, "key"]) for names in (SCORE_COLUMNS, LATENCY_COLUMNS))
-    return Results(
-        experiment.name,
-        trials,
-        scores,
-        latency,
-        _best(experiment, trials, count),
-        _notes(experiment, trials, latency, no_layers()),
-        aim=experiment.goal,
-        reward_at_goal=reward_at_goal(experiment, trials),
-        network=_network(experiment),
-    )
-
-
-def _learning(experiment: Experiment, scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the score of each trained network after each round of each training, as far as the records are there."""
-    import pandas
-
-    from syno.train.training_record import TrainingRecord
-
-    rows = []
-    for one in scores_in(scores):
-        files = (
-            {seed: training_file(experiment, one.key, seed) for seed in experiment.train.seeds}
-            if not is_converted(one.key)
-            else {}
-        )
-        for seed, file in files.items():
-            if file.is_file():
-                record = TrainingRecord.read(file)
-                rows += [(one.operator, one.role, record.metric, seed, *found) for found in enumerate(record.scores, 1)]
-    return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
-
-
-def _takeable(experiment: Experiment, scores: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Kept:
-    """Return the things that commands can take home: networks with trained weights, operators, and the experiment's file."""
-    from syno.report.results import Kept
-
-    folder, file = experiment.folder, experiment.folder / KEPT
-    is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
-    files = {
-        name: folder / OPERATORS / f"{operator.id[:ID_DIGITS]}.txt"
-        for name, operator in operators.items()
-        if not (is_at_hand and operator.name == name)
-    }
-    seeds = experiment.train.seeds
-    return Kept(
-        str(folder.relative_to(RESULTS) if is_at_hand else folder),
-        {name: str(one) for name, one in files.items() if one.is_file()},
-        tuple(
-            one.operator
-            for one in scores_in(scores)
-            if any(training_file(experiment, one.key, seed).with_suffix(WEIGHTS).is_file() for seed in seeds)
-        ),
-        without_passwords(file.read_text(encoding="utf-8")) if file.is_file() else "",
-    )
-
-
-def _majority(experiment: Experiment) -> tuple[int, float] | None:
-    """Return the most frequent label of the test data and its share; None if the record of the data does not say it."""
-    file = experiment.folder / DATA
-    record = DataRecord.read(file) if file.is_file() else None
-    if record is None or record.majority is None or record.majority_label is None:
-        return None
-    return record.majority_label, record.majority
-
-
-def _choice(experiment: Experiment) -> LayerChoice | None:
-    """Return the operators of each mixture by layer; None without a record of the choice."""
-    record, file = choice_of(experiment), experiment.folder / DATA
-    if record is None:
-        return None
-    data = DataRecord.read(file) if file.is_file() else None
-    times = {} if data is None else {layer: data.time_shares.get(layer) for layer in data.layers}
-    return layer_choice(record, times)
+    named = [replace(trial, name=f"{experiment.name}_{trial.number}") for trial in trials]
+    nothing: dict[str, object] = {"measured": [], "_unjudged": [], "judged": [], "answer": (), "kept": Kept()}
+    nothing |= {"parts": [], "choice": None, "majority": None, "none_because": None}
+    return StoredRun(experiment, trials=named, operators=_best(experiment, named, count), **nothing)
 
 
 def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> LayerChoice:
@@ -189,8 +300,6 @@ def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> Lay
         times: share of the original network's time of each layer that can be replaced, or None where it is not known. Without
             any, the layers are those that had a choice.
     """
-    from syno.report.results import LayerChoice, LayerOption, MixtureLayers
-
     options: dict[str, dict[str, tuple[LayerOption, ...]]] = {}
     for one in record.alternatives:
         of_base = options.setdefault(one.base, {})
@@ -206,83 +315,23 @@ def layer_choice(record: ChoiceRecord, times: Mapping[str, float | None]) -> Lay
     return LayerChoice(known, frozenset(record.by_hand), tuple(mixtures))
 
 
-def _network(experiment: Experiment) -> tuple[Row, ...]:
-    """Return the rows of the network's layers; none if the stage `data` has left no record."""
-    file = experiment.folder / DATA
-    if not file.is_file():
-        return ()
-    record = DataRecord.read(file)
-    return tuple(as_table(record.table, record.flops, record.time_shares))
-
-
-def _trials(experiment: Experiment) -> pandas.DataFrame:
-    """Return the frozen trials; none where there was no search."""
-    import pandas
-
-    return freeze.read_frozen(experiment) if experiment.searches else pandas.DataFrame(columns=[*TRIAL_COLUMNS, "ended"])
-
-
-def _operators(experiment: Experiment, trials: pandas.DataFrame, measured: Iterable[Score | Latency]) -> dict[str, PGraph]:
-    """Return the operators in the tables; where none was trained and measured, the best of the search."""
-    given: dict[str, PGraph] = {}
-    rows: dict[str, Score | Latency] = {}
-    for one in measured:
-        if one.role != ORIGINAL and not is_converted(one.key):
-            rows.setdefault(one.key, one)
-    for key, one in rows.items():
-        operator = network_of(experiment, key).replacement
-        if isinstance(operator, PGraph):
-            given[one.operator] = operator
-    if any(one.role == "found" for one in rows.values()):
-        return given
-    return given | _best(experiment, trials, experiment.select.count)
-
-
-def _best(experiment: Experiment, trials: pandas.DataFrame, count: int) -> dict[str, PGraph]:
+def _best(experiment: Experiment, trials: Sequence[Trial], count: int) -> dict[str, PGraph]:
     """Return the operators of the trials with the highest rewards, best first, by the names that the store gives them.
 
     Without any, they are those that came nearest to the goal.
     """
-    shown = freeze.shown_trials(experiment, trials_in(trials))
+    shown = shown_trials(experiment, trials)
     ranked = best_first(shown)
-    return {one.name: one for one in freeze.operators_of(experiment, ranked[:count] if ranked else shown)}
+    return {one.name: one for one in operators_of(experiment, ranked[:count] if ranked else shown)}
 
 
-def _notes(
-    experiment: Experiment, trials: pandas.DataFrame, latency: pandas.DataFrame, layers: pandas.DataFrame
-) -> tuple[str, ...]:
-    """Return lines that say where the numbers come from, according to the records."""
-    study, workload = experiment.study, experiment.workload
-    versions = ", ".join(
-        f"{name.removeprefix('version_')} {'/'.join(map(str, trials[name].dropna().unique()))}"
-        for name in map(str, trials)
-        if name.startswith("version_")
-    )
-    lines = [
-        f"measured here{_day(trials)}: experiment {experiment.name}, {len(trials)} trials, "
-        f"policy {experiment.policy.get('name', 'mcts')}, seed {study.seed}",
-        f"machine: {', '.join(_machines(experiment)) or 'unknown'}; {versions}",
-    ]
-    if not experiment.searches:
-        origin = experiment.select.source or "the config"
-        lines = [f"measured here: experiment {experiment.name}, with operators of {origin}"]
-    if workload is not None:
-        seeds = ", ".join(map(str, experiment.train.seeds))
-        trained = f"{workload.training.epochs} epochs; trained again with seeds {seeds}" if seeds else "not trained"
-        placed = "".join(f", with {one.replacement.name} in place of its layers {one.layers}," for one in workload.placed)
-        lines.insert(1, f"{workload.model}{placed} on {workload.data}, {trained}")
-    lines += [f"left out: device {name}, which was not there: {why}" for name, why in experiment.tune.left_out.items()]
-    for what, table in (("the whole network", latency), ("single layers", layers)):
-        if not table.empty:
-            (first,) = latencies_in(table.head(1))
-            lines.append(f"latency of {what}: batch {first.batch}, CPU threads: {first.threads}, random weights")
-    return tuple(lines)
-
-
-def _day(trials: pandas.DataFrame) -> str:
-    """Return the day on which the last trial ended, as text."""
-    last = trials["ended"].max()
-    return "" if last != last else f" on {last:%Y-%m-%d}"
+def _versions(trials: Sequence[Trial]) -> str:
+    """Return the versions of packages with which trials ran."""
+    known: dict[str, dict[str, None]] = {}
+    for trial in trials:
+        for package, version in trial.versions.items():
+            known.setdefault(package, {})[version] = None
+    return ", ".join(f"{package} {'/'.join(versions)}" for package, versions in known.items())
 
 
 def _machines(experiment: Experiment) -> list[str]:

@@ -10,7 +10,7 @@ experiments, and so are trainings of the same network on the same data with the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ from syno.stages.mixtures import REPEATS
 from syno.stages.networks import converted
 from syno.stages.operators import compared_networks, network_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
-from syno.stages.selection import read_selected
+from syno.stages.selection import Selected, read_selected
 from syno.stages.speedups import speedups_of
 from syno.stages.train import settings_of_training, train
 from syno.train.metric import METRICS
@@ -145,18 +145,22 @@ def rival_file(experiment: Experiment, name: str) -> Path:
     return experiment.folder / RIVAL.format(rival=name)
 
 
-def rivals_of(experiment: Experiment) -> dict[str, RivalRecord]:
-    """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged."""
-    names = (*experiment.rival_names, *experiment.mixture_names, *_converted(experiment))
+def rivals_of(experiment: Experiment, selected: Sequence[Selected] | None = None) -> dict[str, RivalRecord]:
+    """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged.
+
+    `selected` are the selected operators; None reads them.
+    """
+    names = (*experiment.rival_names, *experiment.mixture_names, *_converted(experiment, selected))
     files = {name: rival_file(experiment, name) for name in names}
     return {name: RivalRecord.read(file) for name, file in files.items() if file.is_file()}
 
 
-def _converted(experiment: Experiment) -> dict[str, Network]:
+def _converted(experiment: Experiment, selected: Sequence[Selected] | None = None) -> dict[str, Network]:
     """Return the networks with selected operators in lower precision, by their keys."""
-    file = experiment.folder / SELECTED
-    selected = [one.key for one in read_selected(file)] if file.is_file() else []
-    return {network.key: network for network in converted(experiment, selected)}
+    if selected is None:
+        file = experiment.folder / SELECTED
+        selected = read_selected(file) if file.is_file() else []
+    return {network.key: network for network in converted(experiment, [one.key for one in selected])}
 
 
 def _network(experiment: Experiment, name: str) -> Network:
@@ -427,10 +431,10 @@ def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
 # ---- for tables --------------------------------------------------------------------------------------------------------
 
 
-def speeds_of_rivals(experiment: Experiment) -> dict[str, tuple[str, Interval]]:
+def speeds_of_rivals(rivals: Mapping[str, RivalRecord]) -> dict[str, tuple[str, Interval]]:
     """Return the speedup of each rival by its key, after the way in which it was timed."""
     found: dict[str, tuple[str, Interval]] = {}
-    for record in rivals_of(experiment).values():
+    for record in rivals.values():
         if record.speed is not None:
             found[record.name] = (record.speed.timed, record.speed.ratio)
         for key, one in record.converted.items():
@@ -498,7 +502,7 @@ def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.Dat
 
 def rival_lines(experiment: Experiment) -> list[str]:
     """Return a line with speedup and score for each rival, the most accurate first; [] where none was trained yet."""
-    known = speeds_of_rivals(experiment)
+    known = speeds_of_rivals(rivals_of(experiment))
     scores: dict[str, list[float]] = {}
     metric = None
     for row in rows_of_rivals(experiment, converted_only=False):
@@ -513,8 +517,3 @@ def rival_lines(experiment: Experiment) -> list[str]:
         f"({plural(count, 'seed')})"
         for _, key, text, count in sorted(found, reverse=True)
     ]
-
-
-def failures_of_rivals(experiment: Experiment) -> dict[str, str]:
-    """Return why rivals are missing, by their names."""
-    return {record.name: record.reasons[0] for record in rivals_of(experiment).values() if record.reasons}

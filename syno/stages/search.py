@@ -27,7 +27,7 @@ from syno.measure.machine import device_name
 from syno.report.operators.folder import rejections
 from syno.run.goal_tables import end_of_search
 from syno.run.majority import warning_of
-from syno.run.values import trials_in
+from syno.run.table import trials_in
 from syno.search.evaluation import EVALUATIONS, Stoppable, StoppingDisplay, find_evaluation
 from syno.search.reward import compared_scores
 from syno.search.screening import GoalScreen, ScreenedEvaluation
@@ -142,7 +142,7 @@ def warn_of_end(experiment: Experiment, trials: pandas.DataFrame) -> None:
     """Warn if a search ended before its number of trials because operators cannot meet the goal. That is a result, too."""
     if experiment.goal is None:
         return
-    text = end_of_search(experiment.goal, trials, experiment.study.n_trials)
+    text = end_of_search(experiment.goal, trials_in(trials), experiment.study.n_trials)
     if text is not None:
         warnings.warn(f'study "{experiment.name}": {text}', stacklevel=3)
 

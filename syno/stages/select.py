@@ -7,7 +7,6 @@ from functools import partial
 from math import nan
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
 
 from syno.base.errors import NoneSelectedError, SpecError, SynoError
 from syno.base.files import ORIGINAL
@@ -15,8 +14,10 @@ from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.run.goal_tables import nothing_meets
-from syno.run.metric import front, metric_of_trials
-from syno.run.values import Trial, best_first, trials_in
+from syno.run.metric import front
+from syno.run.run import metrics_of
+from syno.run.table import trials_in
+from syno.run.values import Trial, best_first
 from syno.stages.fastest import ahead, fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
@@ -28,10 +29,6 @@ from syno.stages.source import FLOPS, choose_from_source, for_shortlist, scores_
 from syno.stages.store import OperatorStore, add_chosen
 from syno.stages.study import read_frozen
 from syno.train.metric import ACCURACY, LOSS, METRICS, Metric, score_of
-
-if TYPE_CHECKING:
-    import pandas
-
 
 ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
 
@@ -199,25 +196,25 @@ def _qualities(experiment: Experiment, listed: Mapping[str, Selected]) -> dict[s
 
 
 def _select_from_search(experiment: Experiment) -> list[Selected]:
-    settings, table = experiment.select, read_frozen(experiment)
-    complete = [trial for trial in trials_in(table) if trial.outcome == "complete"]
+    settings, trials = experiment.select, trials_in(read_frozen(experiment))
+    complete = [trial for trial in trials if trial.outcome == "complete"]
     if not complete:
-        raise NoneSelectedError(_why_none_is_complete(experiment, table))
+        raise NoneSelectedError(_why_none_is_complete(experiment, trials))
     ranked = best_first(_good_enough(complete, experiment))
     if settings.by == "goal" and experiment.goal is not None:
         return [_selected(experiment, trial) for trial in nearest_first(ranked, experiment.goal)[: settings.count]]
     if settings.by in ("pareto", "front"):
-        ahead, others = _front(ranked, metric_of_trials(table.columns), experiment)
+        ahead, others = _front(ranked, METRICS.get(score_of(metrics_of(trials)) or ""), experiment)
         ranked = ahead if settings.by == "front" else ahead + others
     return [_selected(experiment, trial) for trial in best_first(ranked[: settings.count])]
 
 
-def _why_none_is_complete(experiment: Experiment, trials: pandas.DataFrame) -> str:
-    if trials.empty:
+def _why_none_is_complete(experiment: Experiment, trials: Sequence[Trial]) -> str:
+    if not trials:
         return f'the search of "{experiment.name}" found no operator in its space'
     if experiment.goal is not None and (nothing := nothing_meets(experiment.goal, trials)) is not None:
         return nothing
-    messages = [trial.message for trial in trials_in(trials) if trial.message]
+    messages = [trial.message for trial in trials if trial.message]
     last = messages[-1].splitlines()[0] if messages else "no reason was stored"
     return f'no trial of "{experiment.name}" can be selected: none is complete; the last says: {last}'
 

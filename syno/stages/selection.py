@@ -110,9 +110,9 @@ def read_selection(file: Path) -> Selection:
     return found
 
 
-def why_none(file: Path) -> str | None:
-    """Return in a sentence why no operator is selected; None if one is, or there is no selection yet."""
-    reason = read_selection(file).none_because if file.is_file() else ""
+def why_none(selection: Selection) -> str | None:
+    """Return in a sentence why no operator is selected; None if one is."""
+    reason = selection.none_because
     return f"No operator is selected, since {reason.rstrip('.')}." if reason else None
 
 

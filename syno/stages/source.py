@@ -11,7 +11,7 @@ from syno.base.files import ORIGINAL
 from syno.config import Experiment
 from syno.run.metric import front
 from syno.run.parquet import read_parquet
-from syno.run.values import rows_in
+from syno.run.table import rows_in
 from syno.stages.kinds import source_of
 from syno.stages.places import SCORES_FILE, SELECTED
 from syno.stages.selection import Selected, check_in_store, read_selection

@@ -11,7 +11,8 @@ from syno.config import Experiment
 from syno.ir.text import parse_stored
 from syno.run.goal_tables import nearest_screened
 from syno.run.parquet import read_parquet, write_parquet
-from syno.run.values import Trial, trials_in
+from syno.run.table import trials_in
+from syno.run.values import Trial
 from syno.stages.places import FROZEN
 from syno.stages.store import OperatorStore
 

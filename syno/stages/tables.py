@@ -1,37 +1,39 @@
-"""Tables: the measurements in the records of an experiment, and the views of them by operator."""
+"""Tables: the measurements in the records of an experiment, and the views of them by operator, for other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.measure.tuning_record import MeasurementRecord, TuningRecord
 from syno.model.networks import Network
 from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
-from syno.run.breakdown import breakdown_rows, breakdown_table
+from syno.run.breakdown import parts_of_record
 from syno.run.measurement import Measurement
 from syno.run.rows import rows_of_training
 from syno.run.table import (
+    breakdown_table,
     curve_rows,
-    latency_view,
-    layer_view,
+    goal_table,
+    latency_table,
     loss_table,
     measurement_table,
-    measurements_in,
-    read_measurements,
-    score_view,
+    score_table,
     write_table,
 )
-from syno.stages.goal import screened_table, verdict_table, with_verdicts
+from syno.run.values import TimedPart
+from syno.run.views import layers_of
+from syno.stages.goal import screened_out
 from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.operators import compared_networks
 from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
-from syno.stages.places import SELECTED, training_file
+from syno.stages.places import FROZEN, SELECTED, training_file
+from syno.stages.results import StoredRun
 from syno.stages.rivals import rows_of_rivals
 from syno.stages.train import begins_trained
 
@@ -40,56 +42,38 @@ if TYPE_CHECKING:
 
     from syno.train.training_record import TrainingRecord
 
-MADE_BY = "syno tables"
 
-
-class Tables(NamedTuple):
-    """The views of an experiment's measurements.
-
-    Attributes:
-        scores: A row for each operator, the best first: mean and standard deviation over seeds, the difference from the
-            original, and costs of one sample (`syno.run.table.score_view`); with a goal, the columns `verdict`,
-            `verdict_reason`, `GOAL_SPEEDUP` and `GOAL_TIMED` of `syno.run.goal_tables`.
-        latency: A row for each latency; `speedup` is over the original, by the same compiler on the same device
-            (`syno.run.table.latency_view`).
-    """
-
-    scores: pandas.DataFrame
-    latency: pandas.DataFrame
-
-
-def make_tables(experiment: Experiment) -> Tables:
-    """Read the records that are there, and write the measurements and their views as Parquet and as CSV; return the views.
+def make_tables(experiment: Experiment) -> StoredRun:
+    """Read the records that are there, and write the measurements and their views as Parquet and as CSV; return the run.
 
     `tables/losses` gets the loss curves of the trainings.
 
     Raises SpecError if nothing was trained or measured yet, or a record is damaged or of other settings (the message says
     which).
     """
-    import pandas
-
     curves: list[dict[str, Any]] = []
-    if experiment.tune.breakdown:  # the verdicts read it
-        write_table(breakdown_of(experiment, compared_networks(experiment)), experiment.folder, OF_BREAKDOWN)
-    measured = list(_collected(experiment, compared_networks(experiment), curves=curves))
-    tables = views_of(measured, experiment)
-    found = verdict_table(experiment, *tables)
-    keep_config(experiment)  # all records are of these settings
+    networks = compared_networks(experiment)
+    parts = list(_parts(experiment, networks)) if experiment.tune.breakdown else []
+    if experiment.tune.breakdown:
+        write_table(breakdown_table(parts), experiment.folder, OF_BREAKDOWN)
+    measured = list(_collected(experiment, networks, curves=curves))
+    run, goal = StoredRun(experiment, measured=measured, parts=parts), experiment.goal
+    is_judged = goal is not None and bool(run.scores or run.latencies)
     written = {
         MEASUREMENTS: measurement_table(measured),
-        SCORES: tables.scores,
-        LATENCY: tables.latency,
+        SCORES: score_table(run.scores, judged=is_judged),
+        LATENCY: latency_table(run.latencies),
         LOSSES: loss_table(curves),
     }
-    if found is not None:
-        screened = screened_table(experiment)
-        written[OF_GOAL] = found if screened.empty else screened if found.empty else pandas.concat([found, screened])
-    layers = layer_view(measured)
-    if not layers.empty:
-        written[OF_LAYERS] = layers
+    keep_config(experiment)  # all records are of these settings
+    if goal is not None and is_judged:
+        trials = run.trials if (experiment.folder / FROZEN).is_file() else []
+        written[OF_GOAL] = goal_table([*run.judged, *screened_out(experiment, trials)], goal)
+    if layers := layers_of(measured):
+        written[OF_LAYERS] = latency_table(layers, layers=True)
     for name, rows in written.items():
         write_table(rows, experiment.folder, name)
-    return tables
+    return run
 
 
 def collect(experiment: Experiment) -> pandas.DataFrame:
@@ -110,35 +94,6 @@ def collect(experiment: Experiment) -> pandas.DataFrame:
 def folder_of(experiment: Experiment) -> Path:
     """Return the folder of the tables."""
     return experiment.folder / FOLDER
-
-
-def read_tables(experiment: Experiment) -> Tables:
-    """Return the views of the table of measurements. Raises SpecError if there are no tables."""
-    return views_of(read_measured(experiment), experiment)
-
-
-def read_layers(experiment: Experiment) -> pandas.DataFrame:
-    """Return a row for each latency of a single layer (`syno.run.table.layer_view`), perhaps none.
-
-    Raises SpecError if there are no tables.
-    """
-    return layer_view(read_measured(experiment))
-
-
-def read_measured(experiment: Experiment) -> list[Measurement]:
-    """Return the measurements in the tables. Raises SpecError if there are no tables."""
-    return measurements_in(read_measurements(experiment.folder, MADE_BY))
-
-
-def views_of(measured: Sequence[Measurement], experiment: Experiment) -> Tables:
-    """Return the views of an experiment's measurements. Raises SpecError if nothing was trained or measured yet."""
-    latency, scores = latency_view(measured), score_view(measured)
-    tables = Tables(with_verdicts(scores, verdict_table(experiment, scores, latency)), latency)
-    if tables.scores.empty and experiment.train.seeds:
-        raise SpecError(f"{experiment.folder / 'train'} has no training record yet; `syno train` writes one")
-    if tables.scores.empty and not any(one.metric == "latency" for one in measured):  # of networks or layers
-        raise SpecError(f"{experiment.folder / 'tune'} has no measurement yet; `syno tune model` writes one")
-    return tables
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -223,14 +178,12 @@ def records(
             yield file, network, (compiler, device), record
 
 
-def breakdown_of(experiment: Experiment, networks: Sequence[Network]) -> pandas.DataFrame:
-    """Return the parts of the time of these networks as a table (`syno.run.breakdown`), as far as there are records.
+def _parts(experiment: Experiment, networks: Sequence[Network]) -> Iterator[TimedPart]:
+    """Yield the parts of the time of these networks, as far as there are records.
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """
-    rows: list[dict[str, Any]] = []
     for network in networks:
         for file, _, (compiler, device), record in records(KINDS["breakdown"], experiment, [network]):
-            shown = {**network.columns, "device": device, "compiler": compiler}
-            rows += breakdown_rows(record, **shown, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]
-    return breakdown_table(rows)
+            place = {**network.columns, "device": device, "compiler": compiler}
+            yield from parts_of_record(record, **place, source=file.relative_to(experiment.folder).as_posix())  # type: ignore[arg-type]

@@ -19,12 +19,11 @@ from syno.model.networks import Network
 from syno.model.replacements import code_in
 from syno.run import FOLDER, SCORES
 from syno.stages.data import DataRecord, look
-from syno.stages.goal import answer_of
 from syno.stages.measure import subject_of
 from syno.stages.measurements import KINDS
 from syno.stages.operators import network_of
 from syno.stages.places import DATA, WEIGHTS, trained_seeds, training_file
-from syno.stages.tables import read_tables
+from syno.stages.results import StoredRun
 from syno.stages.top import summary
 from syno.train.metric import METRICS
 
@@ -281,8 +280,8 @@ def _sections(experiment: Experiment, record: TrainingRecord, data: DataRecord) 
         "Training": "\n".join(f"- {line}" for line in training),
     }
     if (experiment.folder / FOLDER / f"{SCORES}.parquet").is_file():
-        tables = read_tables(experiment)
-        rows = [row for row in summary(tables) if row["operator"] in (ORIGINAL, record.name)]
-        answer = [line for line in answer_of(experiment, *tables) if line.startswith(("Goal:", record.name))]
+        run = StoredRun(experiment)
+        rows = [row for row in summary(run) if row["operator"] in (ORIGINAL, record.name)]
+        answer = [line for line in run.answer if line.startswith(("Goal:", record.name))]
         sections["Over all seeds"] = "\n\n".join(["\n" + markdown(rows).strip(), *answer])
     return sections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 
 from syno.base.errors import SpecError
@@ -12,17 +12,18 @@ from syno.config import AnyExperiment, Experiment, load_any
 from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.config.kinds import RESULTS
-from syno.report.results import outcomes, search_rows
 from syno.run import FOLDER, OF_LAYERS, SCORES
-from syno.run.breakdown import read_breakdown
 from syno.run.goal_tables import goal_speedup
-from syno.run.values import Latency, Score, latencies_in, scores_in, speedups_in
+from syno.run.run import Run, outcomes, search_rows
+from syno.run.speedups import best_against_best, none_is_faster
+from syno.run.table import trials_in
+from syno.run.values import Latency, Score
 from syno.stages import study
-from syno.stages.goal import answer_of, verdict_table
 from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
+from syno.stages.results import StoredRun
 from syno.stages.store import all_results
-from syno.stages.tables import Tables, folder_of, read_tables
+from syno.stages.tables import folder_of
 from syno.train.metric import Metric
 
 
@@ -38,30 +39,26 @@ def top(place: str, count: int) -> str:
     experiment = find_experiment(place)
     check_shown(experiment)
     if (folder_of(experiment) / f"{SCORES}.parquet").is_file():
-        tables = read_tables(experiment)
-        first, lines = _not_faster(experiment, tables), answer_of(experiment, *tables)
+        run = StoredRun(experiment)
+        first = not_faster(run)
         start = "".join(f"{line}\n" for line in first) + ("\n" if first else "")
-        return start + compared(tables, count) + "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
+        return start + compared(run, count) + "".join(f"\n{line}" for line in run.answer) + ("\n" if run.answer else "")
     frozen = (experiment.folder / FROZEN).is_file()
-    trials = study.read_frozen(experiment) if frozen else study.study_table(experiment)
+    trials = trials_in(study.read_frozen(experiment) if frozen else study.study_table(experiment))
     rows = search_rows(trials, experiment.name, count)
     return (markdown(rows) if rows else "No trial has a reward yet.\n") + f"\n{outcomes(trials)}\n"
 
 
-def _not_faster(experiment: Experiment, tables: Tables) -> list[str]:
+def not_faster(run: Run) -> list[str]:
     """Return sentences on devices and compilers where no operator is faster, or where a compiler slows the original."""
-    from syno.run.speedups import best_against_best, none_is_faster, speedup_view
-
-    judged = verdict_table(experiment, *tables)
-    parts = read_breakdown(experiment.folder) if experiment.tune.breakdown else None
-    place = None if experiment.goal is None else (experiment.goal.device, experiment.goal.compiler)  # the answer says so of it
-    speedups = [one for one in speedups_in(speedup_view(tables.latency, experiment.goal, judged, parts)) if one.target != place]
-    return [*none_is_faster(speedups), *("".join(one.sentence) for one in best_against_best(tables.latency))]
+    place = None if run.goal is None else (run.goal.device, run.goal.compiler)  # the answer says so of it
+    elsewhere = [one for one in run.speedups if one.target != place]
+    return [*none_is_faster(elsewhere), *("".join(one.sentence) for one in best_against_best(run.latencies))]
 
 
-def compared(tables: Tables, count: int | None = None) -> str:
-    """Return the networks of an experiment as a Markdown table, or a sentence if only single layers were measured."""
-    rows = summary(tables, count)
+def compared(run: Run, count: int | None = None) -> str:
+    """Return the networks of a run as a Markdown table, or a sentence if only single layers were measured."""
+    rows = summary(run, count)
     return markdown(rows) if rows else f"No whole network was trained or measured; {FOLDER}/{OF_LAYERS} has its layers.\n"
 
 
@@ -86,26 +83,23 @@ def find_any(place: str) -> AnyExperiment:
     )
 
 
-def summary(tables: Tables, count: int | None = None) -> list[Row]:
+def summary(run: Run, count: int | None = None) -> list[Row]:
     """Return a row for the original, each baseline and each of `count` operators: score, cost, latency by compiler."""
-    from syno.report.results import metric_of  # imports pandas
-
-    scores, latencies = scores_in(tables.scores), latencies_in(tables.latency)
-    if not scores:
-        return _timed(latencies, count)
-    metric = metric_of(tables.scores)
-    is_judged, is_timed = (column in tables.scores for column in ("verdict", "goal_speedup"))
+    if not run.scores:
+        return _timed(run.latencies, count)
+    is_judged = any(one.verdict for one in run.scores)
+    is_timed = is_judged and any(not isnan(one.speedup.value) for one in run.scores)
     shown: list[Row] = []
     found = 0
-    for one in scores:
+    for one in run.scores:
         found += one.role == "found"
         if one.role == "found" and count is not None and found > count:
             continue
         # The speedup that the goal is about is no ratio of two latencies in the table.
-        speedup = {"speedup": goal_speedup(one) or None} if is_judged and is_timed else {}
+        speedup = {"speedup": goal_speedup(one) or None} if is_timed else {}
         goal = {"goal": one.verdict or None} if is_judged else {}
-        times = _times([row for row in latencies if row.key == one.key])
-        shown.append({"operator": _titled(one), **_quality(one, metric), **_cost(one), **times, **speedup, **goal})
+        times = _times([row for row in run.latencies if row.key == one.key])
+        shown.append({"operator": _titled(one), **_quality(one, run.metric), **_cost(one), **times, **speedup, **goal})
     return shown
 
 

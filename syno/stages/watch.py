@@ -68,12 +68,13 @@ class Watch:
         """
         from syno.report.page import Live, page
         from syno.report.result_figures import pictures
+        from syno.run.table import trials_in
         from syno.stages.figures import SEARCH_FIGURES
         from syno.stages.results import so_far
 
-        results = so_far(self.experiment, snapshot.trials, GALLERY)
+        run = so_far(self.experiment, trials_in(snapshot.trials), GALLERY)
         lines = [*status_lines(self.experiment.name, snapshot, self.experiment.goal), *failure_lines(snapshot)]
         lines += [f"Without synthesis: {line}" for line in rival_lines(self.experiment)]
         reload = None if every is None or snapshot.is_over else max(FASTEST_RELOAD, ceil(every))
         live = Live(lines, f"{snapshot.now:%Y-%m-%d %H:%M:%S}", reload)
-        write_whole(file, page(results, pictures(results, SEARCH_FIGURES), live=live), durable=False)
+        write_whole(file, page(run, pictures(run, SEARCH_FIGURES), live=live), durable=False)

@@ -10,7 +10,7 @@ from result_tables import results
 
 from syno.report.page import page
 from syno.report.result_figures import FIGURES, pictures
-from syno.report.results import Kept
+from syno.run.run import Kept
 
 pytestmark = pytest.mark.slow
 TIP = "(tip => tip.hidden ? '' : tip.textContent)(document.querySelector('.tip'))"

@@ -35,18 +35,16 @@ from syno.config import load_experiment
 from syno.measure.speedups import STORE
 from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
-from syno.run.goal_tables import verdicts
+from syno.run.goal_tables import judged_networks
 from syno.run.measurement import Measurement
-from syno.run.metric import METRICS
-from syno.run.table import latency_view, score_view
-from syno.run.values import judged_in
+from syno.run.run import Run
+from syno.run.views import scores_of
 from syno.search.goal import Goal
-from syno.stages.goal import with_verdicts
 from syno.stages.places import FROZEN
 from syno.stages.search import search
 from syno.stages.study import freeze
-from syno.stages.tables import Tables
 from syno.stages.workflow import start_fork_server
+from syno.train.metric import METRICS
 from syno.train.settings import TrainingSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trained-model.md"
@@ -350,15 +348,12 @@ def test_the_intervals_of_the_answer_count_that_it_was_chosen(tmp_path: Path, mo
         for seed, score in enumerate(found, 1)
         for metric, value in (("accuracy", score), ("flops", 1.0), ("parameters", 1.0))
     ]  # fmt: skip
-    table, latency = score_view(rows), latency_view(rows)
     timed = {key: ("in turns", Interval(value, value - 0.1, value + 0.1)) for key, value in speeds.items()}
-    found = verdicts(goal, table, latency, {}, rivals=timed)
-    tables = Tables(with_verdicts(table, found), latency)
-    monkeypatch.setattr(module, "read_tables", lambda _: tables)
-    monkeypatch.setattr(module, "verdict_table", lambda *_: found)
-    monkeypatch.setattr(module.SpeedUp, "experiment", SimpleNamespace(goal=goal))
+    judged = judged_networks(goal, scores_of(rows), [], {}, rivals=timed)
+    originals = [one for one in scores_of(rows) if one.role == "original"]
+    monkeypatch.setattr(module.SpeedUp, "run", Run("x", scores=[*judged, *originals], goal=goal, judged=judged))
     result = module.SpeedUp(tmp_path)
-    (alone,) = (one for one in judged_in(found) if one.key == "a")
+    (alone,) = (one for one in judged if one.key == "a")
     assert result.best is not None and (result.best.key, result.best.verdict) == ("a", alone.verdict)
     for counted, own in ((result.speedup, alone.speedup), (result.lost, alone.lost)):
         assert counted.low < own.low < own.high < counted.high and counted.value == pytest.approx(own.value)

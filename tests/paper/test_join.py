@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas
 import pytest
 import yaml
+from result_tables import made_tables
 from small_artifact import write_artifact
 from typer.testing import CliRunner
 
@@ -237,7 +238,7 @@ def test_only_the_original_is_measured_in_8_bit_integers(group: dict[str, Experi
     tune = group["again"].tune.model_copy(update={"original_compilers": ("inductor-int8",)})
     again = group["again"].model_copy(update={"tune": tune})
     record(again, "original", "inductor-int8", settings=tune.latency.model_copy(update={"tolerance": 0.1}))
-    compilers = make_tables(again).latency.groupby("operator")["compiler"].agg(set)
+    compilers = made_tables(again).latency.groupby("operator")["compiler"].agg(set)
     assert dict(compilers) == {"original": {"eager", "inductor", "inductor-int8"}, "operator_1": {"eager", "inductor"}}
     record(again, "original", "inductor-int8", settings=tune.latency.model_copy(update={"tolerance": 0.2}))
     with pytest.raises(SpecError, match="latency.tolerance is 0.2 there, 0.1 here"):

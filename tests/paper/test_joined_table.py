@@ -13,8 +13,8 @@ from syno.ir.library import OPERATORS
 from syno.ir.rewriting import normal_form
 from syno.paper.joined import JOINED_COLUMNS, Part, joined
 from syno.paper.numbers import told
+from syno.paper.stages.join import gaps
 from syno.run.measurement import Measurement
-from syno.run.rows import gaps
 from syno.run.table import LOSS_COLUMNS, loss_table, measurement_table
 
 ONE, TWO = "1" * 32, "2" * 32  # ids of operators

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-import pandas
 import pytest
 
 from syno.report.result_figures import learning_figure
-from syno.run.values import LEARNING_COLUMNS
+from syno.run.values import Round
 
 SCORES = {
     ("original", 1): (0.4, 0.8, 0.9),
@@ -18,9 +17,8 @@ SCORES = {
 }
 
 
-def table(scores: dict[tuple[str, int], tuple[float, ...]], metric: str = "accuracy") -> pandas.DataFrame:
-    rows = [(name, "found", metric, seed, *one) for (name, seed), of in scores.items() for one in enumerate(of, 1)]
-    return pandas.DataFrame(rows, columns=list(LEARNING_COLUMNS))
+def table(scores: dict[tuple[str, int], tuple[float, ...]], metric: str = "accuracy") -> list[Round]:
+    return [Round(name, metric, seed, *one) for (name, seed), of in scores.items() for one in enumerate(of, 1)]
 
 
 def test_each_network_has_a_line_of_means_as_far_as_all_its_seeds_went() -> None:

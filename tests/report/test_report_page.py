@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 import pytest
 from html_document import Document
-from result_tables import FAILURE, NAMES, NOTES, results, score_table, trial_table
+from result_tables import FAILURE, NAMES, NOTES, costs, latency_table, results, rewards, score_table, trial_table
 
 from syno.base.errors import SpecError
 from syno.base.interval import Interval
@@ -22,13 +22,10 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.pytorch.source import class_name
 from syno.report import result_figures as drawings
-from syno.report.figures import drawn
+from syno.report.figures import Picture, drawn
 from syno.report.page import inline_svg, page
 from syno.report.page_tables import quantity, summary, trial_lines
-from syno.report.results import Kept, LayerChoice, MixtureLayers, Picture, Results
-from syno.report.search_rewards import reward_figure
-from syno.report.trade_off import cost_figure
-from syno.run.values import number
+from syno.run.run import Kept, LayerChoice, MixtureLayers, Run
 from syno.train.metric import LOSS, METRICS
 
 EVIL = "<script>alert(1)</script>&\"'"
@@ -36,7 +33,7 @@ EMPTY = pandas.DataFrame()
 
 
 def pictures() -> list[Picture]:
-    figures = {"Cost": cost_figure(score_table(), NOTES), "Rewards": reward_figure(trial_table(), NOTES)}
+    figures = {"Cost": costs(score_table(), NOTES), "Rewards": rewards(trial_table(), NOTES)}
     return [Picture(title, drawn(figure, "svg").decode(), f"Caption of {title}.") for title, figure in figures.items()]
 
 
@@ -147,16 +144,16 @@ def test_the_styles_of_a_picture_reach_no_other(html: str) -> None:
 
 
 def test_given_texts_are_shown_as_text() -> None:
-    given = results(names=("conv2d",))
-    scores, latency, trials = given.scores, given.latency, given.trials
+    names = ("conv2d",)
+    scores, latency, trials = score_table(names), latency_table(names), trial_table()
     for table in (scores, latency):
         table.loc[table["operator"] == "conv2d", "operator"] = EVIL
         table["role"] = table["role"].replace("baseline", EVIL)
     latency["device"] = latency["device_name"] = latency["compiler"] = EVIL
     latency.loc[0, ["status", "reason"]] = EVIL
     trials["name"] = trials["message"] = trials["outcome"] = EVIL
-    operators = {EVIL: given.operators["conv2d"]}
-    evil = Results(EVIL, trials, scores, latency, operators, (EVIL,))
+    operators = {EVIL: OPERATORS["conv2d"]()}
+    evil = results(name=EVIL, trials=trials, scores=scores, latencies=latency, operators=operators, notes=(EVIL,))
     html = page(evil, [Picture(EVIL, "<svg/>", EVIL)])
     assert "<script>alert" not in html
     document = Document(html)
@@ -167,12 +164,12 @@ def test_given_texts_are_shown_as_text() -> None:
 
 class TestWithLess:
     def test_a_page_without_latencies_has_no_table_of_them(self) -> None:
-        text = Document(page(results(latency=EMPTY), [])).text
+        text = Document(page(results(latencies=EMPTY), [])).text
         assert text.count("Its latency was not measured.") == len(NAMES)
         assert "Figures" not in text
 
     def test_a_page_without_results_says_so(self) -> None:
-        text = Document(page(Results("nothing", EMPTY, EMPTY, EMPTY, {}), [])).text
+        text = Document(page(Run("nothing"), [])).text
         for part in (
             "No operator has been trained or measured.",
             "There are no operators.",
@@ -182,7 +179,7 @@ class TestWithLess:
             assert part in text
 
     def test_a_page_of_operators_alone_is_written(self) -> None:
-        assert len(Document(page(results(trials=EMPTY, scores=EMPTY, latency=EMPTY), [])).cards()) == len(NAMES)
+        assert len(Document(page(results(trials=EMPTY, scores=EMPTY, latencies=EMPTY), [])).cards()) == len(NAMES)
 
     def test_an_operator_that_was_only_measured_is_in_the_summary(self) -> None:
         found = summary(results(scores=EMPTY))
@@ -197,8 +194,8 @@ class TestWithLess:
         assert re.search("There is no code for this operator: .* sums 7 reductions in one stage; up to 6 can be planned", text)
 
     def test_a_missing_column_is_named(self) -> None:
-        with pytest.raises(SpecError, match='no column "score".*"scor"'):
-            results(scores=score_table().rename(columns={"score": "scor"}))
+        with pytest.raises(SpecError, match='no column "reward".*"rewards"'):
+            results(trials=trial_table().rename(columns={"reward": "rewards"}))
 
 
 class TestMetric:
@@ -226,11 +223,11 @@ class TestMetric:
         assert f">{metric}</option>" in html
 
     def test_the_metric_of_trials_counts_where_nothing_was_trained_again(self) -> None:
-        given = results(metric="loss", scores=EMPTY, latency=EMPTY)
+        given = results(metric="loss", scores=EMPTY, latencies=EMPTY)
         assert given.metric is LOSS
         table = trial_lines(given)
         column = table.columns.index("loss (nats per token)")
-        assert [row[column].value for row in table.rows] == [number(value) for value in given.trials["metric_loss"]]
+        assert [row[column].value for row in table.rows] == [trial.metrics.get("loss") for trial in given.trials]
         assert not {"loss", "accuracy"} & set(table.columns)  # no column twice
 
     def test_an_infinite_loss_is_shown_and_the_last(self) -> None:
@@ -253,7 +250,7 @@ class TestMetric:
 
     def test_scores_of_several_metrics_are_refused(self) -> None:
         with pytest.raises(SpecError, match="is accuracy, loss; it must be one of"):
-            results(scores=pandas.concat([score_table(), score_table(metric="loss")]))
+            page(results(scores=pandas.concat([score_table(), score_table(metric="loss")])), [])
 
 
 class TestInlineSvg:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
 from xml.etree import ElementTree
 
-import pandas
 import pytest
 
 from syno.report import page as tree
 from syno.report.page import Walk, grown, inline_svg, search_tree
+from syno.run.values import Trial
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Three trials part after "Reduce", and two of these after "Split Share"; one goes another way.
@@ -21,15 +20,14 @@ ROWS: list[tuple[str, str, float | None]] = [
 ]
 
 
-def trials(rows: list[tuple[str, str, float | None]] = ROWS) -> pandas.DataFrame:
-    found: list[dict[str, Any]] = [
-        {"number": n, "outcome": "failed" if reward is None else "complete", "reward": reward, "path": path, "steps": steps}
-        for n, (path, steps, reward) in enumerate(rows)
+def trials(rows: list[tuple[str, str, float | None]] = ROWS) -> list[Trial]:
+    return [
+        Trial(number, "failed" if reward is None else "complete", reward, path=path, steps=steps)
+        for number, (path, steps, reward) in enumerate(rows)
     ]
-    return pandas.DataFrame(found)
 
 
-def drawn(rows: pandas.DataFrame) -> ElementTree.Element:
+def drawn(rows: list[Trial]) -> ElementTree.Element:
     picture = search_tree(rows)
     assert picture is not None
     return ElementTree.fromstring(picture.svg)
@@ -88,6 +86,6 @@ def test_the_picture_can_stand_on_a_page() -> None:
     assert picture is not None and "<b>" not in inline_svg(picture.svg, "search-tree")
 
 
-@pytest.mark.parametrize("table", [pandas.DataFrame(), trials().drop(columns="steps"), trials([])])
-def test_without_paths_there_is_no_picture(table: pandas.DataFrame) -> None:
-    assert search_tree(table) is None
+@pytest.mark.parametrize("rows", [[], [Trial(0, "complete", 0.5)]])
+def test_without_paths_there_is_no_picture(rows: list[Trial]) -> None:
+    assert search_tree(rows) is None

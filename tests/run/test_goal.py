@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isfinite, nan
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from result_tables import results
+from result_tables import results, score_table, scores_in
 
 from syno.base.errors import DeviceError, SpecError
 from syno.base.interval import Interval
@@ -20,18 +21,17 @@ from syno.report.page import page
 from syno.report.page_tables import summary
 from syno.run.goal import judge, lost_in, order_of_trial, verdict_on_trial
 from syno.run.goal_tables import (
-    GOAL_COLUMNS,
     SELECTED_BY,
     answer,
     end_of_search,
+    judged_networks,
     nearest_screened,
     nothing_meets,
-    verdicts,
 )
 from syno.run.metric import front
 from syno.run.speedups import APART, IN_SEARCH, IN_TURNS
-from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.run.values import trials_in
+from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, latencies_in, trials_in
+from syno.run.values import Score, Trial
 from syno.search.goal import Goal
 from syno.search.reward import Failure, GoalReward
 from syno.search.screening import GoalScreen
@@ -257,16 +257,16 @@ class TestVerdicts:
 
     def test_one_seed_is_not_enough_in_a_table(self) -> None:
         found = self.table((-0.002, nan, nan), seeds=1)
-        assert found["verdict"][0] == "may meet" and found["reason"][0].startswith("may meet (one seed: no interval of the acc")
+        assert found[0].verdict == "may meet" and found[0].reason.startswith("may meet (one seed: no interval of the acc")
         assert answer(BOTH, found)[-1] == (
             "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         )
 
     def test_the_first_sentence_says_that_none_is_faster(self) -> None:
         slow = Goal(lose_at_most=0.01)
-        found = self.table((-0.002, -0.004, 0.001)).assign(
-            speedup=[0.86, 0.8], speedup_low=[0.85, 0.79], speedup_high=[0.87, 0.81]
-        )
+        speeds = (Interval(0.86, 0.85, 0.87), Interval(0.8, 0.79, 0.81))
+        judged = zip(self.table((-0.002, -0.004, 0.001)), speeds, strict=True)
+        found = [replace(one, speedup=speedup) for one, speedup in judged]
         assert answer(slow, found)[1] == (
             "None is faster than the original with inductor on cpu: the fastest, one, is 0.86 times as fast (0.85 to 0.87)."
         )
@@ -287,7 +287,7 @@ class TestVerdicts:
         assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
 
     @staticmethod
-    def table(difference: tuple[float, float, float], seeds: int = 3) -> pandas.DataFrame:
+    def table(difference: tuple[float, float, float], seeds: int = 3) -> list[Score]:
         scores = pandas.DataFrame([
             {"operator": "original", "key": "original", "role": "original"},
             {"operator": "one", "key": "a", "role": "found", "metric": "accuracy", "difference": difference[0],
@@ -301,14 +301,14 @@ class TestVerdicts:
         ])  # fmt: skip
         searched = {"a": {"speedup": 1.6, "speedup_low": 1.55, "speedup_high": 1.65}}
         scores, latency = scores.reindex(columns=[*SCORE_COLUMNS, "key"]), latency.reindex(columns=[*LATENCY_COLUMNS, "key"])
-        return verdicts(BOTH, scores, latency, searched)
+        return judged_networks(BOTH, scores_in(scores), latencies_in(latency), searched)
 
     def test_verdicts_of_tables_take_timed_speedups_or_those_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
-        assert tuple(found.columns) == GOAL_COLUMNS and list(found.verdict) == ["meets", "misses"]
-        assert list(found.timed) == [IN_SEARCH, APART] and list(found.lost) == pytest.approx([0.002, 0.1])
-        assert found.lost_high[0] == pytest.approx(0.004)
-        assert (found.speedup_low[1], found.speedup[1], found.speedup_high[1]) == pytest.approx((29 / 11, 3.0, 31 / 9))
+        assert [(one.verdict, one.timed) for one in found] == [("meets", IN_SEARCH), ("misses", APART)]
+        assert [one.lost.value for one in found] == pytest.approx([0.002, 0.1])
+        assert found[0].lost.high == pytest.approx(0.004)
+        assert tuple(found[1].speedup) == pytest.approx((3.0, 29 / 11, 31 / 9))
 
     def test_sentences_name_what_meets_the_goal_and_what_would_help(self) -> None:
         met = answer(BOTH, self.table((-0.002, -0.004, 0.001)))
@@ -321,14 +321,15 @@ class TestVerdicts:
         assert may[1].startswith("one may meet (the interval of the accuracy contains the goal)") and "More seeds" in may[2]
 
 
-def trials(*rows: tuple[str, float | None, float | None]) -> pandas.DataFrame:
-    """Trials by outcome, accuracy and speedup; the original's accuracy is 0.9."""
-    return pandas.DataFrame([
+def trials(*rows: tuple[str, float | None, float | None], **metrics: list[float | None]) -> list[Trial]:
+    """Trials by outcome, accuracy and speedup; the original's accuracy is 0.9. `metrics` are further ones of each trial."""
+    table = pandas.DataFrame([
         {"number": number, "outcome": outcome, "reward": 0.5, "operator": str(OPERATOR), "message": "too slow: 1",
          "metric_accuracy": accuracy, "metric_original_accuracy": 0.9, "metric_speedup": speedup,
          "metric_speedup_low": speedup, "metric_speedup_high": speedup}
         for number, (outcome, accuracy, speedup) in enumerate(rows)
     ])  # fmt: skip
+    return trials_in(table.assign(**{f"metric_{name}": values for name, values in metrics.items()}))
 
 
 class TestEndOfASearch:
@@ -356,16 +357,17 @@ class TestEndOfASearch:
         assert f"({len(rows)} too slow; 1 failed in training)" in found
 
     def test_predictions_and_costs_are_findings_too(self) -> None:
-        rows = trials(("screened", None, None), ("screened", None, None))
-        shares = rows.assign(metric_parameters_share=[0.9, 0.7])
+        rows, parameters = (("screened", None, None), ("screened", None, None)), [0.9, 0.7]
+        shares = trials(*rows, parameters_share=parameters)
         small = Goal(speedup=1.5, most_parameters=0.5)
         of = "the smallest of 2 has 0.7 of the original's parameters, and the goal is at most 0.5"
         assert nothing_meets(small, shares) == f"nothing meets the goal: {of}"
-        columns = {f"metric_predicted_speedup{end}": [None, 1.2] for end in ("", "_low", "_high")}
-        assert str(nothing_meets(small, shares.assign(**columns))).startswith(
+        predicted = {f"predicted_speedup{end}": [None, 1.2] for end in ("", "_low", "_high")}
+        known = trials(*rows, parameters_share=parameters, **predicted)
+        assert str(nothing_meets(small, known)).startswith(
             "nothing meets the goal: the fastest of 2 is predicted to be 1.20 times as fast"
         )
-        nearest = nearest_screened(small, trials_in(shares.assign(**columns)))
+        nearest = nearest_screened(small, known)
         assert [one.trial.number for one in nearest] == [1, 0] and nearest[0].timed == "predicted"
 
 
@@ -381,7 +383,7 @@ def test_a_selection_takes_those_first_that_meet_the_goal(goal: dict[str, float]
     from syno.stages.goal import nearest_first
 
     rows = trials(("complete", 0.88, 3.0), ("complete", 0.89, 2.0), ("complete", 0.90, 1.6), ("complete", 0.895, 1.1))
-    assert [trial.number for trial in nearest_first(trials_in(rows), Goal(**goal))] == order
+    assert [trial.number for trial in nearest_first(rows, Goal(**goal))] == order
 
 
 def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
@@ -395,12 +397,11 @@ def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
 
 
 def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
-    plain = results()
-    assert "goal" not in summary(plain).columns
+    assert "goal" not in summary(results()).columns
     reason = "misses by 0.30 in speedup"
-    judged = plain.scores.assign(verdict="misses", verdict_reason=reason, goal_speedup=1.2, goal_speedup_low=1.1)
+    judged = score_table().assign(verdict="misses", verdict_reason=reason, goal_speedup=1.2, goal_speedup_low=1.1)
     judged["goal_speedup_high"] = 1.3
-    found = results(scores=judged, goal=("Goal: 1.5 times as fast.", "None of 2 meets it."))
+    found = results(scores=judged, answer=("Goal: 1.5 times as fast.", "None of 2 meets it."))
     table = summary(found)
     assert table.columns[4:6] == ("speedup", "goal")
     assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,18 +12,27 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from result_tables import BEGAN, latency_table, results, score_table, trial_table
+from result_tables import (
+    BEGAN,
+    SPEEDUP_COLUMNS,
+    latency_table,
+    results,
+    score_table,
+    scores_in,
+    speedups_in,
+    trial_table,
+)
 
+from syno.base.interval import Interval
 from syno.config import Experiment
+from syno.report import trade_off
 from syno.report.page import page
 from syno.report.result_figures import pictures
 from syno.report.search_time import elapsed, time_figure
-from syno.report.trade_off import speed_figure
-from syno.run.breakdown import breakdown_table
-from syno.run.goal_tables import verdicts
-from syno.run.speedups import APART, BY_LAYERS, IN_TURNS, speedup_view
-from syno.run.table import SPEEDUP_COLUMNS
-from syno.run.values import Trial
+from syno.run.goal_tables import judged_networks
+from syno.run.speedups import APART, BY_LAYERS, IN_TURNS, known_speedups
+from syno.run.table import latencies_in, trials_in
+from syno.run.values import Score, Speedup, TimedPart, Trial
 from syno.search.goal import Goal
 from syno.stages.goal import reward_at_goal
 
@@ -32,6 +42,10 @@ ROWS = [  # of one network with both compilers
     ("operator_1", "op1", "found", "cpu", "inductor", 1.6, 1.55, 1.7, IN_TURNS, False),
 ]
 SPEEDUPS = pandas.DataFrame(ROWS, columns=list(SPEEDUP_COLUMNS))
+
+
+def speed_figure(scores: pandas.DataFrame, speedups: pandas.DataFrame, goal: Goal | None = None) -> Figure:
+    return trade_off.speed_figure(scores_in(scores), speedups_in(speedups), results(scores=scores).metric, goal)
 
 
 def panels(figure: Figure) -> dict[str, Axes]:
@@ -90,7 +104,7 @@ class TestSpeedFigure:
         assert "No operator has both a score and a speedup" in axes.texts[0].get_text()
 
     def test_the_page_has_the_figure(self) -> None:
-        given = results(speedups=SPEEDUPS, aim=GOAL)
+        given = results(speedups=SPEEDUPS, goal=GOAL)
         html = page(given, pictures(given, ["score-speedup", "search-time"]))
         assert "Accuracy against speedup" in html and "Search over time" in html and "in the shaded corner" in html
 
@@ -99,37 +113,29 @@ class TestSpeedups:
     """A speedup that was timed in turns is used instead of a ratio of two latencies."""
 
     @staticmethod
-    def view(judged: pandas.DataFrame | None = None, breakdown: pandas.DataFrame | None = None) -> dict[tuple[str, str], Any]:
-        latency = latency_table().assign(key=lambda table: table["operator"])
-        table = speedup_view(latency, GOAL, judged, breakdown)
-        return {(row["key"], row["compiler"]): row for row in table.to_dict("records")}
+    def view(judged: Sequence[Score] = (), parts: Sequence[TimedPart] = ()) -> dict[tuple[str, str], Speedup]:
+        latencies = latencies_in(latency_table().assign(key=lambda table: table["operator"]))
+        return {(one.key, one.compiler): one for one in known_speedups(latencies, GOAL, judged, parts)}
 
     def test_a_speedup_of_two_latencies_has_ratios_of_opposite_ends(self) -> None:
         found, latency = self.view()["operator_1", "eager"], latency_table().set_index(["operator", "compiler"])
         own, original = latency.loc[("operator_1", "eager")], latency.loc[("original", "eager")]
-        assert found["timed"] == APART and found["speedup"] == pytest.approx(original["latency_ms"] / own["latency_ms"])
-        assert found["speedup_low"] == pytest.approx(original["latency_low_ms"] / own["latency_high_ms"])
+        assert found.timed == APART and found.ratio.value == pytest.approx(original["latency_ms"] / own["latency_ms"])
+        assert found.ratio.low == pytest.approx(original["latency_low_ms"] / own["latency_high_ms"])
         assert ("shift_conv1x1", "inductor") not in self.view()  # it failed
 
     def test_layers_count_before_latencies_and_the_verdict_for_the_goals_compiler(self) -> None:
-        shared = {
-            "key": "operator_1",
-            "part": "network",
-            "status": "ok",
-            "device": "cpu",
-            "speedup_low": 1.0,
-            "speedup_high": 2.0,
-        }
-        parts = breakdown_table([{**shared, "compiler": name, "speedup": 1.4} for name in ("eager", "inductor")])
-        fields = {"operator": "operator_1", "key": "operator_1", "role": "found", "timed": IN_TURNS}
-        judged = pandas.DataFrame([{**fields, "speedup": 1.7, "speedup_low": 1.6, "speedup_high": 1.8}])
+        names = ("operator_1", "operator_1", "found")
+        parts = [TimedPart(*names, "cpu", name, "network", speedup=Interval(1.4, 1.0, 2.0)) for name in ("eager", "inductor")]
+        judged = [Score("operator_1", "found", "operator_1", timed=IN_TURNS, speedup=Interval(1.7, 1.6, 1.8))]
         found = self.view(judged, parts)
-        assert (found["operator_1", "eager"]["speedup"], found["operator_1", "eager"]["timed"]) == (1.4, BY_LAYERS)
-        assert (found["operator_1", "inductor"]["speedup"], found["operator_1", "inductor"]["timed"]) == (1.7, IN_TURNS)
-        assert found["operator_2", "eager"]["timed"] == APART
-        latency = latency_table().assign(key=lambda table: table["operator"])
-        table = verdicts(GOAL, score_table().assign(key=lambda table: table["operator"]), latency, {}, parts).set_index("key")
-        assert (table.loc["operator_1", "speedup"], table.loc["operator_1", "timed"]) == (1.4, BY_LAYERS)
+        assert (found["operator_1", "eager"].ratio.value, found["operator_1", "eager"].timed) == (1.4, BY_LAYERS)
+        assert (found["operator_1", "inductor"].ratio.value, found["operator_1", "inductor"].timed) == (1.7, IN_TURNS)
+        assert found["operator_2", "eager"].timed == APART
+        scores, latencies = (table.assign(key=table["operator"]) for table in (score_table(), latency_table()))
+        judged = judged_networks(GOAL, scores_in(scores), latencies_in(latencies), {}, parts)
+        (own,) = [one for one in judged if one.key == "operator_1"]
+        assert (own.speedup.value, own.timed) == (1.4, BY_LAYERS)
 
 
 class TestTime:
@@ -145,7 +151,7 @@ class TestTime:
         trials = trial_table(14).assign(**speed, metric_original_accuracy=0.9)
         trials.loc[2, "outcome"] = "screened"
         trials.loc[9, "outcome"] = "paused"
-        (axes,) = time_figure(trials, GOAL, 0.7).axes
+        (axes,) = time_figure(trials_in(trials), GOAL, 0.7).axes
         lines = {str(line.get_label()): line for line in axes.lines}
         met = trials[(trials["outcome"] == "complete") & (trials["metric_accuracy"] >= 0.88)]
         ring = f"meets the goal, by one seed ({len(met)})"
@@ -157,7 +163,7 @@ class TestTime:
         assert (np.diff(np.asarray(lines["best so far"].get_ydata())) >= 0).all()
 
     def test_a_figure_without_times_says_so(self) -> None:
-        (axes,) = time_figure(trial_table(3).assign(ended=pandas.NaT)).axes
+        (axes,) = time_figure(trials_in(trial_table(3).assign(ended=pandas.NaT))).axes
         assert "No trial with a known time" in axes.texts[0].get_text()
 
 
@@ -167,7 +173,7 @@ def test_the_reward_of_an_operator_that_just_meets_the_goal() -> None:
     trials = pandas.DataFrame([{"number": 0, "outcome": "complete", "reward": 0.1, **metrics}])
 
     def at(**goal: Any) -> float | None:
-        return reward_at_goal(Experiment(name="e", workload={}, goal=goal or None), trials)
+        return reward_at_goal(Experiment(name="e", workload={}, goal=goal or None), trials_in(trials))
 
     assert at(speedup=1.5, lose_at_most=0.02) == pytest.approx((0.975 / 1.1) ** 4)
     assert at(lose_at_most=0.02) == pytest.approx(0.75)  # find: fastest, as fast as the original

@@ -24,7 +24,8 @@ from syno.report.layer_tables import layer_table
 from syno.report.page_tables import summary
 from syno.run.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
 from syno.run.rows import rows_of_training, rows_of_tuning
-from syno.run.table import COLUMNS, latency_view, layer_view, measurement_table
+from syno.run.table import COLUMNS, measurement_table
+from syno.run.views import latencies_of, layers_of
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
 
@@ -153,8 +154,8 @@ def test_the_share_of_the_limit_is_in_the_tables_and_what_the_command_prints() -
     layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"), limit_ms=1.0)
     rows = [*rows_of_tuning(record, "f", **place), *rows_of_tuning(layer, "f", **place)]
     unknown = rows_of_tuning(tuned(compiler="eager"), "f", **place)
-    latency, layers = latency_view([*rows, *unknown]), layer_view(rows)
-    found = results(latency=latency, layers=layers, scores=score_table()[:0])
+    latencies, layers = latencies_of([*rows, *unknown]), layers_of(rows)
+    found = results(latencies=latencies, layers=layers, scores=score_table()[:0])
     assert [[cell.text for cell in row][-3:] for row in summary(found).rows] == [["2.00 ms (1.00×)", "2.00 ms (1.00×)", "25 %"]]
     assert summary(found).columns[-2:] == ("inductor on cpu", "share of the limit, inductor on cpu")
     assert layer_table(found).columns[-2:] == ("original", "share of the limit, original")

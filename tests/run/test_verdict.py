@@ -9,15 +9,14 @@ from typing import Any
 
 import pandas
 import pytest
-from result_tables import NAMES, latency_table, results, score_table
+from result_tables import NAMES, SPEEDUP_COLUMNS, latency_table, results, score_table, speedups_in
 
 from syno.report.page import page
-from syno.report.results import Results
 from syno.report.verdict import verdict_lines
 from syno.run.majority import warning_of
+from syno.run.run import Run
 from syno.run.speedups import APART, IN_TURNS, best_against_best, none_is_faster
-from syno.run.table import SPEEDUP_COLUMNS
-from syno.run.values import speedups_in
+from syno.run.table import latencies_in
 from syno.search.goal import Goal
 
 EMPTY = pandas.DataFrame()
@@ -47,7 +46,7 @@ def lost(points: float, half: float = 0.3, name: str = "operator_1", metric: str
     return table
 
 
-def texts(given: Results) -> list[str]:
+def texts(given: Run) -> list[str]:
     return [line.text for line in verdict_lines(given)]
 
 
@@ -94,7 +93,7 @@ def test_a_good_network_on_such_data_is_warned_of() -> None:
 
 def test_characters_that_hide_text_are_escapes_on_the_page() -> None:
     given = results(scores=lost(0.6), speedups=speedups(FOUND))
-    hostile = replace(given, name="a\x00b", notes=("\u202etxt\x1b[2J",), goal=("\u2066goal\u2069",))
+    hostile = replace(given, name="a\x00b", notes=("\u202etxt\x1b[2J",), answer=("\u2066goal\u2069",))
     text = page(hostile, [])
     assert not {"\x00", "\u202e", "\x1b", "\u2066", "\u2069"}.intersection(text)
     assert "a\\x00b" in text and "\\u202etxt\\x1b[2J" in text
@@ -152,22 +151,22 @@ def test_one_sentence_says_for_all_compilers_that_no_operator_is_near() -> None:
             "None is faster than the original. No operator is within 1 point of the original's accuracy. The nearest: ",
         ),
         (
-            {"scores": lost(0.6), "latency": EMPTY},
+            {"scores": lost(0.6), "latencies": EMPTY},
             "No speedup of a whole network was measured. The fewest FLOPs within 1 point: operator_1, 41 % of the original's, "
             "accuracy 0.6 points lower",
         ),
         (
-            {"scores": EMPTY, "latency": EMPTY},
+            {"scores": EMPTY, "latencies": EMPTY},
             "No network was trained again or measured after the search. The highest reward of the search is 0.99: glyphs_27, "
             "accuracy 0.9950.",
         ),
         (
-            {"scores": EMPTY, "latency": EMPTY, "trials": MEASURED},
+            {"scores": EMPTY, "latencies": EMPTY, "trials": MEASURED},
             "No network was trained again or measured after the search. The highest reward of the search is 0.9: glyphs_2, "
             "3.98 times as fast (95 %: 3.81 to 4.09).",
         ),
         (
-            {"scores": EMPTY, "latency": EMPTY, "trials": EMPTY},
+            {"scores": EMPTY, "latencies": EMPTY, "trials": EMPTY},
             "No network was trained again or measured, so nothing is known of speed and score.",
         ),
     ],
@@ -213,7 +212,7 @@ class TestBestAgainstBest:
 
     def test_the_best_of_both_are_compared_first_where_it_does(self) -> None:
         found = texts(
-            results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=12, inductor=16))
+            results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latencies=latencies(eager=12, inductor=16))
         )
         assert found[0] == (
             "On cpu, the original is faster with eager (12 ms) than with inductor (16 ms). Best compiler against best "
@@ -222,7 +221,7 @@ class TestBestAgainstBest:
         assert found[1].startswith("Fastest within 1 point with inductor on cpu: operator_1, 1.60 times as fast")
 
     def test_one_sentence_says_that_no_operator_is_faster(self) -> None:
-        given = results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latency=latencies(eager=8.6, inductor=16))
+        given = results(scores=lost(0.6), speedups=speedups({"operator_1": 1.6}), latencies=latencies(eager=8.6, inductor=16))
         assert verdict_lines(given)[0].operator == "operator_1" and texts(given)[0].endswith(
             "Best compiler against best compiler, none is faster than the original: operator_1 with inductor is 0.86 times as "
             "fast (0.84 to 0.88)."
@@ -230,10 +229,10 @@ class TestBestAgainstBest:
 
     @pytest.mark.parametrize("eager", [16.0, 15.9, 20.0])
     def test_nothing_is_said_where_it_does_not_for_certain(self, eager: float) -> None:
-        assert best_against_best(latencies(eager=eager, inductor=16)) == []
+        assert best_against_best(latencies_in(latencies(eager=eager, inductor=16))) == []
 
     def test_without_a_named_operator_all_are_compared(self) -> None:
-        (found,) = best_against_best(latencies(eager=12, inductor=16))
+        (found,) = best_against_best(latencies_in(latencies(eager=12, inductor=16)))
         assert (found.operator, found.own_compiler, found.compiler) == ("operator_2", "inductor", "eager")
 
     def test_an_interval_around_1_leaves_the_answer_open(self) -> None:
@@ -251,7 +250,7 @@ class TestBestAgainstBest:
 class TestGoal:
     def test_scores_without_an_interval_are_named(self) -> None:
         scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet", verdict_reason=None)
-        assert texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))[0].endswith(
+        assert texts(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))[0].endswith(
             "3 of 3 operators may meet it, since there is no interval of the accuracy (one seed: train with more seeds)."
         )
 
@@ -268,13 +267,13 @@ class TestGoal:
     def test_the_first_line_says_whether_the_goal_is_met(self, states: tuple[str, ...], expected: str) -> None:
         verdicts = dict(zip(FOUND, states, strict=True))
         scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]], verdict_reason=None)
-        found = texts(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
+        found = texts(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))
         assert found[0].startswith(expected)
 
     def test_a_wide_interval_is_named(self) -> None:
         scores = lost(14, 25).assign(seeds=2, verdict_reason=None)
         scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
-        found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), aim=GOAL))
+        found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))
         assert found[1].operator == "operator_1" and found[1].text == (
             "The nearest by its score is operator_1, accuracy 14.0 points lower (95 %: -39.0 to +11.0), where 2 points may be "
             "lost: 2 seeds cannot tell, more would narrow the interval."
@@ -282,7 +281,7 @@ class TestGoal:
 
     def test_the_margin_of_the_goal_counts_and_its_compiler_comes_first(self) -> None:
         given = pandas.concat([speedups(FOUND, "eager"), speedups(FOUND)])
-        found = texts(results(scores=lost(1.5), speedups=given, aim=GOAL))
+        found = texts(results(scores=lost(1.5), speedups=given, goal=GOAL))
         assert found[0].startswith("Fastest within 2 points with inductor on cpu: operator_1")
         assert found[1].startswith("Fastest within 2 points with eager on cpu: operator_1")
 

@@ -103,10 +103,10 @@ def test_the_choice_widens_intervals_and_never_makes_a_verdict_better(metric):
     samples = {"original": [0.990, 0.992, 0.991], "best": [0.984, 0.985, 0.986]}
     apart = difference(*(([sign * one for one in samples[name]]) for name in ("best", "original")))
     original = replace(network("original", "original", sign * 0.991, 1.0), verdict="")
-    own = replace(network("best", "found", sign * 0.985, 2.2), difference=apart, reason="as it is")
+    own = replace(network("best", "found", sign * 0.985, 2.2), difference=apart, reason="as it is", metric=metric.key)
     alone, of_two, of_many = (counting_choice(own, among, [own, original], GOAL, metric) for among in (1, 2, 16))
     assert alone == own
-    lost = [one.lost(metric) for one in (alone, of_two, of_many)]
+    lost = [one.lost for one in (alone, of_two, of_many)]
     assert lost[0].low > lost[1].low > lost[2].low and lost[0].high < lost[1].high < lost[2].high
     assert alone.speedup.low > of_two.speedup.low > of_many.speedup.low and of_many.speedup.value == 2.2
     assert gain_over(own, [(1.0, original)], metric) == pytest.approx(

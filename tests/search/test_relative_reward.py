@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 from small_experiment import FIELDS
 
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.report.search_rewards import saturation
+from syno.run.values import Trial
 from syno.search.reward import Failure, RelativeReward
 from syno.space import Space
 from syno.stages.opening import open_study
@@ -93,8 +92,8 @@ class TestOriginal:
 
 class TestSaturation:
     def of(self, *rewards: float) -> str | None:
-        rows = {"outcome": ["complete"] * len(rewards) + ["failed"] * 9, "reward": [*rewards, *[math.nan] * 9]}
-        return saturation(pandas.DataFrame(rows).reset_index(names="number"))
+        trials = [Trial(number, "complete", reward) for number, reward in enumerate(rewards)]
+        return saturation([*trials, *(Trial(len(rewards) + number, "failed", None) for number in range(9))])
 
     def test_a_quarter_at_one_end(self) -> None:
         assert str(self.of(1, 1, *[0.5] * 6)).startswith("2 of 8 complete trials have the reward 1: better operators are not")

@@ -29,12 +29,14 @@ from syno.measure.speedup_record import Conditions, LayerSpeedup, SpeedupRecord
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device
 from syno.report.result_figures import BREAKDOWN, breakdown_figure
-from syno.run.breakdown import breakdown_rows, breakdown_table, read_breakdown
+from syno.run.breakdown import parts_of_record
+from syno.run.table import breakdown_table, read_breakdown
 from syno.stages import speedups
 from syno.stages.figures import names, write_report
 from syno.stages.measure import measure
 from syno.stages.measurements import KINDS
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.results import StoredRun
+from syno.stages.tables import make_tables
 from syno.stages.workflow_stages import jobs
 
 OPERATOR = OPERATORS["separable_conv2d"]()
@@ -98,8 +100,8 @@ class TestShares:
 
 class TestFigure:
     def test_bars_are_the_times_of_all_layers_of_a_size(self) -> None:
-        table = breakdown_table(list(breakdown_rows(a_record(), key="k", role="found", compiler="eager", device="cpu")))
-        times, speedups = breakdown_figure(table).axes
+        parts = list(parts_of_record(a_record(), key="k", role="found", compiler="eager", device="cpu"))
+        times, speedups = breakdown_figure(parts).axes
         assert [label.get_text() for label in times.get_yticklabels()] == [
             "whole network", "2 × conv_io4", "conv_io4 (2)", "other layers"
         ]  # fmt: skip
@@ -116,10 +118,10 @@ class TestFigure:
     def test_what_could_not_be_measured_is_a_note(self) -> None:
         broken = {"latency_ms": None, "original_ms": None, "ratio": None, "drift": None, "layers": (), "rest_ms": None}
         record = a_record(a_speedup(**broken, status="misfit", reason="too wide"), stages=())
-        rows = list(breakdown_rows(record, key="k", role="found", compiler="eager", device="cpu"))
-        (axes,) = breakdown_figure(breakdown_table(rows)).axes
+        parts = list(parts_of_record(record, key="k", role="found", compiler="eager", device="cpu"))
+        (axes,) = breakdown_figure(parts).axes
         assert axes.texts[0].get_text() == "separable_conv2d, eager on cpu: too wide"
-        assert "No operator's layers" in breakdown_figure(breakdown_table([])).axes[0].texts[0].get_text()
+        assert "No operator's layers" in breakdown_figure([]).axes[0].texts[0].get_text()
 
 
 def test_the_share_of_the_limit_is_in_the_table_and_what_the_command_prints() -> None:
@@ -128,7 +130,7 @@ def test_the_share_of_the_limit_is_in_the_table_and_what_the_command_prints() ->
     record = a_record(a_speedup(layers=(limited, *others), original_limit_ms=6.0, limit_ms=0.9))
     shown = next(iter(record.lines("eager on cpu"))).text
     assert "4 ms (50 % of the limit) before, 1 ms (25 % of the limit) after, conv2d" in shown
-    table = breakdown_table(list(breakdown_rows(record, key="k", role="found", compiler="eager", device="cpu")))
+    table = breakdown_table(parts_of_record(record, key="k", role="found", compiler="eager", device="cpu"))
     known = table.dropna(subset=["of_limit"])
     assert list(zip(known["part"], known["layer"].fillna(""), known["of_limit"], strict=True)) == [
         ("original", "", 0.5), ("network", "", pytest.approx(0.1)),
@@ -185,15 +187,15 @@ class TestStage:
         file = KINDS["breakdown"].file(small, "separable_conv2d", "eager", "cpu")
         assert BreakdownRecord.read(file).speedup == a_speedup()
         make_tables(small)
-        table = read_breakdown(small.folder)
-        assert set(table["source"]) == {"breakdown/separable_conv2d/eager-cpu.json"} and len(table) == 2 + 2 * 5 + 1
+        parts = read_breakdown(small.folder, "syno tables")
+        assert {part.source for part in parts} == {"breakdown/separable_conv2d/eager-cpu.json"} and len(parts) == 2 + 2 * 5 + 1
         assert "breakdown" in names(small) and BREAKDOWN in write_report(small).read_text(encoding="utf-8")
 
         other = a_speedup().conditions.model_copy(update={"settings": LatencySettings(batch=9)})
         a_record(a_speedup(conditions=other)).write(file)
         with pytest.raises(SpecError, match=r"is of other settings than the experiment: .* run `syno tune breakdown`"):
             make_tables(small)
-        assert not read_tables(small).scores.empty  # they are as before
+        assert StoredRun(small).scores  # they are as before
 
     def test_wrong_input_is_one_clear_error(self, small: Experiment) -> None:
         with pytest.raises(SpecError, match='"board" is not a device of this machine'):

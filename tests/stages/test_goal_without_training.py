@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas
 import pytest
 from result_tables import latency_table
 
 from syno.config import load_experiment
+from syno.run.table import latencies_in
+from syno.run.values import Score
 from syno.search.goal import Goal
-from syno.stages import goal as stage
-from syno.stages.goal import answer_of
-from syno.stages.selection import write_selected
+from syno.stages.results import StoredRun
+from syno.stages.selection import Selected, Selection, write_selected
 
 CONFIG = Path(__file__).parents[2] / "config" / "faster-resnet18.yaml"
 
@@ -23,8 +23,8 @@ def test_a_goal_is_in_the_unit_of_the_score_also_where_nothing_is_selected(
     monkeypatch.chdir(tmp_path)
     experiment = load_experiment(CONFIG).model_copy(update={"goal": Goal(lose_at_most=5.0)})
     write_selected([], experiment.folder / "selected.json", "none is complete")
-    scores = pandas.DataFrame({"metric": ["error (mm, less is better)"]})
-    assert "at most 5 mm of the error lost" in answer_of(experiment, scores, pandas.DataFrame())[0]
+    scores = [Score("original", "original", "original", "error (mm, less is better)")]
+    assert "at most 5 mm of the error lost" in StoredRun(experiment, _unjudged=scores, scores=scores).answer[0]
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,12 @@ def test_what_was_measured_is_judged(
     searched: dict[str, float], expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    latency = latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"])
+    latencies = latencies_in(latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"]))
     goal = Goal(speedup=1.5, compiler="inductor", device="cpu")
     experiment = load_experiment(CONFIG).model_copy(update={"goal": goal})
-    assert answer_of(experiment, pandas.DataFrame(), pandas.DataFrame()) == ()
-    chosen = type("Chosen", (), {"key": "operator_1", "metrics": searched})
-    monkeypatch.setattr(stage, "read_selected", lambda file: [chosen])
-    write_selected([], experiment.folder / "selected.json")
-    found = stage.verdict_table(experiment, pandas.DataFrame(), latency)
-    assert found is not None and list(found["verdict"]) == ["meets"]
-    assert found["speedup"].iloc[0] == pytest.approx(expected, abs=0.01)
-    assert answer_of(experiment, pandas.DataFrame(), latency)[1].startswith(f"operator_1 meets: {expected:.2f} times as fast")
+    assert StoredRun(experiment, _unjudged=[], latencies=[]).answer == ()
+    selection = Selection(selected=(Selected(key="operator_1", name="operator_1", metrics=searched),))
+    run = StoredRun(experiment, _unjudged=[], latencies=latencies, selection=selection)
+    (judged,) = run.judged
+    assert judged.verdict == "meets" and judged.speedup.value == pytest.approx(expected, abs=0.01)
+    assert run.answer[1].startswith(f"operator_1 meets: {expected:.2f} times as fast")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas
 import pytest
+from result_tables import made_tables
 from torch import nn
 from typer.testing import CliRunner
 
@@ -22,12 +23,13 @@ from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.model.extraction import distinct_layers
 from syno.run.speedups import layer_name
-from syno.run.table import read_measurements
+from syno.run.table import latency_table, read_measurements
 from syno.stages.figures import names, write_report
 from syno.stages.measure import measure
 from syno.stages.measurements import KINDS
 from syno.stages.plan import plan
-from syno.stages.tables import make_tables, read_layers
+from syno.stages.results import StoredRun
+from syno.stages.tables import make_tables
 from syno.stages.workflow_stages import jobs
 
 LAYERS = ["blocks.0.conv1", "blocks.1.conv1", "blocks.1.conv2", "blocks.2.conv1", "blocks.2.conv2"]
@@ -120,8 +122,8 @@ def test_misfits_and_failures_are_in_the_file_and_in_the_table(small: Experiment
     measuring.broken = LAYERS[3]
     measure("layers", small, "nas_pte_1", "eager", "cpu")
     assert LAYERS[0] not in measuring.calls[5:]  # nothing to measure
-    tables = make_tables(small)
-    layers = read_layers(small)
+    tables = made_tables(small)
+    layers = latency_table(StoredRun(small).layers, layers=True)
     found = layers.set_index(["key", "layer"])
     assert list(layers["layer"]) == 2 * LAYERS and list(tables.latency["key"].unique()) == list(tables.latency["key"])
     assert found.loc[("nas_pte_1", LAYERS[1]), "speedup"] == 4.0 and found.loc[("original", LAYERS[1]), "speedup"] == 1.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from result_tables import made_tables, read_tables
 from scipy.stats import ttest_ind
 from typer.testing import CliRunner
 
@@ -23,8 +24,8 @@ from syno.stages.kept import keep_config
 from syno.stages.operators import network_of
 from syno.stages.places import FROZEN, SELECTED, training_file
 from syno.stages.select import select
-from syno.stages.selection import read_selected, why_none
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.selection import read_selected, read_selection, why_none
+from syno.stages.tables import make_tables
 from syno.stages.top import top
 from syno.train.settings import WorkloadSettings
 from syno.train.training_record import TrainingRecord
@@ -108,7 +109,9 @@ class TestSelect:
 
     def test_a_limit_that_none_meets_is_named(self, experiment: Experiment) -> None:
         assert select(of(experiment.folder, most_loss=1.5)) == []
-        assert "none that is complete meets select: most_loss: 1.5" in str(why_none(experiment.folder / SELECTED))
+        assert "none that is complete meets select: most_loss: 1.5" in str(
+            why_none(read_selection(experiment.folder / SELECTED))
+        )
 
     def test_a_limit_on_another_metric_is_refused(self, experiment: Experiment) -> None:
         with pytest.raises(SpecError, match=r"least_accuracy is 0\.5, but the trials of \"losses\" have no accuracy"):
@@ -124,7 +127,7 @@ class TestSelect:
     def test_where_no_trial_is_complete_it_says_so(self, experiment: Experiment) -> None:
         table = pandas.read_parquet(experiment.folder / FROZEN)
         write_parquet(table.assign(outcome="failed"), experiment.folder / FROZEN)
-        assert select(experiment) == [] and "none is complete" in str(why_none(experiment.folder / SELECTED))
+        assert select(experiment) == [] and "none is complete" in str(why_none(read_selection(experiment.folder / SELECTED)))
 
     def test_the_command_names_the_metric(self, trained: Experiment) -> None:
         result = CliRunner().invoke(app, ["select", str(trained.folder / "experiment.yaml")])
@@ -153,7 +156,7 @@ class TestTables:
     def test_with_one_seed_there_is_no_interval(self, trained: Experiment) -> None:
         for seed in SEEDS[1:]:
             training_file(trained, "original", seed).unlink()
-        made = make_tables(trained).scores
+        made = made_tables(trained).scores
         assert made["difference"].notna().all()
         assert made[["difference_low", "difference_high"]].isna().all(axis=None)
         assert "nats (" not in top(str(trained.folder), 5)
@@ -161,7 +164,7 @@ class TestTables:
     def test_without_the_original_there_is_no_difference(self, trained: Experiment) -> None:
         for seed in SEEDS:
             training_file(trained, "original", seed).unlink()
-        made = make_tables(trained).scores
+        made = made_tables(trained).scores
         assert list(made["operator"]) == ["losses_0", "losses_2"]
         assert made[["difference", "difference_low", "difference_high", "flops_share"]].isna().all(axis=None)
 

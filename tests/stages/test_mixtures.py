@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from html_document import Document
-from result_tables import results
+from result_tables import read_tables, results
 from small_experiment import FIELDS
 
 from syno.base.errors import MisfitError, ParseError, SpecError, UnknownNameError
@@ -27,9 +27,9 @@ from syno.model.module import OperatorModule
 from syno.model.networks import Network, read_replacement
 from syno.model.replacements import Mixture, NarrowerNetwork
 from syno.model.substitution import substitute
+from syno.report.figures import Picture
 from syno.report.layer_tables import mixture_table
 from syno.report.page import page
-from syno.report.results import Picture
 from syno.search.mixtures import CLOSE, LEAST_LOSS
 from syno.stages import choice
 from syno.stages.choice import choose_mixtures
@@ -43,7 +43,7 @@ from syno.stages.search import search
 from syno.stages.selection import Selected, write_selected
 from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.stages.study import freeze
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.tables import make_tables
 from syno.stages.take_home import take_network, trained_network
 from syno.stages.train import train
 from syno.train.metric import METRICS
@@ -592,7 +592,7 @@ def test_from_the_choice_to_the_network_that_is_taken_home() -> None:
     shown = read(found)
     assert shown.choice is not None and [one.name for one in shown.choice.mixtures][:1] == ["mixture_1"]
     assert len(shown.choice.layers) == 6
-    assert "mixture_1" in {row.operator for row in shown.speedup_list}  # in the figure of scores and speedups
+    assert "mixture_1" in {row.operator for row in shown.speedups}  # in the figure of scores and speedups
     taken = trained_network(found, "mixture_1")
     assert sorted(kinds(taken)) == sorted(first.layers.keys() - first.narrower.layers.keys())
     assert [block.conv1.out_channels for block in taken.blocks[:2]] == [4, 4]

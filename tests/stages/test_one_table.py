@@ -20,17 +20,17 @@ from syno.run import MEASUREMENTS
 from syno.run.measurement import Measurement
 from syno.run.rows import DIVERGED
 from syno.run.table import (
-    latency_view,
+    latency_table,
     measurement_table,
-    measurements_in,
     read_losses,
     read_measurements,
-    score_view,
+    score_table,
     write_table,
 )
 from syno.stages.measurements import KINDS
 from syno.stages.places import training_file
-from syno.stages.tables import Tables, collect, make_tables, read_tables
+from syno.stages.results import StoredRun
+from syno.stages.tables import collect, make_tables
 from syno.train.training_record import TrainingRecord
 
 
@@ -47,14 +47,10 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return imported_once(tmp_path_factory)
 
 
-def same(ours: Tables, theirs: Tables) -> bool:
-    return ours.scores.equals(theirs.scores) and ours.latency.equals(theirs.latency)
-
-
 class TestViews:
     def test_they_are_made_of_the_stored_table_alone(self, done: Experiment) -> None:
-        measured = measurements_in(read_measurements(done.folder, "syno tables"))
-        for name, view in (("scores", score_view(measured)), ("latency", latency_view(measured))):
+        run = StoredRun(done)
+        for name, view in (("scores", score_table(run.scores)), ("latency", latency_table(run.latencies))):
             assert view.equals(pandas.read_parquet(done.folder / "tables" / f"{name}.parquet"))
 
     def test_the_loss_curves_of_trainings_are_beside_it(self, done: Experiment) -> None:
@@ -69,29 +65,30 @@ class TestViews:
         file = KINDS["tune"].file(copied, "original", "eager", "cpu")
         nothing = dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "latency_minimum_ms"))
         TuningRecord.read(file).model_copy(update={**nothing, "status": "timeout", "reason": "too slow"}).write(file)
-        latency = make_tables(copied).latency
+        latencies = make_tables(copied).latencies
         table = read_measurements(copied.folder, "syno tables")
         assert table[table["status"] != "ok"][["key", "metric", "reason"]].values.tolist() == [
             ["original", "latency", "too slow"]
         ]
-        assert latency["status"].tolist() == ["timeout", "ok"] and latency["speedup"].isna().all()
+        assert [(one.status, one.speedup) for one in latencies] == [("timeout", None), ("ok", None)]
 
     def test_a_diverged_training_has_an_infinite_loss(self, copied: Experiment) -> None:
         for file in copied.folder.glob("train/*/*.json"):
             TrainingRecord.read(file).model_copy(update={"metric": "loss", "score": 2.5, "scores": (2.5,)}).write(file)
         file = training_file(copied, "original", copied.train.seeds[0])
         TrainingRecord.read(file).model_copy(update={"score": inf}).write(file)
-        scores = make_tables(copied).scores.set_index("key")["score"]
-        assert scores["original"] == inf and sorted(set(scores)) == [2.5, inf]
+        scores = {one.key: one.score for one in make_tables(copied).scores}
+        assert scores["original"] == inf and set(scores.values()) == {2.5, inf}
         table = read_measurements(copied.folder, "syno tables")
         assert table[table["value"].isna()]["reason"].tolist() == [DIVERGED]
 
     def test_records_that_are_no_longer_selected_have_no_role(self, copied: Experiment) -> None:
-        before = read_tables(copied)
+        before = StoredRun(copied)
+        assert before.scores and before.latencies
         shutil.copytree(copied.folder / "train" / "original", copied.folder / "train" / "0123456789ab")
         table = collect(copied)
         assert table["role"].isna().sum() == 3 * len(copied.train.seeds)  # score, FLOPs, parameters
-        assert same(read_tables(copied), before)
+        assert (StoredRun(copied).scores, StoredRun(copied).latencies) == (before.scores, before.latencies)
 
 
 class TestMixtures:

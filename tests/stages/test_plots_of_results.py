@@ -5,12 +5,12 @@ from __future__ import annotations
 import matplotlib
 import pytest
 from matplotlib import pyplot as plt
+from result_tables import read_tables
 
 import syno
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.stages.study import read_frozen
-from syno.stages.tables import read_tables
 
 matplotlib.use("Agg")
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
+from result_tables import made_tables, read_tables
 from small_experiment import FIELDS
 
 from syno.base.errors import SpecError
@@ -29,10 +30,10 @@ from syno.search.reward import GainReward, from_settings
 from syno.space.space import Space
 from syno.stages import rivals as stage
 from syno.stages.data import prepare
-from syno.stages.goal import answer_of
 from syno.stages.mixtures import REPEATS
 from syno.stages.opening import open_study
 from syno.stages.places import SELECTED, training_file
+from syno.stages.results import StoredRun
 from syno.stages.rivals import (
     RivalRecord,
     evaluate_rival,
@@ -45,7 +46,7 @@ from syno.stages.rivals import (
 from syno.stages.selection import Selected, write_selected
 from syno.stages.speedups import speedups_of
 from syno.stages.store import OperatorStore
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.tables import make_tables
 from syno.stages.take_home import take_network
 from syno.stages.train import settings_of_training, train
 from syno.stages.workflow_stages import jobs
@@ -128,7 +129,7 @@ def test_what_fails_is_a_row_with_its_reason_and_what_is_slow_is_not_trained(mon
     assert not training_file(found, "grouped_conv2d", 1).exists()
     write_selected([], found.folder / SELECTED, "the search found no operator")
     make_tables(found)
-    lines = answer_of(found, *read_tables(found))
+    lines = StoredRun(found).answer
     assert [line.split(":")[0] for line in lines[-3:]] == [
         f"The rival {name} is missing" for name in ("pruned_0.5", "grouped_conv2d", "gpt2_projection")
     ]
@@ -169,7 +170,7 @@ def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of
     for name in found.rival_names:
         evaluate_rival(found, name)
     write_selected([], found.folder / SELECTED, "the search found no operator")
-    scores = make_tables(found).scores.set_index("key")
+    scores = made_tables(found).scores.set_index("key")
     assert dict(scores["role"]) == {
         "original": "original",
         "pruned_0.5": "rival",
@@ -177,8 +178,8 @@ def test_tables_judge_rivals_like_operators_and_the_page_begins_with_the_best_of
         "grouped_conv2d": "rival",
     }
     assert scores.loc["narrow_0.5", "goal_speedup"] == 2.0 and scores.loc["narrow_0.5", "verdict"] in ("meets", "may meet")
-    assert speeds_of_rivals(found)["grouped_conv2d"] == (IN_TURNS, Interval(2.0, 1.9, 2.1))
-    lines = answer_of(found, *read_tables(found))
+    assert speeds_of_rivals(rivals_of(found))["grouped_conv2d"] == (IN_TURNS, Interval(2.0, 1.9, 2.1))
+    lines = StoredRun(found).answer
     assert lines[1].startswith("The best of all networks: ") and ", without synthesis, " in lines[1]
     assert RivalRecord.read(rival_file(found, "narrow_0.5")) == rivals_of(found)["narrow_0.5"]
 

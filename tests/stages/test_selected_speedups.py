@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pandas
 import pytest
 import yaml
 from result_tables import latency_table
@@ -21,12 +20,13 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.measure.timing import median_interval
-from syno.run.goal_tables import SELECTED_BY, verdicts
+from syno.run.goal_tables import SELECTED_BY, judged_networks
 from syno.run.speedups import IN_SEARCH, IN_TURNS
-from syno.run.table import SCORE_COLUMNS
+from syno.run.table import latencies_in
+from syno.run.values import Score
 from syno.search.goal import Goal
-from syno.stages.goal import verdict_table
 from syno.stages.places import SELECTED, speedups_file
+from syno.stages.results import StoredRun
 from syno.stages.selection import Selected, write_selected
 from syno.stages.speedups import SelectedSpeedups, measure_selected, selected_speedups, speedups_of
 from syno.stages.store import OperatorStore
@@ -91,14 +91,12 @@ def test_an_interruption_costs_the_measurement_in_progress(experiment: Experimen
 
 def test_verdicts_are_about_what_was_measured_again_and_say_if_it_was_not(experiment: Experiment) -> None:
     (key,) = selected(experiment, "conv2d")
-    latency = latency_table(("conv2d",)).assign(key=lambda rows: rows["operator"].replace("conv2d", key))
-    searched = verdict_table(experiment, pandas.DataFrame(), latency)
-    assert searched is not None and (searched["speedup"].iloc[0], searched["timed"].iloc[0]) == (3.0, IN_SEARCH)
-    assert searched["reason"].iloc[0].endswith(SELECTED_BY)
+    latencies = latencies_in(latency_table(("conv2d",)).assign(key=lambda rows: rows["operator"].replace("conv2d", key)))
+    (searched,) = StoredRun(experiment, _unjudged=[], latencies=latencies).judged
+    assert (searched.speedup.value, searched.timed) == (3.0, IN_SEARCH) and searched.reason.endswith(SELECTED_BY)
     measure_selected(experiment)
-    found = verdict_table(experiment, pandas.DataFrame(), latency)
-    assert found is not None and Interval(*found.iloc[0][["speedup", "speedup_low", "speedup_high"]]) == TWICE
-    assert found["timed"].iloc[0] == IN_TURNS and "3.00" not in found["reason"].iloc[0]
+    (again,) = StoredRun(experiment, _unjudged=[], latencies=latencies).judged
+    assert again.speedup == TWICE and again.timed == IN_TURNS and "3.00" not in again.reason
 
 
 def test_a_record_of_another_operator_or_without_a_goal_is_one_clear_error(experiment: Experiment) -> None:
@@ -118,9 +116,7 @@ def coverage(again: bool, searches: int = 200, operators: int = 80) -> float:
     A round's ratio has an error of 3 %, and there are 20 rounds.
     """
     draw, true, covered = random.Random(0), 1.5, 0
-    goal, latency = Goal(speedup=1.2), pandas.DataFrame(columns=["key", "compiler", "device", "status"])
-    scores = pandas.DataFrame([{"operator": "one", "key": "k", "role": "found", "metric": "accuracy", "parameters_share": 0.3}])
-    scores = scores.reindex(columns=[*SCORE_COLUMNS, "key"])
+    goal, scores = Goal(speedup=1.2), [Score("one", "found", "k", "accuracy", parameters_share=0.3)]
 
     def measurement() -> Interval:
         return median_interval([true * draw.lognormvariate(0, 0.03) for _ in range(20)])
@@ -130,8 +126,8 @@ def coverage(again: bool, searches: int = 200, operators: int = 80) -> float:
         metrics: Mapping[str, float] = {"speedup": best.value, "speedup_low": best.low, "speedup_high": best.high}
         fresh = measurement()
         spans = {"k": fresh} if again else {}
-        found = verdicts(goal, scores, latency, {"k": metrics}, again=spans).iloc[0]
-        covered += found["speedup_low"] <= true <= found["speedup_high"]
+        (judged,) = judged_networks(goal, scores, [], {"k": metrics}, again=spans)
+        covered += judged.speedup.low <= true <= judged.speedup.high
     return covered / searches
 
 

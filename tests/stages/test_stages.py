@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from result_tables import read_tables
 from small_experiment import FIELDS
 
 from syno.base.errors import UnknownNameError
@@ -25,7 +26,6 @@ from syno.stages.search import WorkerRecord, work
 from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.study import freeze, read_frozen
-from syno.stages.tables import read_tables
 from syno.stages.top import find_experiment, top
 from syno.train.contract import evaluation_of
 

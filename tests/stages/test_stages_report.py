@@ -11,6 +11,7 @@ from typing import Any
 import pandas
 import pytest
 import torch
+from result_tables import made_tables, read_tables
 from small_experiment import FIELDS
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ from syno.report import commands, page_tables
 from syno.report.commands import best_to_take
 from syno.report.verdict import verdict_lines
 from syno.run.parquet import write_parquet
-from syno.run.values import latencies_in
+from syno.run.table import latencies_in
 from syno.stages import figures, results
 from syno.stages.figures import write_report
 from syno.stages.measurements import KINDS
@@ -31,7 +32,7 @@ from syno.stages.places import FROZEN, training_file
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.study import freeze, read_frozen
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.tables import make_tables
 from syno.stages.top import summary, top
 from syno.train.training_record import TrainingRecord
 
@@ -41,7 +42,7 @@ def test_a_measurement_without_the_original_has_no_speedup(done: Experiment) -> 
     kept = file.read_text(encoding="utf-8")
     file.unlink()
     try:
-        made = make_tables(done)
+        made = made_tables(done)
         assert list(made.latency["speedup"].isna()) == [True]
         shown = [row["eager on cpu/ms"] for row in summary(made) if "eager on cpu/ms" in row]
         assert shown == [f"{made.latency['latency_ms'][0]:.3f}"]
@@ -57,7 +58,7 @@ def test_what_is_tuned_in_part_is_not_compared(done: Experiment, partial: str) -
     kept = file.read_text(encoding="utf-8")
     TuningRecord.read(file).model_copy(update={"status": "partial", "reason": "a part is not tuned"}).write(file)
     try:
-        latency = make_tables(done).latency
+        latency = made_tables(done).latency
         assert latency["latency_ms"].notna().all()
         assert latency["speedup"].isna()[1] and latency["speedup"].isna()[0] == (partial == "original")
         (row,) = (one for one in latencies_in(latency) if one.status == "partial")
@@ -103,7 +104,7 @@ def test_every_figure_is_drawn_in_all_formats(done: Experiment) -> None:
 
 def test_the_page_shows_every_operator_of_the_tables_and_the_file_of_the_experiment(done: Experiment) -> None:
     text = html.unescape(write_report(done).read_text(encoding="utf-8"))
-    assert len(results.read(done).learning) == sum(
+    assert len(results.read(done).rounds) == sum(
         len(TrainingRecord.read(training_file(done, key, seed)).scores)
         for key in read_tables(done).scores["key"]
         for seed in done.train.seeds
@@ -126,7 +127,7 @@ def test_a_search_that_meets_nothing_is_in_tables_and_page(done: Experiment, tmp
     }
     write_parquet(trials.assign(**fast), one.folder / FROZEN)
     assert select(one) == []
-    scores, _ = make_tables(one)
+    scores, _ = made_tables(one)
     assert list(scores["role"]) == ["original", "baseline"] or list(scores["role"]) == ["baseline", "original"]
     judged = pandas.read_csv(one.folder / "tables" / "goal.csv")
     best = f"small_{trials['number'].max()}"
@@ -142,7 +143,7 @@ def test_what_the_page_says_takes_operators_and_networks_home(
 ) -> None:
     found = results.read(done)
     best = best_to_take(found, verdict_lines(found))
-    assert best is not None and set(found.kept.networks) == set(found.scores["operator"])
+    assert best is not None and set(found.kept.networks) == {one.operator for one in found.scores}
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     shapes = {"The trained network": (2, 3, 16, 16), "The operator as a layer": (2, 64, 8, 8)}

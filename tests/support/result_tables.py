@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pandas
+from matplotlib.figure import Figure
 
+from syno.config import Experiment
 from syno.ir.library import OPERATORS
-from syno.report.results import Results
+from syno.report.result_figures import speedup_figure
+from syno.report.search_rewards import reward_figure
+from syno.report.trade_off import cost_figure, pareto_figure
+from syno.run import FOLDER, LATENCY
+from syno.run import SCORES as SCORE_FILE
+from syno.run.run import Run
+from syno.run.table import SCORE_COLUMNS, complete, latencies_in, parts_in, rows_in, trials_in
+from syno.run.values import Round, Score, Speedup
+from syno.stages.tables import make_tables
 
 NAMES = ("conv2d", "separable_conv2d", "shift_conv1x1", "operator_1", "operator_2")
 ROLES = ("baseline", "baseline", "found", "found", "found")
@@ -64,13 +75,86 @@ def trial_table(count: int = 30, metric: str = "accuracy") -> pandas.DataFrame:
     return pandas.DataFrame(rows)
 
 
-def results(names: tuple[str, ...] = NAMES, metric: str = "accuracy", **changed: Any) -> Results:
+def results(names: tuple[str, ...] = NAMES, metric: str = "accuracy", **changed: Any) -> Run:
+    """Return a run with these parts, which may be tables."""
     given: dict[str, Any] = {
         "name": "glyphs", "trials": trial_table(metric=metric), "scores": score_table(names, metric),
-        "latency": latency_table(names),
+        "latencies": latency_table(names),
         "operators": {name: OPERATORS[name]() for name in names}, "notes": NOTES,
-    }  # fmt: skip
-    return Results(**(given | changed))
+    } | changed  # fmt: skip
+    tables = {name: part for name, part in given.items() if isinstance(part, pandas.DataFrame)}
+    return Run(**(given | {name: READERS[name](table) for name, table in tables.items()}))
+
+
+def scores_in(table: pandas.DataFrame) -> list[Score]:
+    return [
+        Score(
+            row.text("operator"), row.text("role"), row.text("key"), row.text("metric"), row.number("score"),
+            row.number("score_std"), row.count("seeds"), row.interval("difference"), row.number("flops"),
+            row.number("flops_share"), row.number("parameters"), row.number("parameters_share"), row.text("verdict"),
+            row.text("verdict_reason"), row.interval("goal_speedup"), row.text("goal_timed"),
+            missing=row.number("verdict_missing") or 0.0, operator_id=row.text("operator_id") or None,
+        )
+        for row in rows_in(complete(table, SCORE_COLUMNS, "scores"))
+    ]  # fmt: skip
+
+
+def speedups_in(table: pandas.DataFrame) -> list[Speedup]:
+    return [
+        Speedup(
+            row.text("operator"), row.text("key"), row.text("role"), row.text("device"), row.text("compiler"),
+            row.interval("speedup"), row.text("timed"), row.is_true("suspicious"),
+        )
+        for row in rows_in(table)
+    ]  # fmt: skip
+
+
+def rounds_in(table: pandas.DataFrame) -> list[Round]:
+    return [
+        Round(row.text("operator"), row.text("metric"), row.count("seed"), row.count("round") or 0, row.number("score") or 0.0)
+        for row in rows_in(table)
+    ]
+
+
+def pareto(scores: pandas.DataFrame, latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    return pareto_figure(scores_in(scores), latencies_in(latency), results(scores=scores).metric, notes)
+
+
+def costs(scores: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    return cost_figure(scores_in(scores), results(scores=scores).metric, notes)
+
+
+def bars(latency: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    return speedup_figure(latencies_in(latency), notes)
+
+
+def rewards(trials: pandas.DataFrame, notes: Sequence[str] = ()) -> Figure:
+    return reward_figure(trials_in(trials), notes)
+
+
+class Tables(NamedTuple):
+    """Tables as other programs read them."""
+
+    scores: pandas.DataFrame
+    latency: pandas.DataFrame
+
+
+def read_tables(experiment: Experiment) -> Tables:
+    return Tables(*(pandas.read_parquet(experiment.folder / FOLDER / f"{name}.parquet") for name in (SCORE_FILE, LATENCY)))
+
+
+def made_tables(experiment: Experiment) -> Tables:
+    make_tables(experiment)
+    return read_tables(experiment)
+
+
+READERS: dict[str, Any] = {
+    "trials": trials_in, "scores": scores_in, "latencies": latencies_in, "layers": lambda table: latencies_in(table, "layers"),
+    "speedups": speedups_in, "parts": parts_in, "rounds": rounds_in,
+}  # fmt: skip
+SPEEDUP_COLUMNS = (
+    "operator", "key", "role", "device", "compiler", "speedup", "speedup_low", "speedup_high", "timed", "suspicious",
+)  # fmt: skip
 
 
 def _scored(

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from syno.run.rows import rows_of_training
-from syno.run.table import score_view
+from syno.run.views import scores_of
 from syno.train.lower_precision import InChunks, converted_score
 from syno.train.settings import WorkloadSettings
 from syno.train.tasks import task_of
@@ -50,7 +50,7 @@ def test_a_training_tests_the_network_in_integers(model: str) -> None:
     record = TrainingRecord.make(workload, None, 1, int8=True)
     assert record.int8_score is not None and (record.int8_score != record.score or model == "resnet8")
     assert abs(record.int8_score - record.score) < (0.05 if model == "resnet8" else 0.01)
-    rows = score_view(rows_of_training(record, "seed1.json", key="original", role="original"))
-    assert dict(zip(rows["operator"], rows["role"], strict=True)) == {"original": "original", "int8": "baseline"}
-    assert dict(zip(rows["operator"], rows["score"], strict=True)) == {"original": record.score, "int8": record.int8_score}
-    assert set(rows["flops_share"]) == {1.0}
+    rows = scores_of(rows_of_training(record, "seed1.json", key="original", role="original"))
+    assert {one.operator: one.role for one in rows} == {"original": "original", "int8": "baseline"}
+    assert {one.operator: one.score for one in rows} == {"original": record.score, "int8": record.int8_score}
+    assert {one.flops_share for one in rows} == {1.0}

@@ -27,11 +27,10 @@ from syno.ir.library import OPERATORS
 from syno.search.faults import fault_of
 from syno.stages.data import look, prepare
 from syno.stages.figures import write_report
-from syno.stages.goal import answer_of
 from syno.stages.search import search
 from syno.stages.select import select
 from syno.stages.study import freeze
-from syno.stages.tables import make_tables, read_tables
+from syno.stages.tables import make_tables
 from syno.stages.take_home import take_network
 from syno.stages.top import summary
 from syno.stages.train import train as run_training
@@ -475,13 +474,12 @@ def test_a_regression_of_two_inputs_from_the_search_to_the_page(modules: Path) -
     (chosen,) = select(experiment)
     for key in ("original", chosen.key):
         run_training(experiment, key, 1)
-    make_tables(experiment)
-    rows = {row["operator"]: row for row in summary(read_tables(experiment))}
+    run = make_tables(experiment)
+    rows = {row["operator"]: row for row in summary(run)}
     assert "error (mm)" in rows["original"]
     assert [*rows] == [name for name in rows if name in ("original", chosen.name)]
-    answer = answer_of(experiment, *read_tables(experiment))
-    assert "at most 5 mm of the error lost" in answer[0]
-    assert re.search(r"one seed: no interval of the error\): error [+-][\d.]+ mm; 0\.\d\d of the parameters", answer[1])
+    assert "at most 5 mm of the error lost" in run.answer[0]
+    assert re.search(r"one seed: no interval of the error\): error [+-][\d.]+ mm; 0\.\d\d of the parameters", run.answer[1])
     text = write_report(experiment, None).read_text(encoding="utf-8")
     assert "error (mm)" in text
     assert "accuracy" not in text.partition("<style")[0]

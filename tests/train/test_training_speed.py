@@ -24,7 +24,7 @@ from syno.measure.timing import median_interval
 from syno.model.networks import Network, Role
 from syno.run.breakdown import rows_of_speed
 from syno.run.measurement import UNITS
-from syno.run.table import latency_view, score_view
+from syno.run.views import latencies_of, scores_of
 from syno.stages.measurements import KINDS
 from syno.stages.tables import records
 from syno.stages.workflow_stages import jobs
@@ -111,9 +111,7 @@ def test_rows_are_of_both_networks_and_of_one_source() -> None:
     assert (original.key, original.value, changed.key, changed.value) == ("original", 1000.0, "conv1x1", 1100.0)
     assert (changed.low, changed.high) == (pytest.approx(990), pytest.approx(1210))
     assert "1.100 times as fast as the original" in changed.note and original.source == changed.source
-    assert (
-        score_view([original, changed]).empty and latency_view([original, changed]).empty
-    )  # they are neither scores nor latencies
+    assert not scores_of([original, changed]) and not latencies_of([original, changed])
 
 
 def test_an_interval_holds_its_value() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from result_tables import read_tables
+
 from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.search.storage.records import table
@@ -18,7 +20,6 @@ from syno.stages.operators import compared_networks
 from syno.stages.places import training_file
 from syno.stages.search import WorkerRecord, worker_file
 from syno.stages.study import read_frozen
-from syno.stages.tables import read_tables
 from syno.train.training_record import TrainingRecord
 
 

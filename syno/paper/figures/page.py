@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import isnan
 from typing import Any
 
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.base.interval import Interval
 from syno.ir.graph import PGraph
 from syno.paper.figures.catalogue import PAPER_FIGURES, Numbers, PaperFigure
 from syno.paper.figures.headlines import (
@@ -33,11 +34,10 @@ from syno.report.figures import drawn
 from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
-from syno.report.results import Results
 from syno.run.measurement import OK
+from syno.run.run import Run
 from syno.run.speedups import LAYERS
-from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS
-from syno.run.values import TRIAL_COLUMNS
+from syno.run.values import Latency, Score
 
 FROM_AUTHORS = "The paper's figures, from its authors' data"
 FROM_MIXTURE = "The paper's figures, from the results at hand"
@@ -201,8 +201,8 @@ def _with_machines(rows: pandas.DataFrame) -> list[Any]:
 # ---- the operators --------------------------------------------------------------------------------------------------
 
 
-def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Results:
-    """Return the numbers of the operators, each in the network that it was found for, as the results of an experiment.
+def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Run:
+    """Return the numbers of the operators, each in the network that it was found for, as a run.
 
     That is the network that it has an accuracy in on the proxy data set, else the first one that has any number of it.
     """
@@ -216,13 +216,8 @@ def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -
         for row in times.to_dict("records")
         if homes.get(row["operator"]) == row["model"] and row["operator"] != ORIGINAL
     ]
-    return Results(
-        "published",
-        pandas.DataFrame(columns=list(TRIAL_COLUMNS)),
-        pandas.DataFrame(scored_rows, columns=list(SCORE_COLUMNS)),
-        pandas.DataFrame(latencies, columns=list(LATENCY_COLUMNS)),
-        {name: graph for name, graph in operators.items() if name in homes},
-    )
+    known = {name: graph for name, graph in operators.items() if name in homes}
+    return Run("published", scores=scored_rows, latencies=latencies, operators=known)
 
 
 def _homes(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> dict[str, str]:
@@ -234,19 +229,20 @@ def _homes(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> dict[str,
     return dict(zip(first["operator"], first["model"], strict=True))
 
 
-def _score(rows: pandas.DataFrame, name: str, model: str, graph: PGraph, scored_row: Mapping[Any, Any]) -> dict[str, Any]:
+def _score(rows: pandas.DataFrame, name: str, model: str, graph: PGraph, scored_row: Mapping[Any, Any]) -> Score:
     own = rows[(rows["operator"] == name) & (rows["model"] == model) & (rows["status"] == OK) & rows["layer"].isna()]
     own = own[(own["data"] == scored_row["data"]) & (own["origin"] == scored_row["accuracy_origin"])] if scored_row else own
     values: dict[str, float] = {metric: float(value) for metric, value in _first_of_each(own)}
-    return dict.fromkeys(SCORE_COLUMNS, nan) | {
-        "operator": name,
-        "operator_id": graph.id,
-        "role": "baseline" if own["is_baseline"].any() else ROLES.get(next(iter(own["origin"]), ""), "found"),
-        "metric": "accuracy",
-        "score": scored_row.get("accuracy", nan),
-        "flops": values.get("flops", nan),
-        "parameters": values.get("parameters", nan),
-    }
+    score = scored_row.get("accuracy")
+    return Score(
+        name,
+        "baseline" if own["is_baseline"].any() else ROLES.get(next(iter(own["origin"]), ""), "found"),
+        metric="accuracy",
+        score=None if score is None or isnan(score) else score,
+        flops=values.get("flops"),
+        parameters=values.get("parameters"),
+        operator_id=graph.id,
+    )
 
 
 ROLES = {"artifact": "published", "measured": "found"}  # of operators on cards, by the origin of their numbers
@@ -257,20 +253,12 @@ def _first_of_each(rows: pandas.DataFrame) -> Iterator[tuple[str, float]]:
     yield from zip(firsts["metric"], firsts["value"], strict=True)
 
 
-def _latency(row: Mapping[Any, Any], graph: PGraph) -> dict[str, Any]:
-    """Return a row of the latency table. A kernel with the wrong guard counts as one that was not compared with a reference."""
-    return dict.fromkeys(LATENCY_COLUMNS, None) | {
-        "operator": row["operator"],
-        "operator_id": graph.id,
-        "role": "published" if row["latency_origin"] == "artifact" else "found",
-        "device": row["place"],
-        "device_name": f"{model_title(row['model'])}, {SHORT_ORIGINS[row['latency_origin']]}",
-        "compiler": row["compiler"],
-        "status": "ok",
-        "latency_ms": row["latency_ms"],
-        "batch": None if isnan(row["batch"]) else row["batch"],
-        "threads": None if isnan(row["threads"]) else row["threads"],
-        "checked": not row["is_wrong"],
-        "suspicious": False,
-        "speedup": None if isnan(row["speedup"]) else row["speedup"],
-    }
+def _latency(row: Mapping[Any, Any], graph: PGraph) -> Latency:
+    """Return a latency. A kernel with the wrong guard counts as one that was not compared with a reference."""
+    return Latency(
+        row["operator"], "published" if row["latency_origin"] == "artifact" else "found", "", "", row["place"],
+        f"{model_title(row['model'])}, {SHORT_ORIGINS[row['latency_origin']]}", row["compiler"], OK, "",
+        Interval(row["latency_ms"]), None if isnan(row["speedup"]) else row["speedup"],
+        None if isnan(row["batch"]) else int(row["batch"]), None if isnan(row["threads"]) else int(row["threads"]),
+        not row["is_wrong"], False, operator_id=graph.id,
+    )  # fmt: skip

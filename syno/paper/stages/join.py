@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import SpecError, SynoError, suggestion
+from syno.base.files import ORIGINAL
 from syno.base.record import Number, Record, versions
 from syno.config import AnyExperiment, Experiment, load_experiments
 from syno.config.files import parted
@@ -22,8 +23,8 @@ from syno.paper.experiments import JoinedResults, PublishedData, role_of
 from syno.paper.joined import Joined, Part, joined
 from syno.paper.numbers import COMPILERS, DEVICES
 from syno.run import FOLDER, LOSSES, MEASUREMENTS
-from syno.run.rows import gaps
-from syno.run.table import read_losses, read_measurements, write_table
+from syno.run.measurement import OK, Measurement
+from syno.run.table import measurements_in, read_losses, read_measurements, write_table
 from syno.stages.kept import keep_config, read_kept
 from syno.stages.measurements import KINDS
 from syno.stages.operators import compared_networks
@@ -31,6 +32,7 @@ from syno.stages.places import JOINED, training_file
 from syno.stages.rivals import rival_file, with_latencies
 from syno.stages.store import ID_DIGITS, OperatorStore
 from syno.stages.top import find_any
+from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
     import pandas
@@ -195,6 +197,38 @@ def operators_of(experiment: AnyExperiment, record: JoinRecord) -> dict[str, PGr
     """Return the operators of joined results by their names in the table."""
     store = OperatorStore(experiment.folder)
     return {name: store.get(key).renamed(name) for name, key in record.operators.items()}
+
+
+LONGEST_REASON = 160  # characters
+
+
+def gaps(rows: pandas.DataFrame) -> list[str]:
+    """Return the gaps of figures, a line each: failed measurements, and networks without latencies or speedups."""
+    measured = measurements_in(rows)
+    lines = [
+        _failure(experiment, one) for experiment, one in zip(rows["experiment"], measured, strict=True) if one.status != OK
+    ]
+    good = [one for one in measured if one.status == OK and one.layer is None and one.model is not None]
+    scored = dict.fromkeys(one.model for one in good if one.metric in METRICS and one.operator != ORIGINAL)
+    names: dict[tuple[str | None, ...], set[str]] = {}  # of the operators that were timed, by their place
+    for one in good:
+        if one.metric == "latency":
+            names.setdefault((one.origin, one.model, one.compiler, one.device), set()).add(one.operator)
+    known = {model for _, model, _, _ in names}
+    lines += [f"{model}: no latency of the network" for model in scored if model not in known]
+    for (_, model, compiler, device), operators in names.items():
+        if ORIGINAL not in operators:
+            lines.append(f"{model}, {compiler} on {device}: no latency of the original, so no speedup")
+    return list(dict.fromkeys(lines))
+
+
+def _failure(experiment: str, one: Measurement) -> str:
+    place = [name for name in (one.model, one.data, one.layer) if name is not None]
+    if one.compiler is not None:
+        place.append(f"{one.compiler} on {one.device}")
+    reason = " ".join(one.reason.split())
+    shown = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}..."
+    return f"{experiment}: {one.metric} of {one.operator} in {', '.join(place)}: {one.status}: {shown}"
 
 
 def _names_of_folders(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:

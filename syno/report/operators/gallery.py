@@ -32,8 +32,8 @@ from syno.report.page_tables import (
     setting,
     share,
 )
-from syno.report.results import Results
 from syno.run.goal_tables import SCREENED
+from syno.run.run import Run
 from syno.run.values import Latency, Score, Target
 from syno.train.metric import OF_ORIGINAL
 
@@ -86,25 +86,25 @@ class Card:
     usages: tuple[Usage, ...] = ()
 
 
-def cards(results: Results) -> list[Card]:
+def cards(run: Run) -> list[Card]:
     """Return a card for each operator, the best score first."""
-    known = {name: Score(name) for name in results.operators} | _searched(results)
-    known |= {row.operator: row for row in score_rows(results)}
-    measured, origins = latencies(results), _origins(results)
+    known = {name: Score(name) for name in run.operators} | _searched(run)
+    known |= {row.operator: row for row in score_rows(run)}
+    measured, origins = latencies(run), _origins(run)
 
     def rank(name: str) -> float:
         value = known[name].score
-        return inf if value is None else -results.metric.quality(value)
+        return inf if value is None else -run.metric.quality(value)
 
     return [
-        _card(place, name, results, known[name], measured.get(name, {}), origins.get(name, ""))
-        for place, name in enumerate(sorted(results.operators, key=rank), 1)
+        _card(place, name, run, known[name], measured.get(name, {}), origins.get(name, ""))
+        for place, name in enumerate(sorted(run.operators, key=rank), 1)
     ]
 
 
-def is_scored(results: Results) -> bool:
+def is_scored(run: Run) -> bool:
     """Return whether any network was trained, in the search or again."""
-    return not results.scores.empty or results.metric.column in results.trials
+    return bool(run.scores) or any(run.metric.key in trial.metrics for trial in run.trials)
 
 
 def of_search(row: Score) -> Cell:
@@ -120,18 +120,18 @@ def order_name(target: Target) -> str:
     return f"latency, {target[1]} on {target[0]}"
 
 
-def _searched(results: Results) -> dict[str, Score]:
+def _searched(run: Run) -> dict[str, Score]:
     """Return, by name, the scores and costs of operators in the search, where no operator was trained again."""
-    if not results.scores.empty:
+    if run.scores:
         return {}
     found: dict[str, Score] = {}
-    names = results.trial_operators
-    for trial in results.trial_list:
+    names = run.trial_operators
+    for trial in run.trials:
         if trial.reward is not None:
             name, metrics = names[trial.number].name, trial.metrics
             flops, parameters = ((metrics.get(cost), metrics.get(f"{OF_ORIGINAL}{cost}")) for cost in ("flops", "parameters"))
             found[name] = Score(
-                name, score=metrics.get(results.metric.key), reward=trial.reward,
+                name, score=metrics.get(run.metric.key), reward=trial.reward,
                 flops=flops[0], flops_share=_ratio(*flops), parameters=parameters[0], parameters_share=_ratio(*parameters),
             )  # fmt: skip
     return found
@@ -141,14 +141,14 @@ def _ratio(cost: float | None, original: float | None) -> float | None:
     return cost / original if cost is not None and original else None
 
 
-def _origins(results: Results) -> dict[str, str]:
+def _origins(run: Run) -> dict[str, str]:
     """Return, by name, the first trial that found an operator, its reward and its date, as far as the table has them.
 
     Of an operator that was screened out, it is the reason.
     """
     found: dict[str, str] = {}
-    names = results.trial_operators
-    for trial in results.trial_list:
+    names = run.trial_operators
+    for trial in run.trials:
         name = names[trial.number].name
         if trial.outcome == SCREENED:
             found.setdefault(name, f"screened out in trial {trial.number}: {trial.message}")
@@ -159,13 +159,13 @@ def _origins(results: Results) -> dict[str, str]:
     return found
 
 
-def _card(place: int, name: str, results: Results, row: Score, times: dict[Target, Latency], provenance: str) -> Card:
-    graph, metric = results.operators[name], results.metric
+def _card(place: int, name: str, run: Run, row: Score, times: dict[Target, Latency], provenance: str) -> Card:
+    graph, metric = run.operators[name], run.metric
     trained = score(row, metric)
-    best = {metric.name: trained.value} if is_scored(results) else {"reward": row.reward}
+    best = {metric.name: trained.value} if is_scored(run) else {"reward": row.reward}
     order = {**best, "FLOPs": row.flops}
     order |= {order_name(target): latency(time).value for target, time in times.items()}
-    scores = ((metric.heading, trained), ("difference", difference(row, metric))) if is_scored(results) else ()
+    scores = ((metric.heading, trained), ("difference", difference(row, metric))) if is_scored(run) else ()
     facts = (
         *((("reward", plain(row.reward)),) if row.reward is not None else ()),
         *scores,
@@ -177,7 +177,7 @@ def _card(place: int, name: str, results: Results, row: Score, times: dict[Targe
         place, name, graph.id, row.role, to_svg(graph), _coloured(expression(graph)),
         tuple(dependence(graph).splitlines()), facts,
         tuple(_timings(times)), tuple(_codes(graph)), json.dumps(order), provenance,
-        tuple(usages(results, name)) if results.kept.experiment else (),
+        tuple(usages(run, name)) if run.kept.experiment else (),
     )  # fmt: skip
 
 
