@@ -12,7 +12,7 @@ from syno.base.validation import Settings
 from syno.ir.graph import PGraph
 from syno.ir.library import find_operator
 from syno.ir.rewriting import with_variables
-from syno.model.networks import name_of_operator, replacement_named
+from syno.model.networks import Network, name_of_operator, replacement_named
 from syno.model.replacements import AnyOperator
 from syno.space.complete import Cost, cost
 from syno.space.spec import OperatorSpec
@@ -43,6 +43,16 @@ class OperatorChoice(Section):
     @classmethod
     def _from_name(cls, choice: Any) -> Any:
         return {"operator": choice} if isinstance(choice, str) else choice
+
+    @model_validator(mode="after")
+    def _names_no_conversion(self) -> Self:
+        network = Network.parse(self.key)
+        if network.precision is not None:
+            raise ValueError(
+                f'"{self.key}" is the name of {network.name} in {network.precision.words} (rivals: {{{network.precision.name}: '
+                "true}); give the operator another name"
+            )
+        return self
 
     def find(self) -> PGraph:
         """Return the operator. Raises a SynoError if there is none."""

@@ -183,9 +183,11 @@ def module_baseline(name: str) -> ModuleBaseline:
 def name_of_operator(name: str) -> str:
     """Return the name in paths of a network with an operator that settings name: a known one, a file, or a path of code.
 
-    >>> [name_of_operator(given) for given in ("grouped_4", "operators/mine.txt", "my_package.layers:block")]
-    ['grouped_4', 'mine', 'my_package.layers.block']
+    >>> [name_of_operator(given) for given in ("narrower_0.5", "operators/mine.txt", "my_package.layers:block")]
+    ['narrower_0.5', 'mine', 'my_package.layers.block']
     """
+    if re.fullmatch(rf"narrower_{NUMBER}", name):  # the share is no ending of a file
+        return name
     return name.replace(":", ".") if is_path(name) else Path(name).stem
 
 

@@ -38,24 +38,22 @@ def train(experiment: Experiment, name: str | Network, seed: int, output: Path |
     Raises SpecError if the operator does not fit the network, UnknownNameError if there is no such operator.
     """
     network = network_of(experiment.use_code(), name)  # which raises what is wrong with it, before a GPU is taken
-    shared = False
-    if experiment.workload is not None:
-        settings = settings_of_training(experiment, network, seed)
-        _require_trained(experiment, settings, seed)
-        shared = settings.training.processes > 1
+    if experiment.workload is None:
+        experiment.network  # noqa: B018  (raises that there is none)
+    settings = settings_of_training(experiment, network, seed)
+    _require_trained(experiment, settings, seed)
     keep_operator(experiment, network)
     file = output or training_file(experiment, network.key, seed)
-    if not shared:
+    if settings.training.processes == 1:
         experiment.network  # noqa: B018  (loads the data, before a GPU is taken)
-    training = settings_of_training(experiment).training
-    with _leased(training):
-        if not shared:
-            record = _trained(experiment, network, seed, file)
+    with _leased(settings.training):
+        if settings.training.processes == 1:
+            record = _trained(experiment, network, settings, seed, file)
         else:
             from syno.train.processes import together
 
             arguments = (experiment.model_dump(), network.key, seed, file)
-            record = together(_share, arguments, training.processes, training.device)
+            record = together(_share, arguments, settings.training.processes, settings.training.device)
     record.write(file)
     return record
 
@@ -65,7 +63,12 @@ def _leased(training: TrainingSettings) -> AbstractContextManager[Gpu | None]:
 
 
 def _trained(
-    experiment: Experiment, network: Network, seed: int, file: Path, processes: Processes | None = None
+    experiment: Experiment,
+    network: Network,
+    settings: WorkloadSettings,
+    seed: int,
+    file: Path,
+    processes: Processes | None = None,
 ) -> TrainingRecord:
     """Return the record of a training, which is to be in this file. `processes` train together; None: this one alone."""
     from syno.train.processes import ALONE
@@ -73,7 +76,7 @@ def _trained(
     from syno.train.workload import Workload
 
     of = processes or ALONE
-    workload = Workload(settings_of_training(experiment, network, seed), experiment.network.data)
+    workload = Workload(settings, experiment.network.data)
     weights, int8 = weights_file(experiment, file, network), experiment.train.int8 and network.is_original
     return TrainingRecord.make(
         workload, network.replacement, seed, file.with_suffix(".checkpoint"), weights=weights, int8=int8, processes=of
@@ -85,7 +88,8 @@ def _share(processes: Processes, fields: Mapping[str, Any], key: str, seed: int,
     experiment = Experiment(**fields).use_code()
     with processes.first_alone():  # which may have to download the data, or to check it
         experiment.network  # noqa: B018
-    return _trained(experiment, network_of(experiment, key), seed, file, processes)
+    network = network_of(experiment, key)
+    return _trained(experiment, network, settings_of_training(experiment, network, seed), seed, file, processes)
 
 
 def weights_file(experiment: Experiment, record: Path, network: Network) -> Path | None:

@@ -24,7 +24,7 @@ def converted_score(
 
     Args:
         network: on the device of its training; it is not changed.
-        numbers: "int8", or "bfloat16" by autocast.
+        numbers: "int8", or a precision of trainings, such as "bfloat16", by autocast.
         data: that it was trained on.
         settings: of its training.
         seed: of the training, for the order of batches.
@@ -33,9 +33,8 @@ def converted_score(
     """
     if numbers == "int8":
         return int8_score(network, data, settings, seed)
-    assert numbers == "bfloat16"
     device = next(network.parameters()).device
-    return task_of(data, settings.model_copy(update={"precision": "bfloat16"}), seed, device).score(copy_of(network))
+    return task_of(data, settings.model_copy(update={"precision": numbers}), seed, device).score(copy_of(network))
 
 
 def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings: TrainingSettings, seed: int) -> float:

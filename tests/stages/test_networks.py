@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pydantic import ValidationError
 from small_experiment import FIELDS
 
 from syno.base.errors import SpecError, UnknownNameError
 from syno.base.interval import Interval
 from syno.config import Experiment
+from syno.config.groups import OperatorChoice
 from syno.ir.library import OPERATORS
 from syno.model import networks, replacements
 from syno.model.networks import Network
@@ -35,7 +37,7 @@ RIVALS = {  # each name with the beginning of the replacement's text
     "separable": "known layer separable\n",
     "grouped_4": "known layer grouped_4\n",
     "low_rank_2": "known layer low_rank_2\n",
-    "narrower_0": "known layer narrower_0.5\n",  # as a setting, narrower_0.5
+    "narrower_0.5": "known layer narrower_0.5\n",
     "dropped": "known layer dropped\n",
     "shift_conv1x1": "operator shift_conv1x1\n",
 }
@@ -98,7 +100,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     Path("mine.txt").write_text(str(OPERATORS["conv1x1"]().renamed("of_my_own")))
     rest = {key: value for key, value in FIELDS.items() if key not in ("reward", "policy")}
     workload = {**FIELDS["workload"], "training": {**FIELDS["workload"]["training"], "initialization": "fit"}}
-    paths = {"mine": "mine.txt", "own_layers.block": "own_layers:block", "narrower_0": "narrower_0.5"}
+    paths = {"mine": "mine.txt", "own_layers.block": "own_layers:block"}
     fields = {
         "workload": workload,
         "goal": {"speedup": 1.5, "lose_at_most": 0.5, "compiler": "eager"},
@@ -176,3 +178,9 @@ def test_what_names_no_network(experiment: Experiment, given: str) -> None:
 def test_what_is_only_converted_cannot_be_taken_home(experiment: Experiment, name: str) -> None:
     with pytest.raises(SpecError, match=f"^{name} is {NAMES[name].trained}, .*; take {NAMES[name].trained}, and convert it"):
         take_network(experiment, name)
+
+
+@pytest.mark.parametrize("name", ["mine_int8.txt", "int8", "own_layers:block_bfloat16"])
+def test_no_operator_has_the_name_of_a_network_in_lower_precision(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"is the name of (mine in 8-bit|original in 8-bit|own_layers.block in bfloat16)"):
+        OperatorChoice(operator=name)
