@@ -12,18 +12,22 @@ import quickly, so that entries are functions that import what they need when th
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 GROUP = "syno.extensions"
+BUNDLED = ("syno.paper.extension",)  # those that come with Syno, which has no entry points where it is only on the path
 COMMANDS: list[str] = []  # modules of extensions that add commands to `syno`
 EXPERIMENTS: list[str] = []  # classes of kinds of experiments, as `module:name`: `syno.config.kinds.AnyExperiment`
 _loaded: set[str] = set()
 
 
 @cache
-def _installed() -> tuple[EntryPoint, ...]:
-    """Return the entry points of extensions. To look for them takes a hundredth of a second in each package folder."""
-    return tuple(entry_points(group=GROUP))
+def _installed() -> tuple[str, ...]:
+    """Return the modules of extensions. To look for entry points takes a hundredth of a second in each package folder."""
+    bundled = [module for module in BUNDLED if find_spec(module.rpartition(".")[0]) is not None]
+    return tuple(dict.fromkeys([*bundled, *(point.value for point in entry_points(group=GROUP))]))
 
 
 def load_extensions() -> None:
@@ -31,7 +35,7 @@ def load_extensions() -> None:
 
     Raises ImportError if one of them cannot be imported: it is installed, so an experiment may need it.
     """
-    for point in _installed():
-        if point.value not in _loaded:
-            _loaded.add(point.value)  # first: a module that is being imported may look at a table itself
-            point.load()
+    for module in _installed():
+        if module not in _loaded:
+            _loaded.add(module)  # first: a module that is being imported may look at a table itself
+            import_module(module)

@@ -54,7 +54,6 @@ class Request:
         umask: for new files.
         ignored: names of signals that the client ignores.
         streams: descriptors of its input, output and errors.
-        client: the process id.
     """
 
     arguments: list[str]
@@ -64,14 +63,13 @@ class Request:
     umask: int
     ignored: list[str]
     streams: tuple[int, ...]
-    client: int
 
 
 def received(connection: socket.socket) -> tuple[Request, Any]:
     """Return the request, and the identity of the client. Raises ValueError if it is none, OSError if it does not come."""
     connection.settimeout(PATIENCE_SECONDS)
     connection.sendall(b"ready\n")  # before that, the client sends nothing: its streams would be open as long as this waits
-    client, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
     try:
         if user != os.getuid() or len(streams) != len(STREAMS) or len(start) != LENGTH_BYTES:
@@ -79,7 +77,7 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
         with connection.makefile("rb") as stream:
             fields = json.loads(stream.read(int.from_bytes(start, "big")))
         theirs = fields.pop("identity")
-        request = Request(**fields, streams=tuple(streams), client=client)
+        request = Request(**fields, streams=tuple(streams))
     except BaseException:
         for one in streams:
             os.close(one)
@@ -121,11 +119,10 @@ def become(request: Request, server: int) -> None:
 
 @dataclass
 class _Job:
-    """A child that runs: its client's connection, None if that has ended; its pidfd; the link to it; whether it measures."""
+    """A child that runs: its client's connection, None if that has ended; its pidfd; whether it measures."""
 
     connection: socket.socket | None
     process: int
-    link: Path
     measures: bool
 
 
@@ -225,11 +222,9 @@ class ForkServer:
             return request
         with suppress(OSError):
             os.setpgid(child, child)  # also in the child: whichever is first
-        process, link = os.pidfd_open(child), self._folder / str(request.client)
-        with suppress(OSError):  # it is only for measurements of the job
-            link.symlink_to(str(child))
+        process = os.pidfd_open(child)
         measures = not self._measuring.isdisjoint(request.arguments[1:2])
-        self._jobs[child] = _Job(connection, process, link, measures)
+        self._jobs[child] = _Job(connection, process, measures)
         self._selector.register(process, EVENT_READ, lambda: self._end(child))
         self._selector.register(connection, EVENT_READ, lambda: self._listen(child))
         _tell(connection, f"started {child}")
@@ -254,7 +249,6 @@ class ForkServer:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         self._selector.unregister(job.process)
         os.close(job.process)
-        job.link.unlink(missing_ok=True)
         if job.connection is not None:
             _tell(job.connection, str(code))
             self._selector.unregister(job.connection)

@@ -53,7 +53,7 @@ def any_experiment_of(config: str) -> AnyExperiment:
     from syno.config.files import parted
 
     if not parted(config)[0].exists():
-        from syno.stages.workflow import config_file, workflow_folder
+        from syno.stages.workflow.command import config_file, workflow_folder
 
         config = str(config_file(config, workflow_folder()))
     return load_any(config)

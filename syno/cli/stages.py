@@ -51,7 +51,7 @@ def run(
     It first tries whether everything is there that the jobs will need, as `syno check` does, and stops if something is missing.
     Further options and targets go to Snakemake: `-n` shows what would run, and a file or the name of an experiment is a target.
     """
-    from syno.stages.workflow import chosen_experiments, command, experiments_to_run, runs_elsewhere
+    from syno.stages.workflow.command import chosen_experiments, command, experiments_to_run, runs_elsewhere
 
     place = Path.cwd()
     arguments = command(config, profile, cores, context.args, place)
@@ -67,7 +67,7 @@ def run(
 def check_needs(config: Config, profile: Annotated[str, typer.Option(help="As for `syno run`.")] = LOCAL) -> None:
     """Print what a run will need before its first job, and what of it is missing. Exit code 1 if something is."""
     from syno.stages.needs import needs
-    from syno.stages.workflow import chosen_experiments, runs_elsewhere
+    from syno.stages.workflow.command import chosen_experiments, runs_elsewhere
 
     found = needs(chosen_experiments(config), elsewhere=runs_elsewhere(profile))
     _print_needs(found)
@@ -135,7 +135,8 @@ def plan(
     from syno.config.files import is_result, parted
     from syno.stages.needs import with_devices
     from syno.stages.plan import Assumptions, plan_text, plans
-    from syno.stages.workflow import chosen_experiments, runs_elsewhere, stages_asked_for
+    from syno.stages.targets import stages_asked_for
+    from syno.stages.workflow.command import chosen_experiments, runs_elsewhere
 
     try:
         assumed = Assumptions.model_validate(pairs(assume, "--assume"))

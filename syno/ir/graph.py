@@ -9,10 +9,11 @@ Paper: section 4.1 (pGraphs).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import ClassVar
 
 from syno.algebra import ONE, Size, Valuation, Variable, VariableKind, VariableTable, product
 from syno.algebra.limits import LARGEST_NUMBER
@@ -50,6 +51,8 @@ class PGraph:
     expansions: tuple[Dim, ...] = ()
     name: str = field(default="operator", compare=False)
     defaults: Mapping[str, int] = field(default_factory=dict, compare=False, hash=False)
+    # The picture that notebooks show. The package sets it, since the drawing imports this module.
+    _repr_svg_: ClassVar[Callable[[PGraph], str]]
 
     def __post_init__(self) -> None:
         try:
@@ -258,14 +261,6 @@ class PGraph:
 
         weights = "".join(f", {shape(weight)}" for weight in self.weights)
         return f"<pGraph {self.name} {self.id[:8]}: {shape(self.input)}{weights} -> {shape(self.output)}>"
-
-    def _repr_svg_(self) -> str:
-        """Return the picture that notebooks show in place of the repr."""
-        from importlib import import_module
-
-        drawing = import_module("syno.ir.drawing")  # it imports this module, so it is imported by name, when it is needed
-        picture: str = drawing.to_svg(self)
-        return picture
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = (self.output, self.input, self.weights, self.expansions)

@@ -15,7 +15,6 @@ __all__ = ["OperatorModule", "build", "prepare_for_inference"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'syno.model' has no attribute {name!r}")
-    from importlib import import_module
+    from syno.model import module, prepared_weights  # torch takes long to import
 
-    home = "prepared_weights" if name == "prepare_for_inference" else "module"
-    return getattr(import_module(f"syno.model.{home}"), name)
+    return getattr(prepared_weights if name == "prepare_for_inference" else module, name)

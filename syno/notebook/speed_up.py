@@ -48,7 +48,8 @@ from syno.stages.places import FROZEN, REPORT, TRAINING
 from syno.stages.results import StoredRun
 from syno.stages.take_home import record_taken, take_network, trained_network
 from syno.stages.watch import Watch
-from syno.stages.workflow import ERROR, LOCAL, command
+from syno.stages.workflow.command import LOCAL, command
+from syno.stages.workflow.failures import ERROR
 from syno.train.metric import ACCURACY, METRICS, Metric
 from syno.train.numerics import on_device
 from syno.train.own_task import Task, checked, divergence

@@ -173,7 +173,6 @@ add_stage(
         after=("data",),  # patterns come after the search or the import
         settings="ablations",
         is_timed=True,
-        log="ablate/{name}",
         minutes=240,
         readers={places.ABLATION: "syno.paper.stages.ablations:AblationRecord.read"},
     ),

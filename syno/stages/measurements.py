@@ -1,8 +1,8 @@
 """The kinds of measurements of an experiment's networks: what is measured of which networks, and where the records are.
 
-From a row of the list below follow the kind's stage (`workflow_stages`), its rule of Snakemake (`workflow/rules/tune.smk`), its
-command (`syno tune COMMAND`), the checks of its records and its rows in the table of measurements. The help page takes the
-commands from here, so functions and classes that take long to import are given as `module:name`.
+From a row of the list below follow the kind's stage (`workflow_stages`), its command (`syno tune COMMAND`), the checks of its
+records and its rows in the table of measurements. Its rule is in `workflow/rules/tune.smk`. The help page takes commands from
+here, so functions and classes that take long to import are given as `module:name`.
 """
 
 from __future__ import annotations
@@ -72,17 +72,6 @@ class MeasurementKind:
     def again(self) -> str:
         """The command that makes a record again, for messages."""
         return f"syno tune {self.command}"
-
-    @property
-    def shell(self) -> str:
-        """The shell command of the jobs, for Snakemake."""
-        options = (
-            "--compiler {params.compiler:q} --device {params.device:q}" if self.has_compiler else "--device {params.device:q}"
-        )
-        command = f"{self.again} {{params.config:q}} {{wildcards.key:q}} {options} --output {{output:q}}"
-        if self.has_compiler:  # what cannot be compiled or measured is in the record with the reason, and the exit code is 1
-            command = f"({command} || {{{{ code=$?; test -s {{output:q}} || exit $code; }}}})"
-        return f"{command} 2>&1 | tee -i {{log:q}}"
 
     def file(self, experiment: Experiment, key: str, compiler: str, device: str) -> Path:
         """Return the file of a record."""

@@ -41,8 +41,8 @@ from syno.stages.measurements import KINDS
 from syno.stages.places import SELECTED, SHORTLIST, compiler_in_files, device_named
 from syno.stages.plan import data_to_make, plans, workload_of
 from syno.stages.restore import keys_in
+from syno.stages.targets import check_source
 from syno.stages.train import settings_of_training
-from syno.stages.workflow import check_source
 from syno.stages.workflow_stages import STAGES, Wildcards
 
 CONNECT_SECONDS = 5  # in which a machine or a database answers

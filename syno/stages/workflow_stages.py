@@ -37,10 +37,10 @@ MOST_MIB = 8 * TRAINING_MIB  # of later attempts; partitions of clusters are mad
 
 @dataclass(frozen=True)
 class WorkflowStage:
-    """A stage of the workflow: a rule of Snakemake, whose jobs run a `syno` command.
+    """A stage of the workflow, for the plan, the check of results and the commands. Its rule is in `workflow/rules`.
 
-    To add a stage: a row in the list below, a rule in `workflow/rules`, a command, and a function that it calls. A stage that
-    measures networks is a row in `syno.stages.measurements`, from which all of that follows.
+    To add a stage: a rule, a row in the list below, a command, and a function that it calls. A stage that measures networks is
+    a row in `syno.stages.measurements`.
 
     Attributes:
         name: name of the rule.
@@ -51,7 +51,6 @@ class WorkflowStage:
         after: names of the stages whose `files` a job reads.
         settings: the part of the experiment's settings that the files depend on.
         readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made anew.
-        log: path of a job's log, and of its times and memory, without the ending; the stage's name by default.
         is_timed: whether times and memory of a job are recorded.
         is_per_network: whether there are jobs for each network that is trained.
         is_of_shortlist: whether there are jobs for each network of the shortlist instead, if operators are selected by latency.
@@ -69,7 +68,6 @@ class WorkflowStage:
     after: tuple[str, ...] = ()
     settings: str | None = None
     readers: Mapping[str, str] | None = None
-    log: str = ""
     is_timed: bool = False
     is_per_network: bool = False
     is_of_shortlist: bool = False
@@ -195,7 +193,6 @@ def _measuring(kind: MeasurementKind) -> WorkflowStage:
         is_per_network=True,
         is_of_shortlist=kind.is_of_shortlist,
         readers={kind.pattern: f"{kind.record}.read"},
-        log=kind.pattern.removesuffix(".json"),
         is_training=not kind.has_compiler,
         memory_mib=4000,
         minutes=kind.minutes,
@@ -214,7 +211,7 @@ _LIST = (
         readers={places.DATA: "syno.stages.data:DataRecord.read"}, is_training=True, memory_mib=4000, minutes=120),
     WorkflowStage(  # its jobs read the records of rivals, too, if the search begins with those
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
-        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, log="worker{number}", is_training=True,
+        readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, is_training=True,
         memory_mib=SEARCHING_MIB, minutes=A_DAY),
     WorkflowStage(
         "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
@@ -230,11 +227,11 @@ _LIST = (
     WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
         "speedup", (), _of_operators(speedup_jobs), files=(places.SPEEDUPS,), after=("data", "select"), settings="tune",
         is_timed=True, readers={places.SPEEDUPS: "syno.stages.speedups:SelectedSpeedups.read"},
-        log="speedup/{compiler}-{device}", memory_mib=4000),
+        memory_mib=4000),
     WorkflowStage(
         "train", ("train", "baseline"), _trainings, files=(places.TRAINING,), after=("data",), settings="train", is_timed=True,
         is_per_network=True, readers={places.TRAINING: "syno.train.training_record:TrainingRecord.read"},
-        log="train/{key}/seed{seed}", is_training=True, memory_mib=TRAINING_MIB, minutes=A_DAY),
+        is_training=True, memory_mib=TRAINING_MIB, minutes=A_DAY),
     WorkflowStage(
         "choose", ("choose",), _IF_MIXES, files=(places.CHOICE,), after=("data", "select"), settings="choice", is_timed=True,
         readers={places.CHOICE: "syno.stages.mixtures:ChoiceRecord.read"}, is_training=True, memory_mib=TRAINING_MIB,
@@ -242,7 +239,7 @@ _LIST = (
     WorkflowStage(  # its jobs read trainings of the original, too, since pruning begins with those
         "rival", ("rival",), _rivals, files=(places.RIVAL,), after=("data",), settings="rivals", is_timed=True,
         is_per_network=True,
-        readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, log="rivals/{rival}", is_training=True,
+        readers={places.RIVAL: "syno.stages.rivals:RivalRecord.read"}, is_training=True,
         memory_mib=TRAINING_MIB, minutes=A_DAY),
     *map(_measuring, KINDS.values()),
     WorkflowStage(
@@ -251,8 +248,7 @@ _LIST = (
         after=("select", "speedup", "choose", "train", "rival", *KINDS)),
     WorkflowStage(
         "figure", ("figure",), _figures, files=places.figure_files(places.FORMATS[:1]),
-        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables"),
-        log="figures/{name}"),
+        also=places.figure_files(places.FORMATS[1:]), is_page=True, after=("freeze", "tables")),
     WorkflowStage(
         "report", ("report",), _ALWAYS, files=(places.REPORT,), is_page=True,
         after=("freeze", "select", "tables", "figure")),

@@ -13,12 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 from command_lines import HANGS_AFTER
 
 from syno.base.fork_client import OFF, THREADS, VARIABLE
-from syno.stages.workflow import _with_child, start_fork_server
+from syno.stages.workflow.fork_server import start_fork_server
 
 # Both take Python code in place of a command of syno, so that nothing large is imported.
 SERVER = """
@@ -111,16 +110,6 @@ print("unflushed") if {ending!r} == "pass" else None
     alone = server.run(code, "-x", "ä", variables={"OWN": "ö", VARIABLE: OFF}, **given)
     assert found[:2] == alone[:2] and found[2].splitlines()[-1] == alone[2].splitlines()[-1]
     assert str(tmp_path) in found[1] and "0o27" in found[1] and "and one more" in found[2]
-
-
-def test_its_child_is_measured_as_a_descendant_of_the_job(server: Server) -> None:
-    client = server.client("import os; print(os.getpid(), flush=True); input()")
-    assert client.stdout is not None
-    job, child = psutil.Process(client.pid), int(client.stdout.readline())
-    found = _with_child(job, job.children, server.address.parent, recursive=True)
-    assert [process.pid for process in found] == [child]
-    client.communicate("done", timeout=HANGS_AFTER)
-    assert _with_child(psutil.Process(), lambda recursive: [], server.address.parent) == []
 
 
 PARENT = "import os; print(os.getppid())"

@@ -18,14 +18,13 @@ from small_experiment import FIELDS
 
 from syno.base.fork_client import THREADS, VARIABLE
 from syno.cli.forked import FIRST, THEN
-from syno.stages import workflow
-from syno.stages.workflow import ONE_THREAD
+from syno.stages.workflow.fork_server import ONE_THREAD, start_fork_server
 
 # Starts a server as a workflow does, and runs commands: first by the server, which must not refuse them, then without it.
 PROGRAM = f"""
 import os, subprocess, sys
 from types import SimpleNamespace
-from syno.stages.workflow import start_fork_server
+from syno.stages.workflow.fork_server import start_fork_server
 deployed = SimpleNamespace(deployment_method=set())
 start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
 by_server = "import sys; from syno.base.fork_client import run_forked; sys.exit(run_forked(sys.argv))"
@@ -36,17 +35,13 @@ del os.environ[{VARIABLE!r}]
 
 
 def test_jobs_use_a_server_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[Path] = []
-    monkeypatch.setattr(workflow, "_count_children", counted.append)
     monkeypatch.setattr(subprocess, "Popen", None)
     monkeypatch.setenv(VARIABLE, address := str(tmp_path / "server"))
     deployed = SimpleNamespace(deployment_method=set())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
-        workflow.start_fork_server(
-            SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed)
-        )
-    assert counted == [tmp_path] and os.environ[VARIABLE] == address
+        start_fork_server(SimpleNamespace(is_main_process=True, local_exec=True, touch=False, deployment_settings=deployed))
+    assert os.environ[VARIABLE] == address
 
 
 def test_the_modules_that_it_imports_are_there() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from syno.base import devices
 from syno.base.devices import _quotas, usable_cores
-from syno.stages.workflow import command
+from syno.stages.workflow.command import command
 
 V1, V2 = "5:cpuset:/\n3:cpu,cpuacct:/jobs/one\n", "0::/jobs/one\n"
 

@@ -43,7 +43,7 @@ from syno.search.goal import Goal
 from syno.stages.places import FROZEN
 from syno.stages.search import search
 from syno.stages.study import freeze
-from syno.stages.workflow import start_fork_server
+from syno.stages.workflow.fork_server import start_fork_server
 from syno.train.metric import METRICS
 from syno.train.settings import TrainingSettings
 

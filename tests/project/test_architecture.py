@@ -46,6 +46,29 @@ def test_a_layer_imports_only_from_the_layers_below_it() -> None:
     assert kept is not None and int(kept[1]) >= 1, done.stdout
 
 
+def imported_by_rules() -> dict[Path, set[str]]:
+    """The modules of Syno that each file of the workflow imports."""
+    line = re.compile(r"^\s*(?:from|import) (syno[\w.]*)", re.MULTILINE)
+    files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    return {file: set(line.findall(file.read_text(encoding="utf-8"))) for file in files}
+
+
+def test_rules_import_only_the_layer_of_the_workflow_and_what_is_below() -> None:
+    found = set().union(*imported_by_rules().values())
+    assert "syno.stages.workflow.run" in found
+    assert [name for name in sorted(found) if name.split(".")[1] in ("paper", "cli", "plot", "notebook")] == []
+
+
+REGISTRIES = {"syno/__init__.py", "syno/data/__init__.py"}  # of public names, which are imported when they are used
+
+
+def test_only_two_registries_import_modules_of_syno_by_name() -> None:
+    """Such an import hides a circle from the linter."""
+    by_name = re.compile(r"""(?:import_module|__import__)\(f?["']syno\b""")
+    found = {str(path.relative_to(ROOT)) for path in MODULES if by_name.search(path.read_text(encoding="utf-8"))}
+    assert found - REGISTRIES == set()
+
+
 @pytest.mark.parametrize(
     "module",
     [

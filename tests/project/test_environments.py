@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from syno.stages.workflow import INSTALLED, PARTS
+from syno.stages.workflow.command import INSTALLED, PARTS
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "envs"
@@ -105,7 +105,7 @@ class TestConda:
 
     def test_some_rule_runs_in_it(self, kind: str) -> None:
         rules = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "workflow" / "rules").glob("*.smk"))
-        assert f'ENVIRONMENTS["{kind}"]' in rules
+        assert f'"../../envs/{kind}.yaml"' in rules
 
 
 def test_there_are_no_other_environments() -> None:

@@ -26,7 +26,7 @@ from syno.stages import needs as module
 from syno.stages import results
 from syno.stages.fastest import compared_measurements
 from syno.stages.needs import Need, jobs_left, need_rows, needs, with_devices
-from syno.stages.workflow import runs_elsewhere
+from syno.stages.workflow.command import runs_elsewhere
 from syno.stages.workflow_stages import STAGES
 
 JETSON: dict[str, Any] = {"kind": "ssh", "host": "jetson", "compilers": ["inductor", "tvm"]}

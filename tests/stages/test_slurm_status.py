@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from syno.stages.workflow import PLUGIN, QUERY, understand_slurm, understood
+from syno.stages.workflow.patches import SLURM_STATES
+from syno.stages.workflow.slurm import understand_slurm, understood
+
+PLUGIN, (QUERY,) = SLURM_STATES.module, SLURM_STATES.attributes
 
 logger = logging.getLogger("slurm")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from syno.base.errors import MissingPackageError, SpecError
-from syno.stages import workflow
-from syno.stages.workflow import command, workflow_folder
+from syno.stages.workflow.command import command, workflow_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +41,6 @@ def test_what_is_not_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytes
         command("quickstrat", "local", 1, [], tmp_path)
     with pytest.raises(SpecError, match='no profile "slrm"; give local or slurm, or a folder'):
         command("quickstart", "slrm", 1, [], tmp_path)
-    monkeypatch.setattr(workflow, "find_spec", lambda name: None)
+    monkeypatch.setattr("syno.stages.workflow.command.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r'pip install "syno-operators\[workflow\]"'):
         command("quickstart", "local", 1, [], tmp_path)

@@ -10,7 +10,8 @@ import pytest
 from syno.base.errors import SpecError
 from syno.config import Experiment, load_experiments
 from syno.stages.selection import write_selected
-from syno.stages.workflow import asked_for, asks_for_other_machines, before_planning, check_source, stages_asked_for
+from syno.stages.targets import asked_for, check_source, stages_asked_for
+from syno.stages.workflow.process import asks_for_other_machines
 from syno.stages.workflow_stages import STAGES
 
 GROUP = {
@@ -92,22 +93,3 @@ def test_a_source_is_an_experiment_or_a_folder_that_is_there(
         check_source(second, [])
     write_selected([], Path("results/group/first/selected.json"))
     check_source(second, [])
-
-
-def test_snakemake_is_given_something_to_do_before_it_plans() -> None:
-    done: list[str] = []
-
-    def look() -> list[Path]:
-        done.append("look")
-        return [Path("deleted")]
-
-    dag = SimpleNamespace(forcefiles=set())
-    workflow = SimpleNamespace(executor_plugin="local", _prepare_dag=lambda force: done.append(f"plan {force}"), dag=dag)
-    before_planning(workflow, look)
-    workflow._prepare_dag(force=True)
-    assert dag.forcefiles == {"deleted"}
-    workflow.executor_plugin = None  # as for --summary and --unlock
-    workflow._prepare_dag(force=False)
-    assert done == ["look", "plan True", "plan False"]
-    before_planning(SimpleNamespace(), look)  # another version of Snakemake
-    assert len(done) == 3

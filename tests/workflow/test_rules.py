@@ -30,7 +30,17 @@ RULES = {
     for file in sorted((ROOT / "workflow" / "rules").glob("*.smk"))
     for match in re.finditer(r"^(?:rule|checkpoint) (\w+):\n(?:(?: .*)?\n)*", file.read_text(encoding="utf-8"), re.MULTILINE)
 }
-RULES |= {kind.name: f"    log:\n    shell:\n{kind.shell}" for kind in KINDS.values()}  # one rule in a loop
+
+
+def part(rule: str, directive: str) -> str:
+    """What a rule says under a directive; empty if it has none."""
+    found = re.search(rf"^    {directive}:(.*\n(?: {{8}}.*\n)*)", RULES[rule], re.MULTILINE)
+    return found[1] if found else ""
+
+
+def paths(rule: str, directive: str) -> list[str]:
+    """The files with wildcards under a directive."""
+    return re.findall(r'"(\{(?:folder|images)\}/[^"]*)"', part(rule, directive))
 
 
 def all_jobs(config: Path, *names: str) -> dict[str, int]:
@@ -122,12 +132,13 @@ def test_a_search_waits_for_the_rivals_that_it_begins_with(tmp_path: Path) -> No
     assert all("trials" not in job.inputs for job in jobs if job.rule == "rival")
 
 
-def test_snakemake_finds_nothing_to_improve(tmp_path: Path) -> None:
-    done = run_snakemake(tmp_path, ["--snakefile", str(ROOT / "Snakefile"), "--lint"])
+@pytest.mark.parametrize("file", ["Snakefile", "workflow/Snakefile"])
+def test_snakemake_finds_nothing_to_improve(file: str, tmp_path: Path) -> None:
+    done = run_snakemake(tmp_path, ["--snakefile", str(ROOT / file), "--lint"])
     assert done.returncode == 0, done.stdout
 
 
-FILES = (ROOT / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk")))
+FILES = (ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk")))
 
 
 def bound_names(file: Path) -> Iterator[tuple[str, str]]:
@@ -214,27 +225,77 @@ def test_names_that_overwrite_nothing_are_no_clash(texts: list[str], tmp_path: P
 
 
 def test_the_snakefile_is_short() -> None:
-    assert len((ROOT / "Snakefile").read_text(encoding="utf-8").splitlines()) <= 40
+    assert len((ROOT / "workflow" / "Snakefile").read_text(encoding="utf-8").splitlines()) <= 60
 
 
-def test_the_rules_are_those_that_are_known() -> None:
+def test_the_rules_are_the_stages() -> None:
     assert set(RULES) == set(STAGES)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_a_rule_has_a_log(rule: str) -> None:
-    assert "    log:\n" in RULES[rule] and "{log:q}" in RULES[rule]
+def test_a_rule_writes_the_files_of_its_stage(rule: str) -> None:
+    stage = STAGES[rule]
+    written = [file if stage.is_shared else f"{{folder}}/{file}" for file in (*stage.files, *stage.also)]
+    assert paths(rule, "output") == written
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_has_a_log_and_its_times_if_they_are_recorded(rule: str) -> None:
+    (log,) = paths(rule, "log")
+    wildcards = re.compile(r"{(\w+)}")
+    assert "{log:q}" in part(rule, "shell")
+    assert set(wildcards.findall(log)) == set(wildcards.findall(paths(rule, "output")[0]))
+    assert paths(rule, "benchmark") == [log.replace("/log/", "/benchmark/").replace(".log", ".tsv")] * STAGES[rule].is_timed
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_depends_on_the_settings_of_its_stage(rule: str) -> None:
+    params = part(rule, "params")
+    named = ["train"] if "training_settings" in params else re.findall(r'settings_of\("(\w+)"\)', params)
+    assert named == ([] if STAGES[rule].settings is None else [STAGES[rule].settings])
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_the_command_of_a_rule_is_one_of_ours(rule: str) -> None:
-    shell = RULES[rule].partition("    shell:\n")[2]
+    shell = part(rule, "shell")
     command = KINDS[rule].again.removeprefix("syno ") if rule in KINDS else {"speedup": "tune selected"}.get(rule, rule)
     assert len(re.findall(rf"\bsyno (?:artifact )?{command}\b", shell)) == len(re.findall(r"\bsyno\b", shell)) == 1
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_asks_for_the_resources_of_its_stage(rule: str) -> None:
+    assert set(re.findall(r'"(\w+)"', part(rule, "resources") + part(rule, "threads"))) == {rule}
+
+
+def test_jobs_read_the_files_of_the_stages_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan and the checks of results go by the list of stages, and Snakemake by the rules."""
+    monkeypatch.chdir(tmp_path)
+    config = write_config(
+        tmp_path / "all.yaml",
+        {
+            "goal": {"speedup": 2, "compiler": "eager"},
+            "select": {"by": "latency", "shortlist": 2},
+            "tune": {"layers": True, "breakdown": True, "training": True},
+            "ablations": ["canonical"],
+        },
+    )
+    (experiment,) = load_experiments(config).values()
+    jobs = dry_run(tmp_path, config, "workflow/profiles/local", "--cores", "2", "--quiet", "host")
+    assert {"shortlist", "speedup", "layers", "breakdown", "speed", "rival", "ablate"} < {job.rule for job in jobs}
+    inputs = {file: job.inputs.split(", ") for job in jobs for file in job.outputs.split(", ")}
+
+    def before(file: str) -> set[str]:
+        """The files that a file is made from, and those that these are made from."""
+        return {file}.union(*map(before, inputs.get(file, ())))
+
+    for job in jobs:
+        for stage in [STAGES[name] for name in STAGES[job.rule].after] if job.rule in STAGES else ():
+            files = map(str, stage.paths(experiment, stage.networks(experiment)))
+            assert set(files) <= before(job.outputs.split(", ")[0]), (job.rule, stage.name)
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_quotes_what_it_gives_to_the_shell(rule: str) -> None:
     """Every value but a number: folders may have spaces and signs in their names that a shell would expand."""
-    shell = RULES[rule].partition("    shell:\n")[2]
+    shell = part(rule, "shell")
     assert [value for value in re.findall(r"\{([^}]*)\}", shell) if value != "threads" and not value.endswith(":q")] == []

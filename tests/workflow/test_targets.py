@@ -18,7 +18,7 @@ from syno.stages.kept import keep_config
 from syno.stages.networks import keys
 from syno.stages.restore import write_manifest
 from syno.stages.selection import Selected, write_selected
-from syno.stages.workflow import MEASURED
+from syno.stages.targets import MEASURED
 from syno.stages.workflow_stages import STAGES
 
 SHAPES = {"layers": "paper-3x3", "data": "shapes", "data_settings": {"classes": 6, "size": 32}}

@@ -1,38 +1,37 @@
-# These rules make tables/measurements; `artifact` is only for published data, and `join` only for joined results.
-ruleorder: join > artifact > tables
-
-
-rule join:
-    input:
-        joinable,
-    output:
-        written_by("join"),
-    log:
-        log_of("join"),
-    wildcard_constraints:
-        folder="|".join(map(re.escape, JOINED)) or "(?!)",  # matches no folder
-    conda:
-        ENVIRONMENTS["plot"]
-    resources:
-        **needs_of("join"),
-    params:
-        config=CONFIG,
-        settings=settings_of("join"),
-    shell:
-        "syno join {params.config:q} 2>&1 | tee -i {log:q}"
+# From records to tables, figures and the page.
 
 
 rule tables:
     input:
-        read_by("tables"),
+        "{folder}/selected.json",
+        records,
     output:
-        written_by("tables"),
+        "{folder}/tables/measurements.parquet",
+        "{folder}/tables/scores.parquet",
+        "{folder}/tables/latency.parquet",
+        "{folder}/tables/losses.parquet",
+        "{folder}/tables/measurements.csv",
+        report(
+            "{folder}/tables/scores.csv",
+            caption="../report/table.rst",
+            category="Tables",
+            subcategory="{folder}",
+            labels={"table": "scores"},
+        ),
+        report(
+            "{folder}/tables/latency.csv",
+            caption="../report/table.rst",
+            category="Tables",
+            subcategory="{folder}",
+            labels={"table": "latencies"},
+        ),
+        "{folder}/tables/losses.csv",
     log:
-        log_of("tables"),
+        "{folder}/log/tables.log",
     conda:
-        ENVIRONMENTS["plot"]
+        "../../envs/plot.yaml"
     resources:
-        **needs_of("tables"),
+        **JOBS.of("tables"),
     params:
         config=CONFIG,
         stands_for=lambda wildcards: str(sorted(EXPERIMENTS[wildcards.folder].tune.stands_for.items())),
@@ -42,16 +41,23 @@ rule tables:
 
 rule figure:
     input:
-        read_by("figure"),
+        drawn,
     output:
-        report(written_by("figure")[0], caption="../report/figure.rst", category="Figures", subcategory="{folder}"),
-        written_by("figure")[1:],
+        report(
+            "{folder}/figures/{name}.svg",
+            caption="../report/figure.rst",
+            category="Figures",
+            subcategory="{folder}",
+            labels={"figure": "{name}"},
+        ),
+        "{folder}/figures/{name}.png",
+        "{folder}/figures/{name}.pdf",
     log:
-        log_of("figure"),
+        "{folder}/log/figures/{name}.log",
     conda:
-        ENVIRONMENTS["plot"]
+        "../../envs/plot.yaml"
     resources:
-        **needs_of("figure"),
+        **JOBS.of("figure"),
         drawing=1,
     params:
         config=CONFIG,
@@ -59,9 +65,26 @@ rule figure:
         "syno figure {params.config:q} {wildcards.name:q} > {log:q} 2>&1"
 
 
-# All figures of all experiments, unless an experiment has this name.
+rule report:
+    input:
+        shown,
+    output:
+        report("{folder}/report.html", caption="../report/page.rst", category="Report", subcategory="{folder}"),
+    log:
+        "{folder}/log/report.log",
+    conda:
+        "../../envs/plot.yaml"
+    resources:
+        **JOBS.of("report"),
+    params:
+        config=CONFIG,
+    shell:
+        "syno report {params.config:q} --output {output:q} > {log:q} 2>&1"
+
+
 if "figures" not in [experiment.name for experiment in EXPERIMENTS.values()]:
 
+    # A target for the figures of all experiments, unless an experiment has this name.
     rule figures:
         input:
-            [files_of(folder, ["figure"]) for folder in EXPERIMENTS],
+            lambda wildcards: [read(FILES.of, folder, "figure") for folder in EXPERIMENTS],

@@ -1,26 +1,28 @@
+# From the data's record to the operators that are selected. An experiment that takes the operators of another one has no search.
+
+
 # Workers share the storage of the study. It is not an output, because Snakemake would delete it when a worker fails. The outputs are the
-# workers' records. When all workers have ended, the trials are written to a table. An experiment with a source has no study. A search
-# that compares its trials with rivals waits for their records.
+# workers' records.
 rule worker:
     input:
-        read_by("worker"),
+        data_of_search,
         rivals_before,
     output:
-        written_by("worker"),
+        "{folder}/search/worker{number}.json",
     log:
-        log_of("worker"),
+        "{folder}/log/worker{number}.log",
     benchmark:
-        times_of("worker")
+        "{folder}/benchmark/worker{number}.tsv"
     priority: 10
-    retries: RETRIES
+    retries: JOBS.retries
     conda:
-        ENVIRONMENTS["search"]
-    threads: training_threads("worker")
+        "../../envs/search.yaml"
+    threads: JOBS.training_threads("worker")
     resources:
-        **training_needs("worker"),
+        **JOBS.of_training("worker"),
     params:
         config=CONFIG,
-        settings=settings_of("worker"),
+        settings=settings_of("search"),
     shell:
         # SIGTERM goes to all processes of a job, and Slurm kills the other processes when the first has ended. Therefore the shell
         # and `tee` wait until the worker has returned its trial to the study.
@@ -29,19 +31,20 @@ rule worker:
         " | (trap '' TERM; exec tee -i {log:q})"
 
 
+# When all workers have ended, the trials are written to a table.
 rule freeze:
     input:
-        read_by("freeze"),
+        workers,
     output:
-        written_by("freeze"),
+        "{folder}/trials.parquet",
     log:
-        log_of("freeze"),
+        "{folder}/log/freeze.log",
     benchmark:
-        times_of("freeze")
+        "{folder}/benchmark/freeze.tsv"
     conda:
-        ENVIRONMENTS["search"]
+        "../../envs/search.yaml"
     resources:
-        **needs_of("freeze"),
+        **JOBS.of("freeze"),
     params:
         config=CONFIG,
     shell:
@@ -53,16 +56,16 @@ checkpoint shortlist:
     input:
         selectable,
     output:
-        written_by("shortlist"),
+        "{folder}/shortlist.json",
     log:
-        log_of("shortlist"),
+        "{folder}/log/shortlist.log",
     conda:
-        ENVIRONMENTS["search"]
+        "../../envs/search.yaml"
     resources:
-        **needs_of("shortlist"),
+        **JOBS.of("shortlist"),
     params:
         config=CONFIG,
-        settings=settings_of("shortlist"),
+        settings=settings_of("select"),
     shell:
         "syno shortlist {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -71,13 +74,13 @@ checkpoint select:
     input:
         selected_from,
     output:
-        written_by("select"),
+        report("{folder}/selected.json", caption="../report/selected.rst", category="Provenance", subcategory="{folder}"),
     log:
-        log_of("select"),
+        "{folder}/log/select.log",
     conda:
-        ENVIRONMENTS["search"]
+        "../../envs/search.yaml"
     resources:
-        **needs_of("select"),
+        **JOBS.of("select"),
     params:
         config=CONFIG,
         settings=settings_of("select"),

@@ -1,20 +1,23 @@
-# Files are named by the operator's id, so a record stays valid when other operators are selected.
+# From the selected operators to trained networks. Files are named by the operator's id, so a record stays valid when other operators are
+# selected.
+
+
 rule train:
     input:
-        read_by("train"),
+        "{folder}/data.json",
         original_before,
     output:
-        written_by("train"),
+        "{folder}/train/{key}/seed{seed}.json",
     log:
-        log_of("train"),
+        "{folder}/log/train/{key}/seed{seed}.log",
     benchmark:
-        times_of("train")
-    retries: RETRIES
+        "{folder}/benchmark/train/{key}/seed{seed}.tsv"
+    retries: JOBS.retries
     conda:
-        ENVIRONMENTS["train"]
-    threads: training_threads("train")
+        "../../envs/train.yaml"
+    threads: JOBS.training_threads("train")
     resources:
-        **training_needs("train"),
+        **JOBS.of_training("train"),
     params:
         config=CONFIG,
         settings=training_settings,
@@ -27,23 +30,24 @@ rule train:
 # follows the selection, on one core, so it begins first.
 rule choose:
     input:
-        read_by("choose"),
+        "{folder}/data.json",
+        "{folder}/selected.json",
     output:
-        written_by("choose"),
+        "{folder}/choice.json",
     log:
-        log_of("choose"),
+        "{folder}/log/choose.log",
     benchmark:
-        times_of("choose")
+        "{folder}/benchmark/choose.tsv"
     priority: 6
-    retries: RETRIES
+    retries: JOBS.retries
     conda:
-        ENVIRONMENTS["train"]
-    threads: training_threads("choose")
+        "../../envs/train.yaml"
+    threads: JOBS.training_threads("choose")
     resources:
-        **training_needs("choose"),
+        **JOBS.of_training("choose"),
     params:
         config=CONFIG,
-        settings=settings_of("choose"),
+        settings=settings_of("choice"),
     shell:
         "OMP_NUM_THREADS={threads} syno choose {params.config:q} --output {output:q} 2>&1 | tee -i {log:q}"
 
@@ -52,22 +56,22 @@ rule choose:
 # measures and trains, and begins with trained networks.
 rule rival:
     input:
-        read_by("rival"),
+        "{folder}/data.json",
         trained_before,
     output:
-        written_by("rival"),
+        "{folder}/rivals/{rival}.json",
     log:
-        log_of("rival"),
+        "{folder}/log/rivals/{rival}.log",
     benchmark:
-        times_of("rival")
-    retries: RETRIES
+        "{folder}/benchmark/rivals/{rival}.tsv"
+    retries: JOBS.retries
     conda:
-        ENVIRONMENTS["train"]
-    threads: training_threads("rival")
+        "../../envs/train.yaml"
+    threads: JOBS.training_threads("rival")
     resources:
-        **training_needs("rival"),
+        **JOBS.of_training("rival"),
     params:
         config=CONFIG,
-        settings=settings_of("rival"),
+        settings=settings_of("rivals"),
     shell:
         "OMP_NUM_THREADS={threads} syno rival {params.config:q} {wildcards.rival:q} --output {output:q} 2>&1 | tee -i {log:q}"

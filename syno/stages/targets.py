@@ -1,0 +1,102 @@
+"""The experiments that a run is asked for, and what these take from other experiments and folders."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from syno.base.errors import SpecError
+from syno.config import AnyExperiment, Experiment
+from syno.run import MEASUREMENTS
+from syno.stages.kinds import source_of
+from syno.stages.places import SCORES_FILE, SELECTED, TABLE
+from syno.stages.workflow_stages import STAGES
+
+MEASURED = TABLE.format(name=MEASUREMENTS, ending="parquet")
+
+
+def check_place(folder: Path) -> None:
+    """Raise SpecError if the folder cannot be created, since a file is in its place or above it."""
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise SpecError(
+                f"the results go to the folder {folder}, but {place} is a file; take it away, or give output: FOLDER"
+            )
+
+
+def asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> list[AnyExperiment]:
+    """Return the experiments whose results are requested, and those whose operators or results they take.
+
+    Args:
+        experiments: all experiments of the workflow, by folder.
+        targets: targets of Snakemake. If one is not the name of an experiment, all experiments are returned.
+    """
+    names = {experiment.name: folder for folder, experiment in experiments.items()}
+    if not targets or not set(targets) <= set(names):
+        return list(experiments.values())
+    found: dict[str, AnyExperiment] = {}
+    left = [names[target] for target in targets]
+    while left:
+        folder = left.pop()
+        if folder in experiments and folder not in found:
+            found[folder] = experiments[folder]
+            left += map(str, (*found[folder].sources, *found[folder].goes_first))
+    return [experiment for folder, experiment in experiments.items() if folder in found]
+
+
+def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collection[str]) -> dict[str, set[str]]:
+    """Return the names of the stages that have jobs where experiments are requested, by the name of the experiment.
+
+    Of an experiment that another one takes operators or results from, these are only those of its tables.
+
+    Args:
+        experiments: all experiments of the workflow, by folder.
+        targets: names of experiments; without one, all experiments are requested.
+    """
+    left = [(folder, stage) for folder, one in experiments.items() if not targets or one.name in targets for stage in STAGES]
+    found: dict[str, set[str]] = {}
+    while left:
+        folder, stage = left.pop()
+        if folder not in experiments or stage in found.setdefault(experiments[folder].name, set()):
+            continue
+        one = experiments[folder]
+        found[one.name].add(stage)
+        left += [(folder, before) for before in STAGES[stage].after]
+        if stage in ("select", "shortlist"):
+            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables")]
+        if stage == "data":
+            left += [(str(first), "tables") for first in one.goes_first]
+        if stage == "join":
+            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables", "ablate", "join")]
+    return found
+
+
+def check_source(experiment: AnyExperiment, experiments: Collection[str]) -> None:
+    """Raise SpecError if an experiment takes operators, goes on, or joins results from a folder that does not exist.
+
+    Args:
+        experiment: the experiment.
+        experiments: folders of all experiments of the workflow; what is missing there, the workflow makes.
+    """
+    for folder in experiment.goes_first:
+        if str(folder) not in experiments and not (folder / SCORES_FILE).is_file():
+            raise SpecError(
+                f'experiment "{experiment.name}": after: {folder} is neither an experiment in the same file nor a folder of '
+                f"results: {folder / SCORES_FILE} is not there; give the folder of an experiment that has trained operators"
+            )
+    takes_operators = isinstance(experiment, Experiment)  # experiments of other kinds take tables
+    for source in experiment.sources:
+        if str(source) in experiments or (takes_operators and source_of(source) is not None):
+            continue
+        option, file = ("select: source", SELECTED) if takes_operators else (f"{experiment.option}: of", MEASURED)
+        if (source / file).is_file():
+            continue
+        advice = (
+            "; give the folder of an experiment that has selected operators"
+            if takes_operators
+            else "; `syno tables` or `syno artifact import` makes it"
+        )
+        raise SpecError(
+            f'experiment "{experiment.name}": {option}: {source} is neither an experiment in the same file nor a folder of '
+            f"results: {source / file} is not there{advice}"
+        )

@@ -1,0 +1,57 @@
+"""The patches of other packages: what they lack here, and the issues there that would make each patch superfluous."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch of another package.
+
+    Attributes:
+        package: the distribution.
+        module: the module in it.
+        attributes: what is replaced, as names in the module.
+        issue: the issue of the package that the patch waits for.
+        until: the first version that needs no patch; empty while there is none.
+    """
+
+    package: str
+    module: str
+    attributes: tuple[str, ...]
+    issue: str
+    until: str = ""
+
+
+# An error of the input is the same in each attempt, but `retries` knows no exit codes.
+RESTARTS = Patch(
+    "snakemake",
+    "snakemake.jobs",
+    ("Job.restart_times", "GroupJob.restart_times"),
+    "https://github.com/snakemake/snakemake/issues/2441",
+)
+# A workflow on Slurm never ends after queries that failed.
+SLURM_STATES = Patch(
+    "snakemake-executor-plugin-slurm",
+    "snakemake_executor_plugin_slurm",
+    ("query_job_status",),
+    "https://github.com/snakemake/snakemake-executor-plugin-slurm/issues/207",
+)
+PATCHES = (RESTARTS, SLURM_STATES)
+
+
+def apply(patch: Patch, changed: Callable[[Any], Any]) -> None:
+    """Replace each attribute of a patch by `changed` of it.
+
+    Does nothing if the module has not been imported, or the attribute is not there, as in a version that works in another way.
+    """
+    module = sys.modules.get(patch.module)
+    for path in patch.attributes:
+        owner, _, name = path.rpartition(".")
+        place = getattr(module, owner, None) if owner else module
+        if name in getattr(place, "__dict__", {}):
+            setattr(place, name, changed(vars(place)[name]))
