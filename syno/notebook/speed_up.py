@@ -557,7 +557,7 @@ def _end_with(parent: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # a shell starts programs in the background with signals ignored
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
-        end_with(parent, signal.SIGHUP)  # `syno.stages.workflow.end_with_program` interrupts the jobs, too
+        end_with(parent, signal.SIGHUP)  # `syno.stages.workflow.process.end_with_program` interrupts the jobs, too
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

@@ -192,7 +192,7 @@ def test_no_file_of_rules_overwrites_a_name_of_another() -> None:
 @pytest.mark.parametrize(
     ("texts", "name"),
     [
-        (["from syno.stages.workflow import MEASURED\n", "MEASURED = [1]\n"], "MEASURED"),
+        (["from syno.stages.targets import MEASURED\n", "MEASURED = [1]\n"], "MEASURED"),
         (["from os import path as place\n", "from sys import path as place\n"], "place"),
         (["def made(wildcards):\n    return 1\n", "for made in ():\n    pass\n"], "made"),
         (["if True:\n    made = 1\n", "rule made:\n    output: 'a'\n\nwith open('b') as made:\n    pass\n"], "made"),
