@@ -10,7 +10,6 @@ from typing import Any
 from syno.base.files import ORIGINAL
 from syno.base.identity import OWN_CODE, version_of_code
 from syno.config import Experiment
-from syno.config.specs import Part
 from syno.model.networks import Network
 from syno.stages.fastest import compared_measurements
 from syno.stages.kinds import source_of
@@ -45,7 +44,10 @@ class JobFiles:
         experiment = self._experiments[folder]
         per_network = [name for name, stage in STAGES.items() if stage.is_per_network]
         # Trainings of the original and the baselines, and rivals, need not wait for the search.
-        early = [*STAGES["train"].paths(experiment, STAGES["train"].networks(experiment, [])), *STAGES["rival"].paths(experiment)]
+        early = [
+            *STAGES["train"].paths(experiment, STAGES["train"].networks(experiment, [])),
+            *STAGES["rival"].paths(experiment),
+        ]
         # Snakemake makes a deleted intermediate file again only if the file is requested.
         return [*map(str, (*files_on_the_way(experiment), *early)), lambda wildcards: self.of(folder, *per_network)]
 
@@ -103,11 +105,11 @@ class JobFiles:
             found += self.of(other, *of_stages) if other in self._experiments else [f"{other}/{MEASURED}"]
         return found
 
-    def settings(self, folder: str, part: Part, key: str = "") -> str:
+    def settings(self, folder: str, part: str, key: str = "") -> str:
         """Return the settings of a stage as text, with a checksum of own code in them, and in the baseline of this key."""
         return self._settings(folder, part, key)
 
-    def _settings_text(self, folder: str, part: Part, key: str) -> str:
+    def _settings_text(self, folder: str, part: str, key: str) -> str:
         experiment = self._experiments[folder]
         baseline = experiment.baselines.get(key) if key else None
         own = {} if baseline is None else version_of_code(baseline.operator)

@@ -48,7 +48,9 @@ class JobResources:
         self.retries = int(workflow.is_main_process)
         self._cores = workflow.resource_settings.cores or 1
         self.converting_threads = CONVERTING_THREADS if self.elsewhere else min(self._cores, CONVERTING_THREADS)
-        devices = {device for experiment in filter(has_operators, experiments.values()) for device in _local_devices(experiment)} - {"cpu"}
+        devices = {
+            device for experiment in filter(has_operators, experiments.values()) for device in _local_devices(experiment)
+        } - {"cpu"}
         shared = workflow.global_resources
         # GPUs are counted, unless `--resources gpu=N` is given. A job of a cluster has those that its scheduler gives it.
         if not self.elsewhere and workflow.is_main_process and devices and visible_gpus():
