@@ -27,7 +27,9 @@ from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
 from syno.ir.support import Relation, Table, check_repeatable, relation
 
-LENGTH, CHANNELS = 32, 16  # the least lengths of axes that the output has, too, and of others
+# The least lengths of axes that the output has, too, and of others, at which an operator without sizes is looked at: small, but
+# large enough to tell its windows from whole axes.
+LENGTH, CHANNELS = 32, 16
 
 
 def example_values(graph: PGraph, values: Mapping[str, int] | None = None) -> dict[str, int]:

@@ -57,7 +57,7 @@ class Journal(JournalFileBackend):
                         raise ValueError
                     yield log
                     whole += 1
-            except (ValueError, AttributeError) as error:  # no JSON, or another checksum
+            except (ValueError, AttributeError, TypeError) as error:  # no JSON, no object, or another checksum
                 raise StorageError(
                     f"{self.path} is damaged: line {whole + 1} is not as it was written. To go on with the trials before it: "
                     f"head -n {whole} {self.path} > whole.log && mv whole.log {self.path}"
