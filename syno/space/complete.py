@@ -108,7 +108,7 @@ class Completion:
         self.unordered = frozenset(marked - ordered)
 
     def __call__(self, state: State) -> list[PGraph]:
-        """Return the complete operators that the state is, at most `finalizations` of them."""
+        """Return the complete operators that the state's dims form as axes of the input, at most `finalizations` of them."""
         if not state.ends.counts.weights or len(state.data) != len(self.wanted):
             return []
         found = [axes for axes in self.assignments(state) if self.rules.reject(self.candidate(state, axes)) is None]

@@ -365,7 +365,7 @@ class _Choice:
         return tuple(layer for layer in layers if layer in self._narrowable[operator, base])
 
     def _error(self, mixture: Mixture) -> tuple[float, float | None]:
-        """Return the error of the network's outputs with one operator, after its fit, and that of the fit, if there is one."""
+        """Return the error of the network's outputs with one operator after its fit, and the error of the fit (or None)."""
         network, original = self.workload.network(mixture, self.seed), self.workload.trained(self.seed)
         fits = self.workload.fit(network, original, mixture, self.seed)
         without = self.workload.base_of(replace(mixture, parts=()), original, self.seed)

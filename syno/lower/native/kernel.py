@@ -208,7 +208,7 @@ class NestWriter:
             out.line(f"HOLD({name});")
 
     def _place_in_factors(self, place: Mapping[int, int]) -> int:
-        """Return where the factor of a place in the tile lies among the tile's factors."""
+        """Return the index, among the tile's factors, of the factor of a place in the tile."""
         at = 0
         for loop in self.tile:
             if self.code.factor_loops is not None and loop in self.code.factor_loops:

@@ -378,7 +378,7 @@ class Lanes:
 
     @property
     def channel(self) -> int | None:
-        """Which axis of the last nest's target is numbered by channels."""
+        """The axis of the last nest's target that holds the channels, as its number."""
         return None if self.epilogue.channel is None else self.plan.outputs.index(self.epilogue.channel)
 
     def place(self, side: Side) -> str:

@@ -55,7 +55,7 @@ def curves(losses: pandas.DataFrame, rows: pandas.DataFrame) -> pandas.DataFrame
     """Return the loss curves of language models: `CURVE_COLUMNS`, by step.
 
     Args:
-        losses: The table of losses. One that does not say whose they are is the artifact's, of the original GPT-2.
+        losses: The table of losses. A table without names of networks is the artifact's, of the original GPT-2.
         rows: The table of measurements. A network whose score is no loss is no language model.
     """
     missing = {name: value for name, value in DEFAULTS.items() if name not in losses}

@@ -544,7 +544,7 @@ class Surrogate(Policy):
         return [path for path in found if path is not None]
 
     def _mutations(self, draws: Draws) -> Iterator[tuple[TreeStep, ...]]:
-        """Yield paths to operators that are not taken, which begin as the best ones do."""
+        """Yield mutations: the path to one of the best operators, whose last steps are replaced at random."""
         best = self._parents()
         count = max(self.settings.mutations // self._rounds, min(LEAST, self.settings.mutations))
         for number in range(count if best else 0):
