@@ -12,7 +12,7 @@ from syno.config.left_out import record_devices
 from syno.stages.kept import keep_config
 from syno.stages.places import REPORT, SELECTED
 from syno.stages.restore import deleted, look_over, write_manifest
-from syno.stages.selection import why_none
+from syno.stages.selection import read_selection, why_none
 from syno.stages.targets import asked_for, check_source
 from syno.stages.workflow.failures import FailedJobs, say_at_the_end, tell_failures_apart
 from syno.stages.workflow.fork_server import start_fork_server
@@ -83,8 +83,8 @@ class WorkflowRun:
             say_at_the_end(self._failed)
         elif self._workflow.is_main_process:
             for experiment in self.asked_for:
-                page, nothing = experiment.folder / REPORT, why_none(experiment.folder / SELECTED)
-                if nothing is not None:
-                    print(f"{experiment.name}: {nothing}", file=sys.stderr)
+                page, selected = experiment.folder / REPORT, experiment.folder / SELECTED
+                if selected.is_file() and (reason := why_none(read_selection(selected))) is not None:
+                    print(f"{experiment.name}: {reason}", file=sys.stderr)
                 if page.is_file():
                     print(f"The report: file://{page.absolute()}", file=sys.stderr)
