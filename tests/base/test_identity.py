@@ -453,6 +453,7 @@ def test_what_changes_nothing_is_not_noticed(before, identity, tmp_path):
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_another_process_in_another_folder_finds_the_same(before, tmp_path):
     """Also of what was pickled with its code, as functions of a notebook are: there, their file is not there."""
     namespace = {"__name__": "__main__", "F": functional, "SCALE": [2.0]}

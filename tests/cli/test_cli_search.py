@@ -49,6 +49,7 @@ class TestSearch:
         page = Path(run("report", "empty.yaml").stdout.strip()).read_text(encoding="utf-8")
         assert "No operator is selected, since the search of" in page
 
+    @pytest.mark.slow
     def test_a_search_goes_on_after_an_interruption(self, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "quick.yaml").write_text(SEARCH, encoding="utf-8")
         count, left = CountedCost.__call__, [4]

@@ -18,6 +18,7 @@ from syno.measure import measuring_process
 STAND_IN = Path(__file__).parents[1] / "support" / "speedup_stand_in.py"
 
 
+@pytest.mark.slow
 def test_speedups_are_measured_once_and_then_read_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring_process, "COMMAND", (sys.executable, "-S", str(STAND_IN)))
     monkeypatch.setattr(measuring_process, "PAUSE_SECONDS", 0.01)

@@ -124,6 +124,7 @@ class TestTheNetwork:
         inputs = torch.rand(2, 3, 16, 16)
         torch.testing.assert_close(material.module(inputs), material.reference(inputs.double()).float(), rtol=1e-3, atol=1e-4)
 
+    @pytest.mark.slow
     def test_equal_seeds_make_equal_weights_and_layers_of_their_own(self) -> None:
         searched([(SEPARABLE, 0.8)])
         one, same, other = (experiment().network.network(syno.OPERATORS[SEPARABLE](), seed).state_dict() for seed in (1, 1, 2))
@@ -132,6 +133,7 @@ class TestTheNetwork:
         assert not any(torch.equal(first, second) for first, second in pairwise(weights))
         assert not torch.equal(weights[0], other["blocks.0.conv2.w1"])
 
+    @pytest.mark.slow
     def test_it_is_told(self) -> None:
         searched([(SEPARABLE, 0.8)])
         found = experiment()

@@ -126,6 +126,7 @@ class TestOnnx:
         values = sizes or dict.fromkeys(set(operator.variables) - set(operator.variables.defaults), 48)
         assert "equal to the interpreter" in FORMATS["onnx"].write(operator, tmp_path / "it.onnx", values)
 
+    @pytest.mark.slow
     @needs_onnx
     def test_a_file_with_other_outputs_is_not_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exports_something_else(monkeypatch)

@@ -184,6 +184,7 @@ def programs_around_borders(sizes: Sequence[tuple[int, int]]) -> list[tuple[PGra
     return found
 
 
+@pytest.mark.slow
 def test_shifts_by_a_loop_are_halos_that_wrap(tmp_path: Path) -> None:
     cases = programs_around_borders([(11, 9), (2, 3)])
     with_bands = {program.name for _, _, program, _ in cases if "_bands_11_" in program.name}

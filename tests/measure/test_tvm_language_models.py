@@ -63,6 +63,7 @@ def test_a_model_computes_the_same(operator: syno.PGraph | None, width: float) -
             assert relative_error(call(tokens), module(tokens)) < 1e-5
 
 
+@pytest.mark.slow
 def test_each_stage_and_each_product_is_a_kernel_with_what_follows() -> None:
     imported = fused(import_network(model(PROJECTION), TOKENS), target(host(1)))
     names = [name.name_hint for name, function in imported.functions.items() if type(function).__name__ == "PrimFunc"]

@@ -71,6 +71,7 @@ def test_the_example_of_the_documentation() -> None:
     assert doctest.testmod(network_module).failed == 0
 
 
+@pytest.mark.slow
 def test_each_stage_is_a_kernel() -> None:
     module, x = network()
     imported = import_network(module, x)

@@ -329,6 +329,7 @@ def test_shares_of_the_time_are_of_layers_that_are_called() -> None:
     assert table["2"]["kind"] == "linear, parametrized weight (WeightNorm and LowRank)"
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_and_the_compiler_is_not_imported() -> None:
     done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(36 * 27 * 4), "False"]

@@ -110,6 +110,7 @@ def test_a_flow_chart_has_a_box_for_each_name_and_a_line_for_each_arrow() -> Non
     assert drawn.count("<rect ") == 3 and drawn.count('class="head"') == 3 and "mermaid" not in drawn
 
 
+@pytest.mark.slow
 def test_the_gallery_has_every_known_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     from syno.ir.library import OPERATORS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import pytest
 from html_document import Document
 from result_tables import NAMES, costs, latency_table, pareto, results, score_table, trial_table
 
@@ -67,6 +68,7 @@ def test_the_page_shows_notes_once_and_as_text() -> None:
     assert "a note that is nowhere else" in Document(html).text
 
 
+@pytest.mark.slow
 def test_the_page_of_a_long_search_is_not_large() -> None:
     trials = trial_table(2000).assign(path="Reduce Share Share", steps=[f"a b{n % 40} c{n}" for n in range(2000)])
     given = results(trials=trials)

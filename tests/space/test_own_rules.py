@@ -66,6 +66,7 @@ def test_the_distance_prunes_no_operator_that_it_leaves() -> None:
     assert 0 < len(blind) < sum(1 for _ in Space(small_specs.convolution()).enumerate())
 
 
+@pytest.mark.slow
 def test_a_users_rule_is_listed_and_named_where_it_excludes_an_operator() -> None:
     split = next(operator for _, operator in Space(spec()).enumerate() if splits(operator))
     space = Space(spec(RULE))

@@ -148,6 +148,7 @@ class TestFlopsBound:
     def test_a_sum_that_waits_for_nothing(self) -> None:
         assert self.cheapest("H", ["H"], [], [0]) == 4
 
+    @pytest.mark.slow
     def test_the_bound_is_below_what_operators_need(self) -> None:
         space = Space(preset("resnet18").with_(depth=5))
         frontier = [space.root]
@@ -173,6 +174,7 @@ class TestEnumeration:
     def counts(self, spec: OperatorSpec) -> dict[int, int]:
         return dict(Counter(size for size, _ in Space(spec).enumerate()))
 
+    @pytest.mark.slow
     def test_resnet18_up_to_five_primitives(self) -> None:
         assert self.counts(preset("resnet18").with_(depth=5)) == {2: 2, 3: 4, 4: 30, 5: 96}
 

@@ -116,6 +116,7 @@ def test_pruning_goes_on_from_the_trained_original_and_narrowing_begins_anew() -
     assert records[0].operator == "network pruned 0.5\n"
 
 
+@pytest.mark.slow
 def test_what_fails_is_a_row_with_its_reason_and_what_is_slow_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(experiment())
     misfit = evaluate_rival(found, "gpt2_projection")

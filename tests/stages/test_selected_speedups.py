@@ -75,6 +75,7 @@ def test_they_are_measured_again_whatever_the_search_has_stored_and_then_kept(ex
     assert list(jobs(experiment)["speedup"]) == [speedups_file(experiment, "eager", "cpu")]
 
 
+@pytest.mark.slow
 def test_an_interruption_costs_the_measurement_in_progress(experiment: Experiment, tmp_path: Path) -> None:
     selected(experiment, "conv2d", "conv1x1")
     with pytest.MonkeyPatch.context() as patched, pytest.raises(DeviceError, match="original network alone"):

@@ -114,6 +114,7 @@ def test_the_page_shows_every_operator_of_the_tables_and_the_file_of_the_experim
     assert (done.folder / "experiment.yaml").read_text(encoding="utf-8").strip() in text
 
 
+@pytest.mark.slow
 def test_a_search_that_meets_nothing_is_in_tables_and_page(done: Experiment, tmp_path: Path) -> None:
     """All its operators were screened out, so the original and the baseline are all that was trained and measured."""
     shutil.copytree(done.folder, tmp_path / "small")

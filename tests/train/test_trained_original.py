@@ -86,6 +86,7 @@ def test_no_operator_of_a_space_is_worse_than_it_began(weights: Path) -> None:
     assert sum(one.after < 0.9 * one.before for one in found) > len(found) / 2
 
 
+@pytest.mark.slow
 def test_what_a_fit_leaves_as_it_was(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The original, random numbers and modes. The statistics of normalizations are those of the network's own values."""
     monkeypatch.setattr(layer_fit, "MOST_NUMBERS", 1)  # one sample has more

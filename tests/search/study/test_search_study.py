@@ -64,6 +64,7 @@ class TestTrials:
         assert [r.number for r in best] == [r.number for r in sorted(best, key=lambda r: (-r.reward, r.number))]
         assert len(found.best(1000)) == len(values) and found.best(0) == []
 
+    @pytest.mark.slow
     def test_many_trials_are_passed_over_by_the_garbage_collector_until_the_end(self) -> None:
         class Cycle:
             def __init__(self) -> None:
