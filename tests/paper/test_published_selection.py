@@ -19,7 +19,7 @@ from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.paper.stages.artifact import import_artifact
 from syno.stages.figures import names
 from syno.stages.select import select
-from syno.stages.selection import read_selected, why_none
+from syno.stages.selection import read_selected, read_selection, why_none
 from syno.stages.store import OperatorStore
 
 
@@ -84,7 +84,7 @@ def test_where_there_is_none_it_says_so(model: str, settings: dict[str, Any], me
 def test_a_selection_of_no_operator_is_a_result(source: Path) -> None:
     experiment = taking("densenet121", within=0.0)
     assert select(experiment) == []
-    reason = str(why_none(experiment.folder / "selected.json"))
+    reason = str(why_none(read_selection(experiment.folder / "selected.json")))
     assert "densenet121's accuracy there is 0.8031, the best operator's is 0.8000" in reason
 
 

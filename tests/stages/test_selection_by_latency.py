@@ -26,7 +26,7 @@ from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS
 from syno.stages.places import SELECTED, SHORTLIST, training_file
 from syno.stages.restore import expected
-from syno.stages.selection import FastestOn, Selected, read_selected, why_none, write_selected
+from syno.stages.selection import FastestOn, Selected, read_selected, read_selection, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.workflow_stages import jobs
 from syno.train.settings import WorkloadSettings
@@ -165,7 +165,7 @@ class TestShortlist:
         assert select.shortlist(one) == [] == select.select(one)  # without a measurement
         for file in (SHORTLIST, SELECTED):
             assert "accuracy 0.9000, and the nearest trial, 0, has 0.7950, which is 0.105 worse" in str(
-                why_none(tmp_path / file)
+                why_none(read_selection(tmp_path / file))
             )
 
     def test_an_original_that_is_not_trained_or_otherwise_is_named(self, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from syno.stages.fastest import Measured
 from syno.stages.figures import write_report
 from syno.stages.kept import keep_config
 from syno.stages.select import select, shortlist
-from syno.stages.selection import Selected, read_selected, why_none, write_selected
+from syno.stages.selection import Selected, read_selected, read_selection, why_none, write_selected
 from syno.stages.store import OperatorStore
 from syno.stages.tables import make_tables
 from syno.stages.top import top
@@ -134,11 +134,13 @@ class TestErrors:
     def test_that_none_is_good_enough_is_a_result_here_and_where_it_is_the_source(self, tmp_path: Path) -> None:
         finished(tmp_path / "source", {"original": 0.8, "conv2d": 0.7, "conv1x1": 0.6})
         assert select(taking(tmp_path, within=0.01)) == []
-        reason = str(why_none(tmp_path / "taking" / "selected.json"))
+        reason = str(why_none(read_selection(tmp_path / "taking" / "selected.json")))
         assert "is 0.8000, the operators' are conv2d 0.7000, conv1x1 0.6000, and " in reason
         write_selected([], tmp_path / "source" / "selected.json", "nothing meets the goal")
         assert select(taking(tmp_path)) == []
-        assert "has selected no operator: nothing meets the goal" in str(why_none(tmp_path / "taking" / "selected.json"))
+        assert "has selected no operator: nothing meets the goal" in str(
+            why_none(read_selection(tmp_path / "taking" / "selected.json"))
+        )
 
     def test_a_source_that_lost_an_operator(self, tmp_path: Path) -> None:
         finished(tmp_path / "source")
