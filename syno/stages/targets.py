@@ -66,7 +66,7 @@ def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collecti
             left += [(str(source), before) for source in one.sources for before in ("artifact", "tables")]
         if stage == "data":
             left += [(str(first), "tables") for first in one.goes_first]
-        if stage == "join":
+        if stage == "join" == one.option:
             left += [(str(source), before) for source in one.sources for before in ("artifact", "tables", "ablate", "join")]
     return found
 
