@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import golden_files
 import pytest
@@ -21,6 +23,7 @@ from syno.config import Experiment, load_experiment
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
 from syno.run import LOSSES
+from syno.run.goal_tables import judged_networks
 from syno.stages.figures import names, write_report
 from syno.stages.networks import keys
 from syno.stages.places import SELECTED
@@ -136,3 +139,34 @@ def _checksum(text: str) -> str:
 
 def _relative(file: Path, run: Experiment) -> str:
     return file.absolute().relative_to(run.folder.absolute()).as_posix()
+
+
+OPENED: list[str] = []
+COUNTS = [False]  # an audit hook cannot be taken away
+
+
+def _note_opening(event: str, arguments: tuple[object, ...]) -> None:
+    if COUNTS[0] and event == "open":
+        OPENED.append(str(arguments[0]))
+
+
+def test_a_page_opens_each_file_once_and_judges_once(run: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of operators apart, whose names are looked up in all stores."""
+    judged: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        judged.append(1)
+        return judged_networks(*given)
+
+    monkeypatch.setattr("syno.stages.results.judged_networks", counted)
+    sys.addaudithook(_note_opening)
+    OPENED.clear()
+    COUNTS[0] = True
+    try:
+        write_report(run, tmp_path / "page.html")
+    finally:
+        COUNTS[0] = False
+    folder = str(run.folder.absolute())
+    own = [str(Path(name).absolute()) for name in OPENED if name.endswith((".json", ".parquet", ".yaml"))]
+    twice = {name for name in own if name.startswith(folder) and own.count(name) > 1}
+    assert own and len(judged) == 1 and {Path(name).name for name in twice} <= {"experiment.yaml"}  # compared, and shown

@@ -15,6 +15,7 @@ from syno.stages.results import StoredRun
 from syno.stages.selection import Selected, Selection, write_selected
 
 CONFIG = Path(__file__).parents[2] / "config" / "faster-resnet18.yaml"
+KEY = "0123456789ab"
 
 
 def test_a_goal_is_in_the_unit_of_the_score_also_where_nothing_is_selected(
@@ -34,11 +35,13 @@ def test_what_was_measured_is_judged(
     searched: dict[str, float], expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    latencies = latencies_in(latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"]))
+    latencies = latencies_in(
+        latency_table(("operator_1",)).assign(key=lambda rows: rows["operator"].replace("operator_1", KEY))
+    )
     goal = Goal(speedup=1.5, compiler="inductor", device="cpu")
     experiment = load_experiment(CONFIG).model_copy(update={"goal": goal})
     assert StoredRun(experiment, _unjudged=[], latencies=[]).answer == ()
-    selection = Selection(selected=(Selected(key="operator_1", name="operator_1", metrics=searched),))
+    selection = Selection(selected=(Selected(key=KEY, name="operator_1", metrics=searched),))
     run = StoredRun(experiment, _unjudged=[], latencies=latencies, selection=selection)
     (judged,) = run.judged
     assert judged.verdict == "meets" and judged.speedup.value == pytest.approx(expected, abs=0.01)
