@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -58,7 +59,8 @@ class WorkflowRun:
             # Snakemake does not miss a deleted file from which something newer than its own inputs has been made.
             found += [list(deleted(experiment)) for experiment in self.asked_for]
             if not workflow.dryrun and self._is_module:
-                self.start()  # Snakemake ignores the `onstart` of a module
+                self.start()  # Snakemake ignores `onstart` and the like of a module
+                atexit.register(self._write_manifests, complete=False)
         except SynoError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
@@ -77,8 +79,7 @@ class WorkflowRun:
         Args:
             complete: whether all jobs have succeeded.
         """
-        for experiment in self.asked_for:
-            write_manifest(experiment, complete=complete)
+        self._write_manifests(complete)
         if not complete:
             say_at_the_end(self._failed)
         elif self._workflow.is_main_process:
@@ -88,3 +89,7 @@ class WorkflowRun:
                     print(f"{experiment.name}: {reason}", file=sys.stderr)
                 if page.is_file():
                     print(f"The report: file://{page.absolute()}", file=sys.stderr)
+
+    def _write_manifests(self, complete: bool) -> None:
+        for experiment in self.asked_for:
+            write_manifest(experiment, complete=complete)
