@@ -12,7 +12,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-WORKFLOW = ("Snakefile", "workflow", "envs", "config")  # as in syno/stages/workflow.py
+WORKFLOW = ("Snakefile", "workflow", "envs", "config")  # as in syno/stages/workflow/command.py
 
 
 class BuildWithWorkflow(build_py):

@@ -11,7 +11,7 @@ from scipy.stats import ttest_ind
 
 from syno.run import metric
 from syno.run.metric import difference, spread
-from syno.train.metric import ACCURACY, LOSS
+from syno.train.metric import ACCURACY, LOSS, score_of
 
 # Hours of sleep gained with two drugs (Student, 1908); R's documentation prints the Welch interval of this table.
 FIRST = (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)
@@ -98,7 +98,7 @@ class TestWords:
         assert LOSS.text(2.5) == "2.5000"
         assert LOSS.text(2.5, 0.25) == "2.5000 ± 0.2500"
 
-    def test_trials_have_the_metric_of_their_columns(self) -> None:
-        assert metric.metric_of_trials(["number", "metric_loss"]) is LOSS
-        assert metric.metric_of_trials(["metric_loss", "metric_accuracy"]) is ACCURACY
-        assert metric.metric_of_trials(["accuracy", "metric_flops"]) is None
+    def test_trials_have_the_score_of_their_metrics(self) -> None:
+        assert score_of(["flops", "loss"]) == LOSS.key
+        assert score_of(["loss", "accuracy"]) == ACCURACY.key
+        assert score_of(["flops"]) is None

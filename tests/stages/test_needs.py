@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas
 import pytest
 import yaml
 from small_experiment import FIELDS
@@ -338,7 +337,7 @@ class TestOptionalDevices:
 
     def test_results_list_it(self, group: Path) -> None:
         (made,) = with_devices([self.load(group)])
-        notes = results._notes(made, *(pandas.DataFrame({"ended": []}),) * 3)
+        notes = results.so_far(made, [], 0).notes
         assert f"left out: device jetson, which was not there: {self.REASON}" in notes
 
     def test_without_any_device_there_is_no_fastest(self, group: Path, boards: dict[str, Any]) -> None:
