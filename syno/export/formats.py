@@ -90,9 +90,6 @@ def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuati
     return operator.valuation({**{name: nominal[name] for name in operator.unchanged_variables}, **values})
 
 
-# ---- comparison with the interpreter -------------------------------------------------------------------------------------
-
-
 def equal_to_meaning(operator: PGraph, subject: str, compute: Compute) -> str:
     """Return the check of `compute` against the operator, in words.
 

@@ -232,9 +232,6 @@ def _compiled_program(x: torch.Tensor) -> Any:
     return program
 
 
-# ---- the library of kernels --------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def obstacle() -> str:
     """Return why this machine has no kernels; "" if it has. Then PyTorch knows of them."""

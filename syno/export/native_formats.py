@@ -173,9 +173,6 @@ def native_code(comparison: Comparison, title: str) -> NativeCode:
     return NativeCode(made, f"{head}\n{body}", operator, example, target, summary)
 
 
-# ---- the C++ file ------------------------------------------------------------------------------------------------------
-
-
 def _source(kernels: Sequence[Kernel], target: Target) -> str:
     """Return the kernels, and the operator that finds them by their names."""
     known = "\n".join(
@@ -211,9 +208,6 @@ def _head(title: str, kernels: Sequence[Kernel], calls: Counter[str], where: str
         ]
     head = comment("\n".join(lines), "//")
     return f'{head}\n#define SYNO_OPERATOR "{operator}"\n'
-
-
-# ---- formats -----------------------------------------------------------------------------------------------------------
 
 
 def _without_obstacle(code: ModuleType) -> None:

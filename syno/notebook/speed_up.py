@@ -309,9 +309,6 @@ def _budget(workload: OwnWorkload, speedup: float) -> dict[str, float]:
     return {"least_flops": round(rest + LEAST_GAIN * (most - rest), 4), "most_flops": round(most, 4)}
 
 
-# ---- the experiment ----------------------------------------------------------------------------------------------------
-
-
 class _Call:
     """The call of `speed_up` in a folder: an experiment, and the objects that it is about, for the processes of its stages.
 
@@ -439,9 +436,6 @@ def _is_installed(place: str) -> bool:
     return any(Path(place or ".").resolve().is_relative_to(folder) for folder in INSTALLED)
 
 
-# ---- the run -----------------------------------------------------------------------------------------------------------
-
-
 class _Run:
     """A run of the workflow of a call.
 
@@ -565,9 +559,6 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     process.wait()
-
-
-# ---- what was found ----------------------------------------------------------------------------------------------------
 
 
 class SpeedUp:

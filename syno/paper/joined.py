@@ -146,9 +146,6 @@ def with_names(rows: pandas.DataFrame, stands_for: Mapping[str, str]) -> pandas.
     return rows.assign(**found)
 
 
-# ---- the rows of one experiment -------------------------------------------------------------------------------------
-
-
 def _rows(part: Part, role: Callable[[str], str | None]) -> pandas.DataFrame:
     import pandas
 
@@ -177,9 +174,6 @@ def _losses(part: Part) -> pandas.DataFrame:
 def _wide(model: Any, width: float) -> Any:
     """Return the name of a network of some width; what is missing stays missing."""
     return f"{model}@{width:g}" if isinstance(model, str) and width != 1 else model
-
-
-# ---- names ----------------------------------------------------------------------------------------------------------
 
 
 def _names(rows: pandas.DataFrame) -> dict[Operator, str]:

@@ -126,9 +126,6 @@ def _walk(trial: Trial) -> Walk:
     return Walk(trial.number, steps, trial.reward if trial.outcome == "complete" else None)
 
 
-# ---- drawing --------------------------------------------------------------------------------------------------------
-
-
 class Placed(NamedTuple):
     """A branch, the position of its end, and that of its parent's end; None at the root."""
 
@@ -326,9 +323,6 @@ def _part(environment: Environment, name: str) -> Markup:
     loader = environment.loader
     assert loader is not None
     return Markup(loader.get_source(environment, name)[0].rstrip("\n"))
-
-
-# ---- SVG documents as parts of a page -------------------------------------------------------------------------------
 
 
 def inline_svg(document: str, prefix: str) -> Markup:

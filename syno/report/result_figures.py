@@ -276,9 +276,6 @@ def _bars(axes: Axes, rows: Sequence[Latency], operators: Sequence[str], compile
     axes.spines.right.set_visible(False)
 
 
-# ---- the figures by name --------------------------------------------------------------------------------------------
-
-
 class Drawing(NamedTuple):
     """A figure of an experiment.
 

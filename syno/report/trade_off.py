@@ -363,8 +363,6 @@ def _speed_words(mark: NetworkPoint, metric: Metric) -> str:
     return f"{value:.2f} times as fast{ends}, {metric.name} {metric.text(mark.upwards.value)}"
 
 
-# ---- the goal's corner ------------------------------------------------------------------------------------------------------
-
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
 
 

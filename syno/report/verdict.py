@@ -211,9 +211,6 @@ def _majority(run: Run, original: Score | None) -> str | None:
     return warning_of(*run.majority, None if original is None else original.score)
 
 
-# ---- sentences --------------------------------------------------------------------------------------------------------------
-
-
 def _by_goal(run: Run, networks: Sequence[Network], timed: Mapping[Target, Speedups]) -> list[Line]:
     """Return the number of operators that meet the goal, in words; nothing if none was judged."""
     aim = run.goal

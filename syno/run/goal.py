@@ -226,9 +226,6 @@ def _state(margin: Interval) -> State:
     return "may meet" if max(margin.value, margin.high) >= -ROUNDING else "misses"
 
 
-# ---- verdicts on trials -----------------------------------------------------------------------------------
-
-
 def verdict_on_trial(goal: Goal, metrics: Mapping[str, float]) -> Verdict:
     """Return whether a trial meets a goal, by its metrics: the interval of the speedup is known, that of the score is not."""
     metric = METRICS.get(score_of(metrics) or "", ACCURACY)

@@ -90,9 +90,6 @@ def judged_networks(
     return judged
 
 
-# ---- sentences --------------------------------------------------------------------------------------------------------------
-
-
 def described(goal: Goal, metric: Metric | None = None) -> str:
     """Return a goal in words, with the unit of the score if that is one of a task of one's own."""
     wanted = []
@@ -197,9 +194,6 @@ def end_of_search(goal: Goal, trials: Sequence[Trial], n_trials: int) -> str | N
         f"{counted} of {n_trials} trials were trained when the search ended, since {len(out)} operators cannot meet the goal "
         f"({why}): {_nearest(goal, out)}. {advice} {end}"
     )
-
-
-# ---- operators that were screened out ---------------------------------------------------------------------------------------
 
 
 class Screened(NamedTuple):

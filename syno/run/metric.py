@@ -49,9 +49,6 @@ def spread(sample: Sequence[float]) -> float:
     return stdev(sample) if len(sample) > 1 and all(map(isfinite, sample)) else nan
 
 
-# ---- Pareto fronts --------------------------------------------------------------------------------------------------
-
-
 def front(points: Sequence[Point]) -> list[int]:
     """Return the indices of the points that no other point dominates, by rising cost.
 

@@ -252,9 +252,6 @@ def _or(value: float, other: float = -inf) -> float:
     return other if isnan(value) else value
 
 
-# ---- in words ----------------------------------------------------------------------------------------------------------
-
-
 def worth(comparison: Comparison, metric: Metric) -> str:
     """Return in a sentence what synthesis is worth, and in another one what its interval counts."""
     own, gain = _named(comparison.synthesized, metric), comparison.gain

@@ -131,9 +131,6 @@ def known_speedups(
     return list(known.values())
 
 
-# ---- whether anything is faster --------------------------------------------------------------------------------------
-
-
 class BestAgainstBest(NamedTuple):
     """The fastest network with an operator against the original with the compiler that suits the original best, on one device.
 

@@ -294,12 +294,7 @@ def look(experiment: Experiment) -> DataRecord:
     )
 
 
-# ---- as text -----------------------------------------------------------------------------------------------------------
-
-
-# The text that `syno data` prints: the data, the network, its layers, and what a search can reach.
-
-
+# Of the text that `syno data` prints.
 MANY_REPEATED = 0.01  # of the samples to test on, of which some data sets have a few
 LEAST_ATTENTION = 0.01  # of the FLOPs; less is not worth a line
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them

@@ -79,9 +79,6 @@ def measure(
     return record
 
 
-# ---- latency of the network --------------------------------------------------------------------------------------------
-
-
 def network_latency(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> TuningRecord:
     """Compile and measure the whole network."""
     subject = network_to_measure(experiment, network, compiler, device)
@@ -157,9 +154,6 @@ def subject_of(workload: WorkloadSettings, data: DataRecord, operator: AnyOperat
     return NetworkSubject(**given, memory_format="channels_last" if channels_last else "contiguous")
 
 
-# ---- latency of the layers ---------------------------------------------------------------------------------------------
-
-
 def layer_latencies(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> LayersRecord:
     """Compile and measure each distinct replaced layer of the network, as it is or as an operator.
 
@@ -224,9 +218,6 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
     return Device(kind=device.partition(":")[0], name=device_name(device), threads=threads)
 
 
-# ---- the speed of training ---------------------------------------------------------------------------------------------
-
-
 def training_speed(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> SpeedRecord:
     """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
     from syno.train.speed_record import SpeedRecord  # imports torch
@@ -238,9 +229,6 @@ def training_speed(experiment: Experiment, network: Network, compiler: str, devi
     turns = 2 * experiment.tune.speed.turns
     with leased(device), _shown_turns(f"training of {network.key} on {device}", turns) as report:
         return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
-
-
-# ---- progress ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

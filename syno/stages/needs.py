@@ -247,9 +247,6 @@ def _look(probe: Probe) -> ProbeResult:
         return ProbeResult(one_line(error), "not known")
 
 
-# ---- what experiments need -----------------------------------------------------------------------------------------------
-
-
 def _probes(experiment: AnyExperiment, left: Jobs, folders: Collection[str], elsewhere: bool) -> Iterator[Probe]:
     """Yield a probe for each thing that the jobs of an experiment need: data, packages, devices, compilers."""
     yield from _results_of_others(experiment, folders)
@@ -316,9 +313,6 @@ def _pairs(experiment: Experiment, left: Jobs) -> list[tuple[str, str]]:
         for job in left.get(stage, ())
     ]
     return list(dict.fromkeys([*of_search, *found]))
-
-
-# ---- devices -------------------------------------------------------------------------------------------------------------
 
 
 def _devices(experiment: Experiment, left: Jobs, pairs: Sequence[Pair], elsewhere: bool) -> Iterator[Probe]:
@@ -393,9 +387,6 @@ def _at_tracker(name: str, device: DeviceSettings) -> ProbeResult:
     return ProbeResult("servers are made when needed" if status.servers is None else plural(status.servers.total, "server"))
 
 
-# ---- compilers and databases ---------------------------------------------------------------------------------------------
-
-
 def _compilers(experiment: Experiment, pairs: Sequence[Pair], elsewhere: bool) -> Iterator[Probe]:
     """Yield the compilers that work on this machine; for a device at a tracker, TVM does."""
     made_here: dict[str, bool] = {}  # whether they make code for this machine
@@ -434,9 +425,6 @@ def _database(url: str) -> ProbeResult:
             return ProbeResult(f"{host}:{port} answers")
     except OSError as error:
         raise DeviceError(f"{host}:{port} does not answer ({one_line(error)}): start it, or look at study: storage") from None
-
-
-# ---- room and memory -----------------------------------------------------------------------------------------------------
 
 
 def _room(running: Sequence[AnyExperiment], left: Mapping[str, Jobs]) -> list[Need]:

@@ -176,9 +176,6 @@ def _plan(experiment: AnyExperiment, written: Mapping[str, list[Path]], assumed:
     )
 
 
-# ---- hours -------------------------------------------------------------------------------------------------------------
-
-
 def training_hours(settings: TrainingSettings, pictures: int | None, assumed: Assumptions) -> float | None:
     """Return the hours of one whole training on a GPU; 0 on a processor; None if unknown.
 
@@ -266,9 +263,6 @@ def data_to_make(workload: WorkloadSettings) -> float:
     """Return the bytes of the files that are made of a data set, such as decoded pictures; 0 where they are not known."""
     kind = DATA_SETTINGS.get(workload.data)
     return 0.0 if kind is None else kind.of(**workload.data_settings).made_bytes
-
-
-# ---- files -------------------------------------------------------------------------------------------------------------
 
 
 def _files(stage: WorkflowStage, made: list[Path], experiment: AnyExperiment, assumed: Assumptions) -> int:

@@ -249,9 +249,6 @@ def _speed(experiment: Experiment, network: Network) -> dict[str, Any]:
     return {"state": "ok", "speed": speed}
 
 
-# ---- trainings ---------------------------------------------------------------------------------------------------------
-
-
 def _trainings(experiment: Experiment, network: Network) -> dict[str, Any]:
     """Train with each seed, and return the fields about that."""
     try:
@@ -297,9 +294,6 @@ def _identity(workload: Workload, operator: AnyOperator | None, seed: int) -> st
     made_by = versions(["torch", "torch-pruning"]) | version_of_code(code_in(operator))
     parts = [settings, workload.hash, str(operator), seed, made_by]
     return checksum(json.dumps(parts, sort_keys=True).encode())
-
-
-# ---- lower precision ---------------------------------------------------------------------------------------------------
 
 
 def _precisions(experiment: Experiment, network: Network) -> list[NumberFormat]:
@@ -360,9 +354,6 @@ def _latency(experiment: Experiment, network: Network, compiler: str, device: st
         raise SpecError(record.reason)
     low, high = (record.latency_ms if end is None else end for end in (record.latency_low_ms, record.latency_high_ms))
     return Interval(record.latency_ms, low, high)
-
-
-# ---- for the search ----------------------------------------------------------------------------------------------------
 
 
 class TrainedRival(NamedTuple):
@@ -426,9 +417,6 @@ def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
             )
         scores.append(record.score)
     return tuple(scores)
-
-
-# ---- for tables --------------------------------------------------------------------------------------------------------
 
 
 def speeds_of_rivals(rivals: Mapping[str, RivalRecord]) -> dict[str, tuple[str, Interval]]:

@@ -117,9 +117,6 @@ def breakdown(experiment: Experiment, network: Network, compiler: str, device: s
             return BreakdownRecord.make(operator, speedup, speedups)
 
 
-# ---- of selected operators ---------------------------------------------------------------------------------------------
-
-
 class SelectedSpeedups(Record):
     """The speedups of the selected operators, measured after the selection.
 

@@ -96,9 +96,6 @@ def folder_of(experiment: Experiment) -> Path:
     return experiment.folder / FOLDER
 
 
-# ---- records --------------------------------------------------------------------------------------------------------
-
-
 def _collected(
     experiment: Experiment, rows: Sequence[Network], *, others: bool = False, curves: list[dict[str, Any]] | None = None
 ) -> Iterator[Measurement]:

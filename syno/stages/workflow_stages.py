@@ -120,9 +120,6 @@ class WorkflowStage:
             resolve_name(given)(file)
 
 
-# ---- the jobs of each stage --------------------------------------------------------------------------------------------
-
-
 def has_operators(experiment: AnyExperiment) -> TypeGuard[Experiment]:
     """Return whether an experiment has operators of its own, unlike those that extensions add."""
     from syno.config import Experiment
@@ -198,8 +195,6 @@ def _measuring(kind: MeasurementKind) -> WorkflowStage:
         minutes=kind.minutes,
     )
 
-
-# ---- the list ----------------------------------------------------------------------------------------------------------
 
 # fmt: off
 _LIST = (
@@ -278,9 +273,6 @@ def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = ())
 def grown(first: int, attempt: int, most: float = inf) -> int:
     """Return a resource that doubles in each new attempt of a job, to eight times the first, or to `most` if that is less."""
     return int(max(first, min(first * 2 ** min(attempt - 1, 3), most)))
-
-
-# ---- the files of an experiment ----------------------------------------------------------------------------------------
 
 
 def jobs(

@@ -112,6 +112,12 @@ def test_every_module_has_a_name_that_says_what_it_holds() -> None:
     assert {path.stem for path in MODULES} & {"utils", "util", "helpers", "manager", "common", "misc"} == set()
 
 
+def test_no_module_is_cut_in_parts_by_comments() -> None:
+    """A part with a title of its own is a module, a class or a function."""
+    texts = {named(path): path.read_text(encoding="utf-8") for path in MODULES}
+    assert [name for name, text in texts.items() if re.search(r"^# ?[-=]{3,}", text, re.MULTILINE)] == []
+
+
 def test_there_are_modules() -> None:
     assert {"syno", "syno.algebra.size", "syno.ir.graph", "syno.lower.interpreter"} <= set(map(named, MODULES))
 

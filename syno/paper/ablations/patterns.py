@@ -95,9 +95,6 @@ def patterns(operator: PGraph) -> frozenset[Pattern]:
     return frozenset(found)
 
 
-# ---- pieces of the graph ---------------------------------------------------------------------------------------------
-
-
 def _edges(operations: list[Operation]) -> list[_Edge]:
     place = {operation: number for number, operation in enumerate(operations)}
     found = []
@@ -135,9 +132,6 @@ def _shape(names: Mapping[int, str] | list[str], edges: list[_Edge]) -> str:
             labels[node] = f"{names[node]}{numbers[names[node]]}" if names[node] in several else names[node]
         texts.append("; ".join(sorted(f"{labels[edge.upper]}{edge.touch.format(labels[edge.lower])}" for edge in edges)))
     return min(texts)
-
-
-# ---- what is read, and weights ---------------------------------------------------------------------------------------
 
 
 def _reads(operator: PGraph) -> Iterator[str]:

@@ -283,9 +283,6 @@ def _looks(series: pandas.Series) -> dict[str, int]:
     return {name: fixed[name] if name in fixed else next(free) for name in dict.fromkeys(series)}
 
 
-# ---- parts that the figures share -----------------------------------------------------------------------------------
-
-
 def middles(number: int, place: int, count: int) -> tuple[float, float]:
     """Return the middle and the width of a bar: of the group `number`, the bar `place` of `count`."""
     width = GROUP / count

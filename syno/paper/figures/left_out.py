@@ -121,9 +121,6 @@ def of_savings(rows: pandas.DataFrame, table: pandas.DataFrame) -> Iterator[Left
             yield LeftOut(model_title(model), "FLOPs of its operators, or its own, are unknown")
 
 
-# ---- parts ----------------------------------------------------------------------------------------------------------
-
-
 def _failed(rows: pandas.DataFrame, *, layers: bool) -> Iterator[LeftOut]:
     """Yield latencies and accuracies that failed, or are of a network that is tuned in part."""
     rows = ready(rows)

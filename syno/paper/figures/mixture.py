@@ -73,9 +73,6 @@ def ordered(rows: pandas.DataFrame, **names: Iterable[str]) -> pandas.DataFrame:
     return rows.sort_values(list(names), key=place, kind="stable", ignore_index=True)
 
 
-# ---- latencies ------------------------------------------------------------------------------------------------------
-
-
 def timed(rows: pandas.DataFrame, *, layers: bool = False) -> pandas.DataFrame:
     """Return latencies of whole networks, or of their layers, with operators and without.
 
@@ -186,9 +183,6 @@ def _over_one_compiler(table: pandas.DataFrame) -> pandas.DataFrame:
     table = table.merge(published.rename(columns={"relative": "theirs"}), on=keys, how="left")
     difference = percent(table["relative"], table["theirs"]).where(table["latency_origin"] == "measured")
     return table.assign(relative_difference=difference).drop(columns=["panel", "reference_ms", "theirs"])
-
-
-# ---- accuracies -----------------------------------------------------------------------------------------------------
 
 
 def accuracies(rows: pandas.DataFrame, role: str) -> pandas.DataFrame:

@@ -38,9 +38,6 @@ def geometric_mean(values: Sequence[float]) -> float:
     return exp(sum(map(log, values)) / len(values))
 
 
-# ---- Figure 5 -------------------------------------------------------------------------------------------------------
-
-
 def fastest(rows: pandas.DataFrame, most_lost: float = MOST_LOST, *, synthesized: bool = True) -> pandas.DataFrame:
     """Return the fastest operator, or else baseline, whose accuracy is less than `most_lost` below the original network's.
 
@@ -111,9 +108,6 @@ def _mean_of_all(values: Sequence[float]) -> float:
     return nan if any(map(isnan, values)) else geometric_mean(values)
 
 
-# ---- Figure 6 -------------------------------------------------------------------------------------------------------
-
-
 def trade_offs(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return every network whose accuracy on the final data set and latency are both known, with operators and without.
 
@@ -138,9 +132,6 @@ def largest(points: pandas.DataFrame, compiler: str, most_lost: float) -> pandas
     found = points[(points["compiler"] == compiler) & (points["lost"] <= most_lost)]
     found = found[(found["operator"] != ORIGINAL) & ~found["is_baseline"]]
     return None if found.empty else found.sort_values("speedup").iloc[-1]
-
-
-# ---- Figure 8 -------------------------------------------------------------------------------------------------------
 
 
 def case_study(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -206,9 +197,6 @@ SAVINGS_COLUMNS = (
 )  # fmt: skip
 
 
-# ---- Figure 9: layers -----------------------------------------------------------------------------------------------
-
-
 def layers(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return every measured layer of a network.
 
@@ -246,9 +234,6 @@ def best_over_best(table: pandas.DataFrame) -> pandas.DataFrame:
     ]  # fmt: skip
     columns = ["model", "device", "place", "compiler", "latency_origin", "speedup", "speedup_with_original", "layers"]
     return ordered(pandas.DataFrame(means, columns=columns), model=MODELS, compiler=COMPILERS, device=DEVICES)
-
-
-# ---- beside αNAS ----------------------------------------------------------------------------------------------------
 
 
 def savings(rows: pandas.DataFrame, most_lost: float = MOST_LOST) -> pandas.DataFrame:

@@ -198,9 +198,6 @@ def _with_machines(rows: pandas.DataFrame) -> list[Any]:
     return [f"{device} ({machine})" if is_other else device for device, machine, is_other in zip(*columns, strict=True)]
 
 
-# ---- the operators --------------------------------------------------------------------------------------------------
-
-
 def published_results(rows: pandas.DataFrame, operators: Mapping[str, PGraph]) -> Run:
     """Return the numbers of the operators, each in the network that it was found for, as a run.
 

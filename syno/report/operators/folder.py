@@ -236,9 +236,6 @@ def rejections(space: Space) -> Mapping[str, str]:
     return {"rejected by": " ".join(f"{rule} {count:,}" for rule, count in found.most_common(TOP_RULES))}
 
 
-# ---- parts of an ablation -------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Part(Progress):
     """Progress of a part of a measurement, which has no valid and invalid results."""
