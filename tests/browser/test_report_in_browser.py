@@ -112,7 +112,7 @@ def test_the_search_tree(tmp_path: Path) -> None:
 
 def test_a_page_with_nothing_on_it_makes_no_error(tmp_path: Path) -> None:
     table = trial_table(0)
-    empty = results(names=(), trials=table, scores=table, latency=table)
+    empty = results(names=(), trials=table, scores=table, latencies=table)
     assert opened(page(empty, []), tmp_path)[1] == []
 
 

@@ -99,13 +99,12 @@ def test_operators_have_cards_with_the_authors_numbers(folder: Path, html: str) 
     (key,) = [file.stem for file in (folder / "operators").glob("*.txt")]
     operators = {record_name: OperatorStore(folder).get(key)}
     found = published_results(read_measurements(folder, "syno artifact import"), operators)
-    (score,) = found.scores.to_dict("records")
-    assert (score["score"], score["role"], score["flops"]) == (0.799, "published", 1500)
-    times = {(row["compiler"], row["device"]): row for row in found.latency.to_dict("records")}
-    assert len(times) == 6
-    assert {row["speedup"] for row in times.values()} == {2.0}
-    assert {row["checked"] for (compiler, _), row in times.items() if compiler == "tvm"} == {False}
-    assert {row["checked"] for (compiler, _), row in times.items() if compiler == INDUCTOR} == {True}
+    (score,) = found.scores
+    assert (score.score, score.role, score.flops) == (0.799, "published", 1500)
+    assert len({(latency.compiler, latency.device) for latency in found.latencies}) == len(found.latencies) == 6
+    assert {latency.speedup for latency in found.latencies} == {2.0}
+    assert {latency.is_checked for latency in found.latencies if latency.compiler == "tvm"} == {False}
+    assert {latency.is_checked for latency in found.latencies if latency.compiler == INDUCTOR} == {True}
 
 
 @pytest.mark.usefixtures("one_figure")

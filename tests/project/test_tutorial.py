@@ -35,6 +35,7 @@ def test_the_cells_of_the_tutorial_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
+    plt.close("all")  # of tests before
     names: dict[str, Any] = {}
     for cell in CELLS:
         exec(compile(cell, str(FILE), "exec"), names)

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from syno.cli import app
 from syno.config import load_experiments
 from syno.config.left_out import DevicesRecord, devices_file
+from syno.stages.workflow_stages import has_operators
 
 PROFILE = ROOT / "workflow" / "profiles" / "slurm"
 LONG = ("worker", "train", "tune", "speed")
@@ -94,7 +95,9 @@ def test_a_dry_run_has_the_jobs_of_the_plan(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
     config = ROOT / "config" / "paper-from-published.yaml"
-    for one in load_experiments(config).values():  # no network is asked for the boards, and nothing is decided of the GPU
+    for one in filter(
+        has_operators, load_experiments(config).values()
+    ):  # no network is asked for the boards, and nothing is decided of the GPU
         boards = {name: "it does not answer" for name in one.tune.optional_devices if name.startswith("jetson")}
         if boards:
             DevicesRecord(there=(), left_out=boards, date=datetime.now(UTC)).write(devices_file(one))

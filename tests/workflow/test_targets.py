@@ -12,7 +12,7 @@ import yaml
 from dry_run import dry_run
 from small_run import planned
 
-from syno.config import load_experiments
+from syno.config import Experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.stages.kept import keep_config
 from syno.stages.networks import keys
@@ -79,7 +79,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for experiment in load_experiments(config).values():
         keep_config(experiment)
         for stage in STAGES.values():
-            for file in stage.paths(experiment, keys(experiment, [OPERATOR]), (*stage.files, *stage.also)):
+            for file in stage.paths(
+                experiment,
+                keys(experiment, [OPERATOR]) if isinstance(experiment, Experiment) else [],
+                (*stage.files, *stage.also),
+            ):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 if stage.name == "select":
                     write_selected([Selected(key=OPERATOR, name="operator_1", metrics={})], file)
