@@ -36,6 +36,11 @@ if not torch.cuda.is_available():
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that take minutes first: as the last ones, they would run alone, beside idle cores."""
+    items.sort(key=lambda item: -max((mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow")), default=0))
+
+
 @pytest.fixture(scope="session")
 def artifact() -> Path:
     """The data folder of the authors' published artifact, which is no part of this project. Skips where it is absent."""

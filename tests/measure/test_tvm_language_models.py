@@ -139,7 +139,7 @@ def subject(operator: syno.PGraph | None = None, **rest: Any) -> LanguageModelSu
     return LanguageModelSubject(**given, operator=None if operator is None else str(operator))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_a_model_is_tuned(tmp_path: Path) -> None:
     small = subject(window(2), width=1 / 4)
     once = SETTINGS.model_copy(update={"trials_per_task": 1})

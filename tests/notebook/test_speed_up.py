@@ -360,7 +360,7 @@ def test_the_intervals_of_the_answer_count_that_it_was_chosen(tmp_path: Path, mo
     assert "chosen among 3 networks" in result.best.reason
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A regression with two inputs and a dict of outputs: in few lines, to a network with its measured score."""
     monkeypatch.chdir(tmp_path)
@@ -436,7 +436,7 @@ def trials_of(folder: Path) -> pandas.DataFrame:
     return trials.loc[trials["outcome"] != "interrupted", ["operator", "outcome", "reward"]].reset_index(drop=True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=7)
 def test_killed_at_five_moments_the_same_call_makes_the_same_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kill interrupts is another row. Screening goes by measured times, which are kept from the search without kills."""
     folder = tmp_path / "made"

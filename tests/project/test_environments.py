@@ -142,7 +142,7 @@ def pip(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_the_wheel_that_the_container_builds_runs_the_quickstart_in_an_environment_of_its_own(tmp_path: Path) -> None:
     """pip finds there what the wheel asks for, which is linked from this Python, and nothing of this checkout."""
     source = tmp_path / "source"

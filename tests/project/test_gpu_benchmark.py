@@ -227,7 +227,7 @@ def test_every_operator_fits_its_network(modules: Any) -> None:
                 substitute(made, subject.graph, torch.zeros(1, *network.shape, device="meta"), where="paper")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_the_whole_program_on_a_pretended_gpu(tmp_path: Path) -> None:
     """By make, in a Python that has nothing else: tests, trainings, latencies."""
     python = bare_python(tmp_path / "bare")

@@ -10,7 +10,7 @@ from finished_run import Done
 from kills import Kill, Ordeal, endure
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_four_kills_at_random_moments(tmp_path: Path) -> None:
     events = list(endure(tmp_path, kills=4, seed=0))
     assert sum(isinstance(event, Kill) for event in events) == 4

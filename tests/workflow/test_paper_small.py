@@ -46,7 +46,7 @@ def test_the_small_paper_has_the_stages_of_the_paper(tmp_path: Path) -> None:
     assert paper - {*found} == {"convert", "shortlist"}  # ImageNet's files, and a choice among several operators
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_a_search_ends_in_the_figures(tmp_path: Path) -> None:
     config = tmp_path / "paper-small.yaml"
     config.write_text(yaml.safe_dump(smaller(), sort_keys=False), encoding="utf-8")
