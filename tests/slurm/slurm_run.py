@@ -172,7 +172,7 @@ class Run:
             for pid, job in self.workers().items():
                 if pid not in self._held and pid in self._busy():
                     os.kill(pid, signal.SIGSTOP)
-                    if not lock.is_symlink() and pid in self._busy():
+                    if not lock.exists() and pid in self._busy():
                         found.append(Worker(pid, job))
                         return True
                     os.kill(pid, signal.SIGCONT)  # it had ended its trial a moment before, or is about to store something
