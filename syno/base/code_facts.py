@@ -136,7 +136,7 @@ def module_statements(file: str, changed: float) -> tuple[str, tuple[tuple[str, 
 
 
 def _has_effect(node: ast.stmt) -> bool:
-    """Return whether a statement of a module does more than to define names."""
+    """Return whether a statement at the top of a module changes something: it is no definition, import or docstring."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.AnnAssign():
             return False

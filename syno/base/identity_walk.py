@@ -112,7 +112,7 @@ class Walk:
             self.part = before
 
     def is_met(self, thing: object, name: str = "") -> bool:
-        """Return whether an object was met before, which is then hashed as a reference to it."""
+        """Return whether the walk has met an object before; then hash a reference to it."""
         number = self.met.get(id(thing))
         if number is not None:
             self.whole.update(f"met {number}\n".encode())
@@ -231,13 +231,13 @@ class Walk:
             self.value(thing.func)
             self.value(thing.args)
             self.attributes(thing.keywords)
-        elif _is_a(kind, "torch", "Tensor"):
+        elif _derives_from(kind, "torch", "Tensor"):
             self.tensor(thing)
-        elif _is_a(kind, "numpy", "ndarray"):
+        elif _derives_from(kind, "numpy", "ndarray"):
             self.array(thing)
-        elif _is_a(kind, "numpy", "generic") or (name.startswith(WRITTEN) and not getattr(thing, "__dict__", None)):
+        elif _derives_from(kind, "numpy", "generic") or (name.startswith(WRITTEN) and not getattr(thing, "__dict__", None)):
             self.written(repr(thing), name)
-        elif _is_a(kind, "torch", "Module"):
+        elif _derives_from(kind, "torch", "Module"):
             self.network(thing)
         elif name.startswith("pandas.") and hasattr(thing, "memory_usage"):
             from pandas.util import hash_pandas_object
@@ -262,13 +262,13 @@ class Walk:
         if elements is not None:
             has_state = True
             self.value(elements(thing))
-        left_out = OF_LOADERS if _is_a(kind, "torch", "DataLoader") else frozenset[str]()
+        left_out = OF_LOADERS if _derives_from(kind, "torch", "DataLoader") else frozenset[str]()
         found = {} if not hasattr(thing, "__dict__") else vars(thing)
         slots = {slot for one in kind.__mro__ for slot in _slots(one)}
         if found or slots or hasattr(thing, "__dict__"):
             has_state = True
             own = {slot: getattr(thing, slot) for slot in slots if hasattr(thing, slot)} | dict(found)
-            self.attributes({key: one for key, one in own.items() if key not in left_out and not _is_passing(kind, str(key))})
+            self.attributes({key: one for key, one in own.items() if key not in left_out and not _is_cache(kind, str(key))})
         if not has_state or isinstance(thing, io.IOBase) or kind in copyreg.dispatch_table or _is_reduced_in_c(kind):
             self.pickled(thing, name)
 
@@ -301,7 +301,7 @@ class Walk:
         """Hash a network: its weights, constants, layers in their order, and hooks."""
         for name in sorted(vars(network)):
             found = vars(network)[name]
-            if name in OF_MODULES or _is_passing(type(network), name):
+            if name in OF_MODULES or _is_cache(type(network), name):
                 continue
             self.token("attribute", name)
             if "hooks" in name and isinstance(found, dict):
@@ -384,7 +384,7 @@ class Walk:
             if type(kind) is not type:
                 self.value(type(kind))
             for key in sorted(vars(kind)):
-                if key in NOT_OF_CLASSES or _is_passing(None, key):
+                if key in NOT_OF_CLASSES or _is_cache(None, key):
                     continue
                 if key == "__pydantic_fields__":
                     self.token(key, *(f"{field}: {found!r}" for field, found in vars(kind)[key].items()))
@@ -418,7 +418,7 @@ class Walk:
         self.attributes(function.__kwdefaults__ or {})
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         filled = frozenset(chain.from_iterable(map(filled_variables, nested_codes(function.__code__))))
-        found = {name: cell for name, cell in cells if name not in filled and not _is_passing(None, name)}
+        found = {name: cell for name, cell in cells if name not in filled and not _is_cache(None, name)}
         for name in closure_names(function.__code__, found):
             try:
                 self.value(found[name].cell_contents)
@@ -485,7 +485,7 @@ class Walk:
         for name in names:
             if name not in known or name.startswith("__"):
                 self.token("built in", name)
-            elif name in written or _is_passing(None, name):
+            elif name in written or _is_cache(None, name):
                 self.token("written by the code", name)
             else:
                 self.of_module(known, name, words, function.__module__, function.__code__.co_filename)
@@ -515,7 +515,7 @@ class Walk:
         self.statements(module.__name__)
         self.place_of(module.__name__)
         for name in sorted(words & vars(module).keys()):
-            if name.startswith("__") or (id(vars(module)), name) in self.constants or _is_passing(None, name):
+            if name.startswith("__") or (id(vars(module)), name) in self.constants or _is_cache(None, name):
                 continue
             self.token("attribute", name)
             if isinstance(vars(module)[name], types.ModuleType):
@@ -567,18 +567,18 @@ def _is_plain(values: Any) -> bool:
     return kinds <= PLAIN
 
 
-def _is_a(kind: type, package: str, name: str) -> bool:
-    """Return whether a class is, or is derived from, a class of a package, which is not imported for that."""
+def _derives_from(kind: type, package: str, name: str) -> bool:
+    """Return whether a class is, or derives from, the class `package...name`; the package is not imported for that."""
     return any(one.__name__ == name and one.__module__.partition(".")[0] == package for one in kind.__mro__)
 
 
-def _is_passing(kind: type | None, name: str) -> bool:
-    """Return whether an attribute is a cache."""
+def _is_cache(kind: type | None, name: str) -> bool:
+    """Return whether an attribute holds cached values, by its name or as a `cached_property`."""
     return CACHE.fullmatch(name) is not None or isinstance(getattr(kind, name, None), functools.cached_property)
 
 
 def _is_reduced_in_c(kind: type) -> bool:
-    """Return whether a class written in C defines how it is pickled, as `collections.deque` does."""
+    """Return whether C code defines how instances of a class are pickled, as that of `collections.deque` does."""
     found = (kind.__reduce_ex__, kind.__reduce__)
     plain = (object.__reduce_ex__, object.__reduce__)
     return any(one is not other and not isinstance(one, types.FunctionType) for one, other in zip(found, plain, strict=True))

@@ -194,7 +194,7 @@ def is_own_file(place: str) -> bool:
 
 
 def _is_experiment(file: Path) -> bool:
-    """Return whether a file has an option that tells an experiment from a spec."""
+    """Return whether a YAML file is of experiments and not of a spec: it has an option that no spec has."""
     if not file.is_file():
         return False
     options = {"experiments", "common"}.union(*(kind.model_fields for kind in experiment_kinds()))
