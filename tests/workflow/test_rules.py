@@ -225,7 +225,7 @@ def test_names_that_overwrite_nothing_are_no_clash(texts: list[str], tmp_path: P
 
 
 def test_the_snakefile_is_short() -> None:
-    assert len((ROOT / "workflow" / "Snakefile").read_text(encoding="utf-8").splitlines()) <= 60
+    assert len((ROOT / "workflow" / "Snakefile").read_text(encoding="utf-8").splitlines()) <= 40
 
 
 def test_the_rules_are_the_stages() -> None:
