@@ -1,6 +1,6 @@
-"""Networks and operators in PyTorch: backbones, their layers, and operators as modules in place of layers.
+"""Networks and operators in PyTorch: backbones, extraction of their layers, and substitution of operators for layers.
 
-They are loaded when they are first used, since names of baselines are read without torch.
+Names are imported lazily, since other rooms read names of baselines without loading torch.
 """
 
 from typing import TYPE_CHECKING, Any

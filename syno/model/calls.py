@@ -1,6 +1,7 @@
-"""How others call a network, such as a loss of the user's own: with inputs that nobody else holds, and in which mode.
+"""Interception of a network's calls by foreign code, such as a user's loss: to record them, copy inputs, or change the mode.
 
-A network may change its inputs in place, and may return other things in evaluation mode than in training mode.
+Two habits of networks make this necessary: some change their inputs in place, and some return other things in evaluation mode
+than in training mode.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from syno.model.inputs import copied, first_inputs
 from syno.model.outputs import in_plain_containers
 
 Around: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-Call: TypeAlias = Callable[[nn.Module], Any]  # calls a network with inputs that nobody else holds, and returns its output
+Call: TypeAlias = Callable[[nn.Module], Any]  # calls a network with copies of recorded inputs, and returns its output
 Mode: TypeAlias = Callable[[nn.Module], Any]  # returns a context in which a network is in some mode
 
-_AROUND: dict[int, tuple[type, Around]] = {}  # by the id of a network: its own class, and what its calls go through
+_AROUND: dict[int, tuple[type, Around]] = {}  # by the id of a network: its own class, and the wrapper of its calls
 
 
 class _Intercepted:
-    """The first base of the class that a network has while its calls go through a function.
+    """First base of the temporary class of a network whose calls are intercepted (`calls_through`).
 
-    A hook would see what the network's own `__call__` and earlier hooks have made of the arguments.
+    Forward hooks do not serve: they see the arguments only after the network's own `__call__` and earlier hooks.
     """
 
     def __init_subclass__(cls, **_: Any) -> None:
@@ -65,7 +66,7 @@ def _intercepted_class(own: Any) -> Any:
 
 @contextmanager
 def _as_before(network: Any) -> Iterator[Around]:
-    """Let a network be of its own class in the block; yield what its calls go through."""
+    """Give a network its own class back for the block; yield the wrapper of its calls."""
     kind = type(network)
     own, around = _AROUND.get(id(network), (kind.__bases__[1], _plainly))  # of a copy that was made meanwhile
     object.__setattr__(network, "__class__", own)
@@ -82,11 +83,11 @@ def _plainly(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 @contextmanager
 def calls_through(network: nn.Module, around: Around) -> Iterator[None]:
-    """Let each call of a network in the block go through a function, as it arrives from outside.
+    """Intercept each call of a network in the block by a wrapper. Nested blocks wrap each other.
 
     Args:
-        network: called as `network(...)` or `network.forward(...)`. Calls of its parts are not met.
-        around: `around(call, args, kwargs)` makes the call, and returns what the caller gets.
+        network: called as `network(...)` or `network.forward(...)`. Calls of its submodules are not intercepted.
+        around: the wrapper: `around(call, args, kwargs)` makes the call, and returns the result for the caller.
     """
     if isinstance(network, torch.jit.ScriptModule):  # its class cannot be exchanged; no layer of it is replaced
         yield
@@ -115,9 +116,9 @@ def calls_through(network: nn.Module, around: Around) -> Iterator[None]:
 
 
 def own_inputs(network: nn.Module) -> Any:
-    """Return a context in which each call of a network gets copies of its inputs.
+    """Return a context in which each call of a network gets copies of its input tensors.
 
-    Lists and dicts are handed on as they are, as a network may write into them what its loss reads.
+    Lists and dicts are passed without copying, since a network may write results for its loss into them.
     """
 
     def call_with_copies(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -131,10 +132,10 @@ def _copied(value: Any) -> Any:
 
 
 def calls_of(network: nn.Module, function: Callable[[nn.Module], object]) -> list[Call]:
-    """Return the calls of a network that a function makes, such as a loss, to make them again with any network.
+    """Record the calls of a network that a function makes, such as a loss; each can be repeated with any network.
 
     Args:
-        network: its buffers and modes, and torch's random numbers, are left as they were.
+        network: its buffers and modes, and torch's random state, are restored.
         function: calls the network.
     """
     calls: list[Call] = []
@@ -154,9 +155,9 @@ def call_with(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 
 def changes_inputs(network: nn.Module, function: Callable[[nn.Module], object]) -> bool:
-    """Return whether a network changes a tensor in place that a function calls it with; the function is called once.
+    """Return whether a network changes an input tensor in place in one of the calls that `function` makes.
 
-    The network's buffers and modes, and torch's random numbers, are left as they were.
+    The function is called once. The network's buffers and modes, and torch's random state, are restored.
     """
     changed = False
 
@@ -175,10 +176,7 @@ def changes_inputs(network: nn.Module, function: Callable[[nn.Module], object]) 
 
 
 class WithOwnInputs(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A network that changes its inputs in place, as a module that leaves them as they are.
-
-    It copies them in each call, whose time it has, too.
-    """
+    """Wraps a network that changes its inputs in place, and calls it with copies. Latencies include the time of copying."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -190,9 +188,9 @@ class WithOwnInputs(nn.Module):  # type: ignore[misc]  # mypy does not look into
 
 
 def with_own_inputs(network: nn.Module, *tensors: torch.Tensor) -> nn.Module:
-    """Return a module that computes what the network does, and leaves its inputs as they are: the network itself if it does.
+    """Return the network if it leaves its inputs unchanged, else the network in `WithOwnInputs`.
 
-    The network is called with copies of these tensors once.
+    To find out, it is called once with copies of these tensors.
     """
     with torch.no_grad():
         return WithOwnInputs(network) if changes_inputs(network, lambda network: network(*tensors)) else network
@@ -206,7 +204,7 @@ def _are_same(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 @contextmanager
 def left_as_it_was(network: nn.Module) -> Iterator[None]:
-    """Restore a network's buffers and modes, and torch's random numbers, at the end of the block."""
+    """Restore a network's buffers and modes, and torch's random state, at the end of the block."""
     kept = [(buffer, buffer.detach().clone()) for buffer in network.buffers() if not buffer.is_meta]
     modes = [(module, module.training) for module in network.modules()]
     devices = {tensor.device for tensor in network.parameters() if tensor.is_cuda}
@@ -228,9 +226,9 @@ DRAWS = 8  # outputs with random numbers, of which the mean is compared
 
 @contextmanager
 def steady_training_mode(network: nn.Module) -> Iterator[None]:
-    """Put a network in training mode in the block, but for its dropout and normalizations.
+    """Put a network in training mode in the block, but its dropout and normalizations in evaluation mode.
 
-    So it returns what its loss was written for, as each sample makes it in evaluation mode.
+    The output then has the form that a loss for training expects, and each sample's output is independent of the others.
     """
     modes = [(module, module.training) for module in network.modules()]
     for module, _ in modes:
@@ -249,14 +247,14 @@ def _is_noise(module: nn.Module) -> bool:
 
 
 def mode_of_loss(network: nn.Module, call: Call) -> Mode:
-    """Return the mode in which a network returns what its loss, which was written for training mode, expects.
+    """Return the mode in which a loss that was written for training mode can evaluate the network.
 
-    That is evaluation mode, if it returns the same there: as many tensors, of the same shapes and meaning. Else it is
-    `steady_training_mode`, as for a network with a softmax in evaluation only, or with further heads in training.
+    That is evaluation mode if the network's output has the same form (number of tensors, shapes) and meaning as in training.
+    Otherwise it is `steady_training_mode`: for a network with a softmax in evaluation only, or with extra heads in training.
 
     Args:
-        network: is left as it was.
-        call: of the network.
+        network: its buffers, modes and torch's random state are restored.
+        call: one call of the network.
     """
     with torch.no_grad(), left_as_it_was(network):
         try:
@@ -275,7 +273,7 @@ def mode_of_loss(network: nn.Module, call: Call) -> Mode:
 
 
 def as_in_training(network: nn.Module) -> Any:
-    """Return a context in which a network in evaluation mode answers as its loss expects; see `mode_of_loss`."""
+    """Return a context in which each call runs in the mode that `mode_of_loss` chooses at the first call."""
     mode: Mode | None = None
 
     def answer(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -289,7 +287,7 @@ def as_in_training(network: nn.Module) -> Any:
 
 
 class _Answer:
-    """The output of a network: what it is made of, and its real numbers."""
+    """The output of a network: its form (nesting and shapes of tensors), and its floating-point tensors in float64."""
 
     def __init__(self, output: Any) -> None:
         leaves, structure = pytree.tree_flatten(in_plain_containers(output))
@@ -299,21 +297,21 @@ class _Answer:
 
     def is_close_to(self, other: _Answer) -> bool:
         return all(
-            torch.allclose(one, wanted, rtol=CLOSE, atol=CLOSE * float(wanted.abs().nan_to_num(0, 0, 0).max()), equal_nan=True)
-            for one, wanted in zip(self.numbers, other.numbers, strict=True)
+            torch.allclose(own, wanted, rtol=CLOSE, atol=CLOSE * float(wanted.abs().nan_to_num(0, 0, 0).max()), equal_nan=True)
+            for own, wanted in zip(self.numbers, other.numbers, strict=True)
             if wanted.numel()
         )
 
 
 def _differ_by_chance(draws: list[_Answer], tested: _Answer) -> bool:
-    """Return whether outputs with random numbers, such as those of dropout, vary around the output without."""
-    if any(one.form != tested.form for one in draws):
+    """Return whether the mean of random outputs `draws`, such as those with dropout, is the deterministic output `tested`."""
+    if any(draw.form != tested.form for draw in draws):
         return False
     for place, wanted in enumerate(tested.numbers):
-        drawn = torch.stack([one.numbers[place] for one in draws]).nan_to_num(0, 0, 0)
+        drawn = torch.stack([draw.numbers[place] for draw in draws]).nan_to_num(0, 0, 0)
         expected = wanted.nan_to_num(0, 0, 0)
         distance = (drawn.mean(0) - expected).square().mean()
-        # Chance alone makes an eighth of the variance, and dropout before a function that is not linear somewhat more.
+        # The mean of 8 draws differs by an eighth of the variance by chance; dropout before a nonlinearity adds a bias.
         if not distance <= max(drawn.var(0).mean(), SIMILAR * expected.square().mean()):
             return False
     return True

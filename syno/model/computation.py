@@ -1,7 +1,7 @@
-"""What a layer computes, found by running it: whether it is what its class and its attributes say, and how it pads its input.
+"""Check by running that a layer computes what its class and attributes say, and detection of how it pads its input.
 
-A subclass of a convolution, or one with a `forward` of its own, may compute anything. Such a layer runs on random inputs of
-several sizes with random weights, and is compared with the convolutions that an operator can stand in for.
+A subclass of a convolution, or a layer with a `forward` of its own, may compute anything. Such a layer runs on random inputs of
+several sizes with random weights, and is compared with PyTorch's convolutions with each possible padding.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ CONVOLVE_TRANSPOSED = {
     nn.ConvTranspose2d: functional.conv_transpose2d,
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
-OWN = {"weight", "bias"}  # the parameters of a layer that an operator can stand in for
+OWN = {"weight", "bias"}  # the only parameters of a layer that an operator can replace
 # Rounding, as a share of the largest output: far less than quantization or a scaling changes.
 TOLERANCES = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-4, torch.complex64: 1e-4}
 ROUGH = 2e-2  # of float16 and bfloat16
-LONGER = (0, 1, 3)  # positions more than in the network: paddings that depend on the length differ in one of them
+LONGER = (0, 1, 3)  # positions added to each axis: a padding that depends on the length differs for at least one of them
 
 
 def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
-    """Return how a layer pads its input if that is not as its attribute `padding` says, or why no operator computes the same.
+    """Return the padding of a layer that pads otherwise than its attributes say, or the reason why no operator can replace it.
 
-    None if it computes what its attributes say.
+    None if the layer computes what its attributes say.
 
     Args:
         layer: a convolution, transposed convolution or linear layer. It is not changed.
-        shape: of its input in the network.
+        shape: of the layer's input in the network, [N, C, ...] or [N, ..., features].
     """
     kind = _kind(layer)
     others = [name for name, _ in layer.named_parameters() if name not in (*OWN, *normalized(layer))]
@@ -59,9 +59,9 @@ def padding_of(layer: nn.Module, shape: Sequence[int]) -> Padding | str | None:
 
 
 def normalized(layer: nn.Module) -> list[str]:
-    """Return the names of the parameters of which a parametrization makes a layer's weight and bias.
+    """Return the names of the parameters from which parametrizations compute a layer's weight and bias.
 
-    An operator in its place has weights of its own, so that these go with the layer.
+    They are removed with the layer, since an operator in its place has weights of its own.
     """
     names = [name for name, _ in layer.named_parameters() if name.startswith("parametrizations.")]
     hooks = [hook for hook in layer._forward_pre_hooks.values() if isinstance(hook, NORMALIZATIONS)]
@@ -69,18 +69,18 @@ def normalized(layer: nn.Module) -> list[str]:
 
 
 def _kind(layer: nn.Module) -> Any:
-    """Return PyTorch's class of a layer that may be of a subclass."""
+    """Return PyTorch's class of layers of which this layer's class is a subclass."""
     return next(kind for kind in (*CONVOLUTIONS, *TRANSPOSED, nn.Linear) if isinstance(layer, kind))
 
 
 def _is_plain(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Return whether the code that runs is PyTorch's own."""
+    """Return whether the layer runs PyTorch's own `forward`, not an override."""
     names = [name for name in ("forward", "_conv_forward") if hasattr(kind, name)]
     return all(getattr(type(layer), name) is getattr(kind, name) and name not in vars(layer) for name in names)
 
 
 def _paddings(layer: nn.Module, shape: Sequence[int]) -> Iterator[Padding | None]:
-    """Yield the paddings that it may have, the simplest first."""
+    """Yield the paddings that the layer may have, the simplest first; None is the padding of its attributes."""
     if not isinstance(layer, CONVOLUTIONS):
         yield None
         return
@@ -92,17 +92,18 @@ def _paddings(layer: nn.Module, shape: Sequence[int]) -> Iterator[Padding | None
     if isinstance(layer, nn.Conv1d):  # a causal one reads earlier positions only
         yield Padding("zeros", ((layer.dilation[0] * (layer.kernel_size[0] - 1), 0),))
     for child in layer.children():
-        given = getattr(child, "padding", None)  # of nn.ZeroPad2d: from the last axis on
-        if isinstance(given, tuple) and len(given) == 2 * len(layer.kernel_size):
-            own = [tuple(given[2 * axis : 2 * axis + 2]) for axis in reversed(range(len(layer.kernel_size)))]
+        ends = getattr(child, "padding", None)  # of nn.ZeroPad2d: from the last axis on
+        if isinstance(ends, tuple) and len(ends) == 2 * len(layer.kernel_size):
+            own = [tuple(ends[2 * axis : 2 * axis + 2]) for axis in reversed(range(len(layer.kernel_size)))]
             yield Padding("zeros", tuple((a + b, c + d) for (a, c), (b, d) in zip(own, ends_of(layer), strict=True)))
     yield Padding("ceil")
 
 
 def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, shape: Sequence[int]) -> bool:
-    """Return whether the layer computes its kind with this padding: in both modes, and at every size at which it runs.
+    """Return whether the layer computes what PyTorch's class `kind` computes with this padding.
 
-    Raises what the layer raises at the size that it has in the network.
+    They are compared in both modes, and at every tried size at which the layer runs. Exceptions of the layer at its size in the
+    network are passed on.
     """
     copied = copy_of(layer)
     clear_hooks(copied)  # they move along with the layer, and are not its own computation
@@ -120,7 +121,7 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
             x = torch.randn(lengths, device=weight.device, dtype=weight.dtype, generator=generator)
             try:
                 with torch.no_grad():
-                    made = copied(x)
+                    y = copied(x)
             except Exception:
                 if longer:  # a layer of one size
                     continue
@@ -129,33 +130,33 @@ def _matches(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, s
                 expected = _output_as_class(copied, kind, padding, x)
             except RuntimeError:  # a padding that is impossible at this size
                 return False
-            if not isinstance(made, torch.Tensor) or made.shape != expected.shape or made.dtype != expected.dtype:
+            if not isinstance(y, torch.Tensor) or y.shape != expected.shape or y.dtype != expected.dtype:
                 return False
-            if not (made - expected).abs().max() <= TOLERANCES.get(x.dtype, ROUGH) * expected.abs().max():
+            if not (y - expected).abs().max() <= TOLERANCES.get(x.dtype, ROUGH) * expected.abs().max():
                 return False
     return True
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _output_as_class(layer: nn.Module, kind: type[nn.Module], padding: Padding | None, x: torch.Tensor) -> torch.Tensor:
-    """Return the output of a layer of this class with the layer's weights."""
+    """Return the output of PyTorch's class `kind` with the layer's weights and this padding."""
     if kind is nn.Linear:
         return functional.linear(x, layer.weight, layer.bias)
     if kind in CONVOLVE_TRANSPOSED:
-        given = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
-        return CONVOLVE_TRANSPOSED[kind](x, layer.weight, layer.bias, *given)
+        sizes = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
+        return CONVOLVE_TRANSPOSED[kind](x, layer.weight, layer.bias, *sizes)
     shown = Padding("zeros", ends_of(layer)) if padding is None else padding
     x = padded(x, shown.ends or ends_of_ceil(layer, x.shape[2:]), shown.mode)
     return CONVOLVE[kind](x, layer.weight, layer.bias, layer.stride, 0, layer.dilation, layer.groups)
 
 
 def padded(x: torch.Tensor, ends: Sequence[Sequence[int]], mode: str) -> torch.Tensor:
-    """Return a tensor [N, C, ...] with positions ahead of and behind those of each axis after the channels.
+    """Pad a tensor [N, C, ...] at both ends of each axis after the channels.
 
     Args:
         x: the tensor.
-        ends: how many for each axis.
-        mode: of `syno.model.geometry.Padding`.
+        ends: numbers of positions added ahead of and behind each of these axes.
+        mode: as in `syno.model.geometry.Padding`.
     """
-    given = [length for pair in reversed(ends) for length in pair]
-    return functional.pad(x, given) if mode in ("zeros", "ceil") else functional.pad(x, given, mode=mode)
+    lengths = [length for pair in reversed(ends) for length in pair]
+    return functional.pad(x, lengths) if mode in ("zeros", "ceil") else functional.pad(x, lengths, mode=mode)

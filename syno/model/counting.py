@@ -1,8 +1,8 @@
 """The cost of a network for one batch: FLOPs, parameters, memory.
 
-One multiply-add counts as one FLOP. What runs is counted: convolutions, products of matrices, recurrent layers and operators,
-whether a layer is called or a function with its weight. Normalization, activations, pooling, additions and products of
-activations (attention) do not count, as is usual. What is not known does not count either, and is named.
+One multiply-add counts as one FLOP. Convolutions, matrix products, recurrent layers and operators count as they run, whether a
+layer is called or a function is called with its weight. Normalization, activations, pooling, additions and products of two
+activations (attention) do not count, as is usual. Functions without a formula do not count either, and are reported by name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syno.model.module import OperatorModule
 from syno.model.outputs import tensors_in
 from syno.space.complete import Cost
 
-Origin: TypeAlias = frozenset[int]  # the ids of the weights that a tensor is made of
+Origin: TypeAlias = frozenset[int]  # the ids of the weights from which a tensor was computed
 ACTIVATION: Origin = frozenset({0})  # of tensors that depend on the network's input; no object has this id
 CONSTANT: Origin = frozenset()
 
@@ -49,8 +49,8 @@ CONVOLUTIONS = frozenset(
         aten.convolution_overrideable,
     }
 )
-WITH_PADDING = frozenset({aten.convolution, aten._convolution})  # whose arguments have it in one order
-# The places of the two factors among the arguments; of a bilinear layer, those of an input and of the weight.
+WITH_PADDING = frozenset({aten.convolution, aten._convolution})  # only these share one order of arguments with the padding
+# Indices of the two factors among the arguments; for a bilinear layer, of one input and of the weight.
 FACTORS: Mapping[Any, tuple[int, int]] = {
     **dict.fromkeys(CONVOLUTIONS, (0, 1)),
     **{aten.mm: (0, 1), aten.addmm: (1, 2), aten.bmm: (0, 1), aten.baddbmm: (1, 2), aten._scaled_mm: (0, 1)},
@@ -66,7 +66,7 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
 
 
 def _all_matrices(arguments: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the weights of a recurrent layer that are given as one list."""
+    """Return the weight matrices of a recurrent layer whose weights are one list."""
     return [weight for weight in arguments[1] if weight.dim() == 2]
 
 
@@ -76,10 +76,10 @@ RECURRENT: Mapping[Any, Callable[[Sequence[Any]], list[torch.Tensor]]] = {
     aten._cudnn_rnn: _all_matrices,
     aten.miopen_rnn: _all_matrices,
 }
-# Functions that multiply and add, of which neither PyTorch's counter nor this one has a formula.
+# Functions that do multiply-adds, but for which neither PyTorch's counter nor this one has a formula.
 UNKNOWN_BEGINNINGS = ("_fft_", "linalg_", "_linalg_", "_cdist_", "_trilinear", "_native_multi_head", "_transformer_encoder")
 UNKNOWN_ENDS = ("mm", "mv", "dot", "matmul", "_lstm_mps", "quantized_lstm", "quantized_gru")
-OWN_NAMESPACES = frozenset({"aten", "prim", "prims", "profiler", "inductor"})  # of PyTorch; others hold own functions
+OWN_NAMESPACES = frozenset({"aten", "prim", "prims", "profiler", "inductor"})  # of PyTorch; custom operators have others
 
 
 @dataclass
@@ -87,12 +87,12 @@ class LayerWork:
     """The multiply-adds that a module's `forward` does with the weights of one layer, for a batch.
 
     Attributes:
-        layer: the name of the layer whose weights are multiplied with: of the module itself where they are its own, or of
-            several layers, or of none. Parametrizations, and what TorchScript has compiled, are parts of their layer.
-        runs_in: the name of the module whose `forward` it is; the same as `layer` if the layer is called.
-        input, output: the shapes of the first call, or of the first factor and the product if the layer is not called.
+        layer: name of the layer that owns the weights. It is the module itself if the weights are its own, belong to several
+            layers, or to none. Parametrizations and submodules that TorchScript compiled are parts of their layer.
+        runs_in: name of the module whose `forward` does the work; the same as `layer` if the layer is called.
+        input, output: shapes of the first call, or of the first factor and the product if the layer is not called.
         flops: multiply-adds.
-        inside: the least of them that must be done: those of convolutions and windows that read padding need not be.
+        inside: those of the multiply-adds that do not read padding, and so cannot be skipped.
     """
 
     layer: str
@@ -108,11 +108,11 @@ class Count:
     """The work, parameters and memory of a network for one batch.
 
     Attributes:
-        work: in the order in which it begins.
-        parameters: learnt ones of the network; shared ones count once.
-        memory_bytes: the most that one product or one operator holds.
-        attention_flops: multiply-adds of products of activations, which do not count.
-        not_counted: functions whose multiply-adds are not known, each with the modules that call it.
+        work: per layer, in the order in which the layers begin to run.
+        parameters: number of trained parameters; tied ones count once.
+        memory_bytes: largest memory that one product or one operator needs.
+        attention_flops: multiply-adds of products of two activations; `flops` does not contain them.
+        not_counted: functions whose multiply-adds are unknown, each with the modules that call it.
     """
 
     work: tuple[LayerWork, ...]
@@ -124,12 +124,12 @@ class Count:
     @property
     def flops(self) -> int:
         """All multiply-adds that count."""
-        return sum(one.flops for one in self.work)
+        return sum(work.flops for work in self.work)
 
     @property
     def inside(self) -> float:
-        """The share of them that must be done, since they read no padding."""
-        return sum(one.inside for one in self.work) / max(self.flops, 1) if self.flops else 1.0
+        """The share of the multiply-adds that read no padding."""
+        return sum(work.inside for work in self.work) / max(self.flops, 1) if self.flops else 1.0
 
     @property
     def cost(self) -> Cost:
@@ -140,12 +140,12 @@ class Count:
 def model_cost(model: nn.Module, example: Inputs) -> Cost:
     """Return the cost of a network for a batch of the example's size.
 
-    Memory is the most that one layer with weights holds in float32: its input, weights and output; for an operator, what the
-    largest of its stages holds.
+    Memory is the largest sum of the float32 bytes of input, weights and output of one layer; for an operator, of one stage of
+    its plan.
 
-    FLOPs are those of the convolutions and products of matrices that PyTorch's `FlopCounterMode` sees, those of recurrent
-    layers, and those of the plans of operators. Products of two activations do not count. A warning names the functions whose
-    FLOPs are not known, and so are not counted.
+    FLOPs are those of the convolutions and matrix products that PyTorch's `FlopCounterMode` sees, of recurrent layers, and of
+    the plans of operators. Products of two activations do not count. A warning names functions whose FLOPs are unknown, which
+    are not counted.
 
     >>> import syno, torch
     >>> from torch import nn
@@ -162,27 +162,27 @@ def model_cost(model: nn.Module, example: Inputs) -> Cost:
 
 
 def count(model: nn.Module, example: Inputs) -> Count:
-    """Run a model once, and return the work that it does. The model is left as it was.
+    """Run a model once, and return its work, parameters and memory. The model is unchanged.
 
     Raises SpecError if there is no batch in the example, UserCodeError if the model fails on it.
     """
     check_example(example)
     counter = _Counter(model)
-    what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
-    with torch.no_grad(), evaluation_mode(model), plain_attention(), _uncompiled(), user_code(what), counter.of(example):
+    description = f"{type(model).__name__}, run on {shapes_in_words(example)},"
+    with torch.no_grad(), evaluation_mode(model), plain_attention(), _uncompiled(), user_code(description), counter.of(example):
         call(model, example)
     return counter.count()
 
 
 def _uncompiled() -> AbstractContextManager[object]:
-    """Return a context in which a model of `torch.compile` runs as it was written. The compiler is not imported for that."""
+    """Return a context in which a compiled model runs eagerly. It does not import PyTorch's compiler, which takes seconds."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def layer_names(model: nn.Module) -> dict[int, str]:
-    """Return the name of the layer that each module is or is a part of, by the module's id.
+    """Return the name of the layer that each module belongs to, by the module's id: mostly its own name.
 
-    A parametrization is a part of the layer whose weight it makes, and a module in one that TorchScript compiled a part of it.
+    A parametrization belongs to the layer whose weight it computes, a submodule of a TorchScript module to that module.
     """
     names = {id(module): name for name, module in model.named_modules()}
     for module in list(model.modules()):  # from outside to inside
@@ -194,10 +194,10 @@ def layer_names(model: nn.Module) -> dict[int, str]:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look into torch
-    """Counts the functions that run below autograd, for the module whose `forward` is the innermost.
+    """Counts the aten functions that run, each for the module whose `forward` is innermost.
 
-    Of each tensor it is known whether it depends on the input, and if not, which weights it is made of. By that, products of
-    activations are told from those with weights, and a function with a layer's weight belongs to the layer.
+    It tracks the origin of each tensor: the network's input, or the weights from which it was computed. This tells products
+    of two activations from products with weights, and assigns a function that uses a layer's weight to the layer.
     """
 
     supports_higher_order_operators = True
@@ -213,7 +213,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
         self.modules = dict(model.named_modules())
         self.formulas = FlopCounterMode(display=False).flop_registry
         self.running = [""]
-        self.operators = 0  # that are running: what their code calls is in their plans
+        self.operators = 0  # number that are running: the functions that they call are counted by their plans
         self.origins = WeakTensorKeyDictionary()
         self.owners: dict[int, list[str]] = {}
         self.weights: list[torch.Tensor] = []  # held, so that no other tensor gets their ids
@@ -224,20 +224,20 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
                 self.origins[weight] = frozenset({id(weight)})
         self.work: dict[tuple[str, str], LayerWork] = {}
         self.calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self.unknown: dict[str, list[str]] = {}  # the modules that call each function
+        self.unknown: dict[str, list[str]] = {}  # by the name of a function, the modules that call it
         self.memory = self.attention = 0
-        self.whole: set[Any] = set()  # functions that are not made of others
+        self.whole: set[Any] = set()  # functions that cannot be decomposed
 
     @contextmanager
     def of(self, example: object) -> Iterator[None]:
-        """Count what runs in the block, of which the example is the input."""
+        """Count the functions that run in the block, with the tensors of `example` as the network's input."""
         for tensor in tensors_in([example]):
             self.origins[tensor] = ACTIVATION
         with ExitStack() as hooks:
             for module in self.model.modules():
                 if not isinstance(module, torch.jit.ScriptModule):  # it takes no hooks
                     name = self.names[id(module)]
-                    # Ahead of other hooks, as some of them make the layer's weight.
+                    # Ahead of other hooks, since some of them compute the layer's weight.
                     hooks.enter_context(module.register_forward_pre_hook(partial(self._enter, name), prepend=True))
                     after = module.register_forward_hook(partial(self._leave, name), with_kwargs=True, always_call=True)
                     hooks.enter_context(after)
@@ -311,7 +311,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
     def _count(
         self, flops: int, inputs: torch.Tensor, factors: Sequence[torch.Tensor], made: torch.Tensor, inside: float = 1.0
     ) -> None:
-        """Count a product for the layer that it belongs to. `inside` is the share of it that reads no padding."""
+        """Add a product to the work of the layer that owns its weights; `inside` is the share that reads no padding."""
         runs_in = self.running[-1]
         layer = runs_in
         if not isinstance(self.modules[runs_in], KINDS):
@@ -345,10 +345,10 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
             places.append(place)
 
     def count(self) -> Count:
-        """Return the counts."""
-        for one in self.work.values():
-            if one.layer == one.runs_in and one.layer in self.calls:
-                one.input, one.output = self.calls[one.layer]
+        """Return the counts so far."""
+        for work in self.work.values():
+            if work.layer == work.runs_in and work.layer in self.calls:
+                work.input, work.output = self.calls[work.layer]
         unknown = tuple(
             f"{function} in {places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}"
             for function, places in self.unknown.items()
@@ -357,19 +357,20 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look i
 
 
 def _is_unknown(name: str, namespace: str) -> bool:
-    """Return whether a function of this name may do multiply-adds that nothing counts."""
+    """Return whether a function of this name may do multiply-adds although no formula counts them."""
     return namespace not in OWN_NAMESPACES or name.startswith(UNKNOWN_BEGINNINGS) or name.endswith(UNKNOWN_ENDS)
 
 
 def published_flops(model: nn.Module, example: Inputs) -> int:
     """Return the FLOPs for one sample as the paper's authors counted them, to compare with their figures.
 
-    In addition to `model_cost`, they count 4 for each element that a batch or layer normalization reads, 1 for each element
-    that an average pooling reads and writes (only those that it writes if its window is fixed; none if it is a function and no
-    module), and for an operator the numbers of elements of its input, of its weights, the latter once in a batch, and of a
-    result that is only moved.
+    In addition to the FLOPs of `model_cost`, they count
+    - 4 for each element that a batch or layer normalization reads,
+    - 1 for each element that an average pooling module writes, and, if it is adaptive, for each that it reads (a pooling
+      function does not count),
+    - for an operator, the number of elements of its input, of its weights (once per batch), and of a result that is only moved.
 
-    Source: the artifact's figures, which this reproduces; thop, which counted what is no operator.
+    Source: the artifact's figures, which this reproduces; thop, which counted all layers but operators.
     """
     surplus = sum(map(_published_surplus, trace(model, example)))
     return (count(model, example).flops + surplus) // len_of_batch(example)
@@ -389,12 +390,12 @@ def _published_surplus(call: LayerCall) -> int:
 
 
 def parameters(module: nn.Module) -> int:
-    """Return the number of learnt parameters; shared ones count once."""
+    """Return the number of parameters; tied ones count once."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def published_parameters(model: nn.Module) -> int:
-    """Return the number of learnt parameters as the paper's authors counted: without embeddings.
+    """Return the number of parameters as the paper's authors counted: without embeddings.
 
     Source: the artifact's figures for GPT-2; thop, which knows no embedding.
     """
@@ -402,10 +403,7 @@ def published_parameters(model: nn.Module) -> int:
 
 
 def _operator_cost(module: OperatorModule, input_shape: tuple[int, ...]) -> tuple[int, int, float]:
-    """Return multiply-adds and bytes of memory of one use of an operator on an input of this shape, by its plan.
-
-    The last number is the least share of the multiply-adds that reads no padding.
-    """
+    """Return the cost of one call of an operator by its plan: multiply-adds, bytes, and the share that reads no padding."""
     chosen, valuation = _plan_of(module, input_shape)
     return chosen.flops(valuation), chosen.peak_memory_bytes(valuation), windows_inside(module.graph, valuation)
 
@@ -415,7 +413,8 @@ def _inside_of_convolution(args: Sequence[Any], made: torch.Tensor) -> float:
     x, weight, _, stride, padding, dilation, is_transposed = args[:7]
     if is_transposed:
         return 1.0
-    settings = [one if len(one) == x.dim() - 2 else [one[0]] * (x.dim() - 2) for one in (padding, stride, dilation)]
+    sizes = (padding, stride, dilation)
+    settings = [size if len(size) == x.dim() - 2 else [size[0]] * (x.dim() - 2) for size in sizes]
     axes = zip(x.shape[2:], weight.shape[2:], made.shape[2:], *settings, strict=True)
     return math.prod(share_inside(*axis) for axis in axes)
 

@@ -1,7 +1,7 @@
-"""The execution paths of a network: which modules run, with which shapes, for the samples of its inputs.
+"""Execution paths of a network: which modules run, with which shapes, for each sample of its inputs.
 
-A network whose `forward` looks at values, as one with an early exit does, may run other modules for other samples. Its layers,
-FLOPs and latencies are then those of the samples with the most FLOPs.
+A network whose `forward` branches on values, such as one with an early exit, may run different modules for different samples.
+Its layers, FLOPs and latencies are then those of the samples with the most FLOPs.
 
 >>> class Gate(nn.Module):
 ...     def __init__(self):
@@ -30,10 +30,10 @@ from syno.model.extraction import LayerCall, replaceable, trace
 from syno.model.inputs import Inputs, first_inputs, len_of_batch, mapped, of_batch
 from syno.model.layer_rules import Where
 
-MOST_SAMPLES = 8  # that are tried one by one
+MOST_SAMPLES = 8  # run one by one
 MOST_NAMES = 3  # of modules in a description
 SEED = 0
-SCALES = (0.0, 1.0, 8.0)  # of random numbers in place of samples: latencies are measured on such, as a rule
+SCALES = (0.0, 1.0, 8.0)  # of random inputs, on which latencies are measured unless the path depends on values
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class ExecutionPaths:
     """The paths that samples take through a network.
 
     Attributes:
-        inputs: a batch of which the network's layers and FLOPs are: the one that was given, or if other samples have more
-            FLOPs, one of these.
-        samples: to measure latencies on, where the path depends on values: some of those with the most FLOPs; else None.
-        description: what is different, in one line; "" if all samples take one path.
+        inputs: the batch from which layers and FLOPs are taken: the given inputs, or a batch of the samples with the most
+            FLOPs if the inputs as one batch do not run the longest path.
+        samples: the samples with the most FLOPs, on which latencies are measured; None if the path does not depend on values.
+        description: how the paths differ, in one line; "" if all samples take one path.
     """
 
     inputs: Inputs
@@ -54,7 +54,7 @@ class ExecutionPaths:
 
 @dataclass(frozen=True)
 class _Path:
-    """What runs for some inputs: modules, their shapes, and FLOPs with those of products of activations."""
+    """One execution path: the modules that run, their shapes, and the FLOPs including products of two activations."""
 
     calls: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
     work: tuple[object, ...]
@@ -66,9 +66,9 @@ class _Path:
 
 
 def find_paths(model: nn.Module, inputs: Inputs) -> ExecutionPaths:
-    """Return the paths that the samples of inputs take through a network, of which some are tried one by one.
+    """Return the execution paths of a network for the first samples of its inputs, each run as a batch of one.
 
-    The process's random numbers are left as they are. A network that takes no single sample is taken to have one path.
+    The process's random state is restored. A network that fails on single samples counts as having one path.
     """
     whole = len_of_batch(inputs)
     samples = [_sample(inputs, place, whole) for place in range(min(whole, MOST_SAMPLES))]
@@ -89,7 +89,7 @@ def find_paths(model: nn.Module, inputs: Inputs) -> ExecutionPaths:
         said.append(f"{type(model).__name__} fails on {len(failures)} of {len(samples)} samples: {failures[0]}")
     chosen = _joined([samples[place] for place in paths[longest]], inputs, whole)
     if not said and _is_alike(model, samples[0], longest):
-        if whole == 1 or (apart := _apart(_modules(model, inputs) or longest.modules, longest.modules)) == "":
+        if whole == 1 or (apart := _missing_modules(_modules(model, inputs) or longest.modules, longest.modules)) == "":
             return ExecutionPaths(inputs)
         return ExecutionPaths(inputs, None, f"{type(model).__name__} runs other modules for a batch of {whole}{apart}")
     if not said:
@@ -101,12 +101,12 @@ def find_paths(model: nn.Module, inputs: Inputs) -> ExecutionPaths:
 
 
 def check_same_modules(original: nn.Module, network: nn.Module, inputs: Inputs, where: Where) -> None:
-    """Raise SpecError if a network with an operator runs other modules than the original, beside the layers to replace."""
+    """Raise SpecError if a network with an operator runs other modules than the original, apart from the replaced layers."""
     layers = {name for layer in replaceable(original, inputs, where) for name in layer.names}
     others = {name for name, _ in original.named_modules()} - layers
     before, after = ([name for name in _modules(model, inputs) or () if name in others] for model in (original, network))
     if set(before) != set(after):
-        apart = _apart(before, after) or _apart(after, before).replace("without", "with")
+        apart = _missing_modules(before, after) or _missing_modules(after, before).replace("without", "with")
         raise SpecError(
             f"{type(original).__name__} takes another execution path with the operator than without it{apart}, for the same "
             "samples, so that the two cannot be compared"
@@ -114,7 +114,7 @@ def check_same_modules(original: nn.Module, network: nn.Module, inputs: Inputs, 
 
 
 def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _Path) -> Inputs:
-    """Return the inputs if as a batch they take the longest path of any sample, else a batch of the samples that take it."""
+    """Return the inputs if they run the longest path as one batch, else a batch of the samples `chosen` that run it."""
     whole = len_of_batch(inputs)
     for tried in (inputs, of_batch(chosen, whole)):
         try:
@@ -127,12 +127,12 @@ def _longest_batch(model: nn.Module, inputs: Inputs, chosen: Inputs, longest: _P
 
 
 def _is_alike(model: nn.Module, sample: Inputs, path: _Path) -> bool:
-    """Return whether random numbers in place of a sample's values take the sample's path."""
+    """Return whether random numbers of each scale take the same path as the sample."""
     generator = torch.Generator().manual_seed(SEED)
-    for scale in SCALES if any(one.is_floating_point() for one in first_inputs(sample)) else ():
+    for scale in SCALES if any(x.is_floating_point() for x in first_inputs(sample)) else ():
         drawn = mapped(
-            lambda one: (
-                (torch.rand(one.shape, generator=generator) - 0.5).mul_(scale).to(one) if one.is_floating_point() else one  # noqa: B023
+            lambda x: (
+                (torch.rand(x.shape, generator=generator) - 0.5).mul_(scale).to(x) if x.is_floating_point() else x  # noqa: B023
             ),
             sample,
         )
@@ -145,10 +145,11 @@ def _is_alike(model: nn.Module, sample: Inputs, path: _Path) -> bool:
 
 
 def _difference(model: nn.Module, longest: _Path, others: Sequence[_Path], counts: dict[_Path, int]) -> str:
-    """Return the sentence about samples that take other paths than the longest."""
+    """Return a sentence about the samples that take a shorter path than the longest."""
     ahead, behind, last = counts[longest], sum(counts[path] for path in others), others[-1]
     shorter = f"{last.flops:,}" if others[0].flops == last.flops else f"{last.flops:,} to {others[0].flops:,}"
-    apart = _apart(longest.modules, last.modules) or _apart(last.modules, longest.modules) or ": shapes differ"
+    apart = _missing_modules(longest.modules, last.modules) or _missing_modules(last.modules, longest.modules)
+    apart = apart or ": shapes differ"
     return (
         f"{type(model).__name__} does not compute the same for all samples: {ahead} of {ahead + behind} took the longest "
         f"execution path, of {longest.flops:,} FLOPs, and {behind} one of {shorter}{apart}; layers, FLOPs and latencies are "
@@ -156,18 +157,18 @@ def _difference(model: nn.Module, longest: _Path, others: Sequence[_Path], count
     )
 
 
-def _apart(modules: Sequence[str], others: Sequence[str]) -> str:
-    """Return the names of modules that are not among others, as a clause; "" if all are."""
+def _missing_modules(modules: Sequence[str], others: Sequence[str]) -> str:
+    """Return the clause " (without first, second)" of the `modules` that are not in `others`; "" if all are."""
     names = [name or "the network itself" for name in modules if name not in others]
     left = len(names) - MOST_NAMES
     return f" (without {', '.join(names[:MOST_NAMES])}{f' and {left} more' if left > 0 else ''})" if names else ""
 
 
 def _path(model: nn.Module, inputs: Inputs) -> _Path:
-    calls = tuple((one.name, one.input, one.output) for one in _calls(model, inputs))
+    calls = tuple((layer.name, layer.input, layer.output) for layer in _calls(model, inputs))
     with unchanged_process(SEED):
         counted = count(model, inputs)
-    work = tuple((one.layer, one.runs_in, one.input, one.output, one.flops) for one in counted.work)
+    work = tuple((part.layer, part.runs_in, part.input, part.output, part.flops) for part in counted.work)
     return _Path(calls, work, counted.flops + counted.attention_flops)
 
 
@@ -177,20 +178,20 @@ def _calls(model: nn.Module, inputs: Inputs) -> list[LayerCall]:
 
 
 def _modules(model: nn.Module, inputs: Inputs) -> tuple[str, ...] | None:
-    """Return the modules that run for a whole batch; None if the network fails on it, which others report."""
+    """Return the modules that run for a whole batch; None if the network fails on it, which other checks report."""
     try:
-        return tuple(dict.fromkeys(one.name for one in _calls(model, inputs)))
+        return tuple(dict.fromkeys(layer.name for layer in _calls(model, inputs)))
     except SynoError:
         return None
 
 
 def _sample(inputs: Inputs, place: int, whole: int) -> Any:
     """Return one sample as a batch of one."""
-    return mapped(lambda one: one[place : place + 1] if one.dim() and len(one) == whole else one, inputs)
+    return mapped(lambda x: x[place : place + 1] if x.dim() and len(x) == whole else x, inputs)
 
 
 def _joined(samples: Sequence[Inputs], inputs: Inputs, whole: int) -> Any:
-    """Return single samples of inputs as one batch."""
+    """Return the concatenation of single samples along the batch axis; tensors without that axis are the first sample's."""
     columns = iter(zip(*map(first_inputs, samples), strict=True))
 
     def joined(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,6 @@
-"""The layers of a network: what runs in it, which layers can be replaced, and the sizes that they have there.
+"""Extraction of a network's layers: which layers run, which of them can be replaced, and their sizes.
 
-All are found by running the network once on an example, so that they are known for any network that runs.
+The network is run once on an example with hooks, so that this works for any network that runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_REASONS, MOST_NAMES = 4, 20  # in a message
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One use of a layer in a forward pass, with the shapes of its first input and of its output."""
+    """One call of a layer in a forward pass, with the shapes of its first input and of its output."""
 
     name: str
     module: nn.Module
@@ -41,10 +41,10 @@ class LayerCall:
 
 
 def trace(model: nn.Module, example: Inputs) -> list[LayerCall]:
-    """Run a model once, and return every use of a module that computes something itself, in order.
+    """Run a model once in evaluation mode, and return every call of a module that computes itself, in order.
 
-    Such a module has weights of its own, perhaps parametrized ones, or no submodules. Parametrizations are parts of it. What
-    TorchScript has compiled is left out: it takes no hooks. The model is left as it was.
+    Such a module has weights of its own (perhaps parametrized) or no submodules; a parametrization is no module of its own.
+    Modules that TorchScript has compiled take no hooks and are left out. The model is unchanged.
 
     Raises SpecError if there is no batch in the example, UserCodeError if the model fails on it.
     """
@@ -61,27 +61,27 @@ def trace(model: nn.Module, example: Inputs) -> list[LayerCall]:
                 continue
             if not list(module.children()) or list(module.parameters(recurse=False)) or is_parametrized(module):
                 hooks.enter_context(module.register_forward_hook(partial(note, name)))
-        what = f"{type(model).__name__}, run on {shapes_in_words(example)},"
-        with torch.no_grad(), evaluation_mode(model), plain_attention(), user_code(what):
+        description = f"{type(model).__name__}, run on {shapes_in_words(example)},"
+        with torch.no_grad(), evaluation_mode(model), plain_attention(), user_code(description):
             call(model, example)
     return calls
 
 
 def check_example(example: object) -> None:
     """Raise SpecError if there is no batch in an example of a network's inputs."""
-    if any(one.dim() and len(one) for one in first_inputs(example)):
+    if any(tensor.dim() and len(tensor) for tensor in first_inputs(example)):
         return
-    given = (
+    kind = (
         f"a {type(example).__name__}" if not isinstance(example, torch.Tensor) else f"a tensor of shape {list(example.shape)}"
     )
     raise SpecError(
-        f"the example is {given}, without a batch; give a tensor whose first axis is the batch, a tuple of arguments, or a "
+        f"the example is {kind}, without a batch; give a tensor whose first axis is the batch, a tuple of arguments, or a "
         "dict of named arguments"
     )
 
 
 def shape_of(value: object) -> tuple[int, ...]:
-    """Return the shape of a tensor, or of the first of several; () if there is none."""
+    """Return the shape of a tensor, or of the first in a tuple or list; () if there is none."""
     if isinstance(value, tuple | list):
         return shape_of(value[0]) if value else ()
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
@@ -89,7 +89,7 @@ def shape_of(value: object) -> tuple[int, ...]:
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Run attention as its layers and products in the block, in place of one function, and of tensors without a shape."""
+    """Disable the fused fast path of `nn.MultiheadAttention` in the block: it calls no layers and makes nested tensors."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -100,7 +100,7 @@ def plain_attention() -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode in the block, since batch normalization must not learn from the example."""
+    """Put a model in evaluation mode in the block, so that batch normalization does not update its running statistics."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -114,23 +114,23 @@ def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, 
     """Return the layers of `model` that operators can replace, in the order in which they run.
 
     A layer can be replaced if it computes what a convolution or a linear layer with its attributes computes, and if the network
-    does the same with another module in its place, which is tried: see `syno.model.proof`.
+    has the same output with another module in its place: see `syno.model.proof`.
 
     Args:
-        model: run on the example, in both modes; it is left as it was.
-        example: its inputs, of the batch size that N shall have: a tensor, a tuple of arguments, or a dict of named arguments;
-            tokens [N, seq_len] for a language model.
-        where: the layers to replace. A rule, which returns for a layer why it is not replaced, or None. Or the name of a rule:
-            `layer_rules` of the model goes before `LAYER_RULES`, and `package.module:name` is your own. Or names or
-            patterns of layers.
+        model: run on the example, in both modes; it is unchanged.
+        example: its inputs, with the batch size N: a tensor, a tuple of arguments, or a dict of named arguments; tokens
+            [N, seq_len] for a language model.
+        where: selects layers. Either a rule: a function of a layer that returns the reason to keep it, or None to replace it.
+            Or the name of a rule: in the model's `layer_rules`, in `LAYER_RULES`, or your own as `package.module:name`. Or
+            names or patterns of layers.
         keep_stem: whether the convolution that runs first stays, unless it is named.
 
     Raises:
-        SpecError: there is no such layer, or one that is named cannot be replaced. The message says why.
+        SpecError: no layer is selected, or a named layer does not exist or cannot be replaced. The message says why.
         UnknownNameError: there is no such rule.
     """
-    found, refused = sorted_out(model, example, where, keep_stem=keep_stem)
-    if not found:
+    layers, refused = sorted_out(model, example, where, keep_stem=keep_stem)
+    if not layers:
         check_network(model, "the network is")
         kinds = getattr(rule_for(model, where), "kind", KINDS)
         none_runs = f"it runs no {' and no '.join(words_for(kinds))}"
@@ -138,11 +138,11 @@ def replaceable(model: nn.Module, example: Inputs, where: Where = "spatial", *, 
             f"{type(model).__name__} has no layer to replace ({_by_reason(refused) or none_runs}); "
             f"{_rules_that_take_layers(model, example, keep_stem)}"
         )
-    return found
+    return layers
 
 
 def check_network(network: object, description: str) -> None:
-    """Raise UserCodeError, which begins with `description`, if this is no network whose layers can be replaced and trained."""
+    """Raise UserCodeError unless this is an eager, unquantized module with layers. Its message begins with `description`."""
     advice = ""
     if not isinstance(network, nn.Module):
         exported = type(network).__name__ == "ExportedProgram"
@@ -164,18 +164,18 @@ def check_network(network: object, description: str) -> None:
 
 
 def _by_reason(refused: Mapping[str, str]) -> str:
-    """Return why layers stay: each reason once, the most frequent first, with the first of its layers."""
+    """Return the reasons why layers stay, each once with its first layer, the most frequent reason first."""
     names: dict[str, list[str]] = {}
     for name, reason in refused.items():
         names.setdefault(reason, []).append(name)
     ordered = sorted(names.items(), key=lambda pair: -len(pair[1]))
-    shown = [f"{of[0]}{'' if len(of) == 1 else f' and {len(of) - 1} more'}: {reason}" for reason, of in ordered]
+    shown = [f"{layers[0]}{'' if len(layers) == 1 else f' and {len(layers) - 1} more'}: {reason}" for reason, layers in ordered]
     more = len(shown) - MOST_REASONS
     return "; ".join(shown[:MOST_REASONS]) + (f"; and {more} other reason{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) -> str:
-    """Return the advice for a rule that takes no layer: the rules that take some, the most first."""
+    """Return advice for an error: the rules that select layers of this model, with their numbers of layers, most first."""
     names = dict.fromkeys((*getattr(model, "layer_rules", {}), *LAYER_RULES))
     counts = {name: len(sorted_out(model, example, name, keep_stem=keep_stem)[0]) for name in names}
     taking = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
@@ -187,12 +187,12 @@ def _rules_that_take_layers(model: nn.Module, example: Inputs, keep_stem: bool) 
 
 
 def layers_of(model: nn.Module, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return `layers`, which were found in a copy of the model, with the modules of this model."""
+    """Return the layers of a copy of the model, each with the module of the same name in this model."""
     return tuple(replace(layer, module=model.get_submodule(layer.name)) for layer in layers)
 
 
 def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]:
-    """Return the names of kinds of layers: `convolution`, `linear layer`."""
+    """Return the words for classes of layers: `convolution`, `linear layer`."""
     named = {"convolution": (*CONVOLUTIONS, *TRANSPOSED), "linear layer": (nn.Linear,)}
     return [name for name, known in named.items() if any(issubclass(kind, kinds) for kind in known)]
 
@@ -200,37 +200,37 @@ def words_for(kinds: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[str]
 def sorted_out(
     model: nn.Module, example: Inputs, where: Where = "spatial", *, keep_stem: bool = True
 ) -> tuple[tuple[Layer, ...], dict[str, str]]:
-    """Return the layers that `replaceable` finds, perhaps none, and why each other layer of their kinds stays.
+    """Return the layers that `replaceable` selects (perhaps none), and the reason why each other layer stays, by name.
 
     Arguments and exceptions are those of `replaceable`.
     """
     refuse = rule_for(model, where)
     kinds = getattr(refuse, "kind", KINDS)
     uses: dict[str, list[LayerCall]] = {}
-    for one in trace(model, example):
-        if isinstance(one.module, kinds):
-            uses.setdefault(one.name, []).append(one)
-    convolutions = [name for name, (one, *_) in uses.items() if isinstance(one.module, CONVOLUTIONS)]
+    for use in trace(model, example):
+        if isinstance(use.module, kinds):
+            uses.setdefault(use.name, []).append(use)
+    convolutions = [name for name, (use, *_) in uses.items() if isinstance(use.module, CONVOLUTIONS)]
     names = names_of(refuse)
-    stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, one) for one in names)]
+    stem = [name for name in convolutions[:1] if keep_stem and not any(fnmatchcase(name, pattern) for pattern in names)]
     aliases: dict[int, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         aliases.setdefault(id(module), []).append(name)
-    found: list[Layer] = []
+    layers: list[Layer] = []
     refused: dict[str, str] = {}
     for name, used in uses.items():
         layer = STEM if name in stem else _layer(used, aliases.get(id(used[0].module), ()))
         if (
             isinstance(layer, Layer) and layer.is_projection and layer.axes != 1 and not hasattr(refuse, "kind")
-        ):  # own rules may know no such layer
+        ):  # only the built-in rules are written for inputs with several axes of positions
             layer = f"its input is {list(used[0].input)}, not [N, seq_len, H_in]; the rule linear takes it"
-        if isinstance(layer, Layer) and ADAPTER.search(name) and not any(fnmatchcase(name, one) for one in names_of(refuse)):
+        if isinstance(layer, Layer) and ADAPTER.search(name) and not any(fnmatchcase(name, pattern) for pattern in names):
             layer = "it is half of an adapter (LoRA), whose two layers are one update of a weight; merge it into the layer"
         reason = layer if isinstance(layer, str) else refuse(layer)
         if reason is not None:
             refused[name] = reason
         elif isinstance(layer, Layer):
-            with evaluation_mode(layer.module):  # spectral normalization learns from being read
+            with evaluation_mode(layer.module):  # spectral normalization updates its state when the weight is read
                 padding = padding_of(layer.module, layer.own_input)
             if isinstance(padding, str):
                 refused[name] = padding
@@ -240,20 +240,20 @@ def sorted_out(
                 expected, own = list(layer.expected_output), list(layer.own_output)
                 refused[name] = f"its output is {own}, where its attributes make {expected}"
             else:
-                found.append(layer)
-    proof = prove(model, example, found)
+                layers.append(layer)
+    proof = prove(model, example, layers)
     refused |= proof.refused
-    found = [
+    layers = [
         replace(layer, memory_format=proof.formats.get(layer.name), read=proof.read.get(layer.name, frozenset()))
-        for layer in found
+        for layer in layers
         if layer.name not in proof.refused
     ]
-    _check_names(model, names, found, refused)
-    return tuple(found), refused
+    _check_names(model, names, layers, refused)
+    return tuple(layers), refused
 
 
 def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
-    """Return the layer of these calls, or why an operator cannot stand in its place."""
+    """Return the layer that made these calls, or the reason why an operator cannot replace it."""
     if len(used) > 1:
         return f"it runs {len(used)} times"
     use = used[0]
@@ -266,19 +266,19 @@ def _layer(used: list[LayerCall], names: Sequence[str]) -> Layer | str:
         return f"its input is {list(use.input)}, without an axis for the batch"
     if not isinstance(use.module, KINDS):
         return f"it is a {type(use.module).__name__}, not a {' or '.join(words_for(KINDS))}"
-    return Layer(use.name, use.module, use.input, use.output, aliases=tuple(one for one in names if one != use.name))
+    return Layer(use.name, use.module, use.input, use.output, aliases=tuple(name for name in names if name != use.name))
 
 
 def _check_names(model: nn.Module, names: Sequence[str], replaceable: Sequence[Layer], refused: Mapping[str, str]) -> None:
-    """Raise SpecError if one of the named layers does not exist or cannot be replaced."""
+    """Raise SpecError if a layer that the user named does not exist or cannot be replaced."""
     modules = dict(model.named_modules(remove_duplicate=False))
     for name in names:
-        if any(fnmatchcase(one, name) for layer in replaceable for one in layer.names):
+        if any(fnmatchcase(own, name) for layer in replaceable for own in layer.names):
             continue
-        if matching := next((one for one in refused if fnmatchcase(one, name) and refused[one] != NOT_NAMED), None):
+        if matching := next((own for own in refused if fnmatchcase(own, name) and refused[own] != NOT_NAMED), None):
             raise SpecError(f'layer "{matching}" cannot be replaced: {refused[matching]}; leave it out')
         if PATTERN.intersection(name):
-            layers = [one for one, module in modules.items() if isinstance(module, KINDS)]
+            layers = [own for own, module in modules.items() if isinstance(module, KINDS)]
             more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
             raise SpecError(
                 f'the pattern "{name}" takes no layer of {type(model).__name__}; its layers: '
@@ -287,7 +287,7 @@ def _check_names(model: nn.Module, names: Sequence[str], replaceable: Sequence[L
         if name not in modules:
             raise SpecError(f'{type(model).__name__} has no layer "{name}".{suggestion(name, modules)}')
         kind, allowed = type(modules[name]).__name__, " or ".join(words_for(KINDS))
-        if inner := [f"{name}.{one}" for one, module in modules[name].named_modules() if one and isinstance(module, KINDS)]:
+        if inner := [f"{name}.{own}" for own, module in modules[name].named_modules() if own and isinstance(module, KINDS)]:
             raise SpecError(f'"{name}" is a {kind} of {len(inner)} layers; name them, such as {inner[0]}, or all: {name}.*')
         why = "which is not called (a function may use its weight)" if isinstance(modules[name], KINDS) else f"not a {allowed}"
         raise SpecError(f'layer "{name}" is a {kind}, {why}; name layers that run and are a {allowed}')
@@ -295,11 +295,11 @@ def _check_names(model: nn.Module, names: Sequence[str], replaceable: Sequence[L
 
 @dataclass(frozen=True)
 class DistinctLayer:
-    """The first of the layers that have the same sizes.
+    """The first of a network's layers of one size.
 
     Attributes:
-        position: among all replaceable layers, counted from 1: layer L7 of the paper is at 7.
-        layer: with its sizes.
+        position: index among all replaceable layers, counted from 1: layer L7 of the paper has position 7.
+        layer: the layer with its sizes.
     """
 
     position: int
@@ -314,7 +314,7 @@ class DistinctLayer:
     def name(self) -> str:
         """`conv_io64`: 64 channels before and after; `conv_i64_o128`; `residual_...`: the 1x1 convolution around a block.
 
-        `projection_i768_o2304` for a linear layer. Layers whose pictures or sequences differ may have the same name.
+        `projection_i768_o2304` for a linear layer. Layers for different picture sizes or lengths may have the same name.
         """
         layer = self.layer
         axis = -1 if layer.is_projection else 1
@@ -326,7 +326,7 @@ class DistinctLayer:
 
 
 def distinct_layers(model: nn.Module, example: Inputs, where: Where = "paper") -> tuple[DistinctLayer, ...]:
-    """Return one replaceable layer of each size, in the order in which they run: ten of ResNet-34.
+    """Return the first replaceable layer of each size, in the order in which they run: ten layers of ResNet-34.
 
     Each is named after its sizes as in the paper's Figure 9 and its artifact. Arguments are those of `replaceable`.
 
@@ -334,13 +334,13 @@ def distinct_layers(model: nn.Module, example: Inputs, where: Where = "paper") -
 
     Source: paper, Figure 9 (layers L1 to L31); the artifact's folders `resnet34layers`.
     """
-    found: dict[tuple[object, ...], DistinctLayer] = {}
+    first: dict[tuple[object, ...], DistinctLayer] = {}
     for position, layer in enumerate(replaceable(model, example, where), 1):
-        found.setdefault(size_of(layer), DistinctLayer(position, layer))
-    return tuple(found.values())
+        first.setdefault(size_of(layer), DistinctLayer(position, layer))
+    return tuple(first.values())
 
 
 def size_of(layer: Layer) -> tuple[object, ...]:
-    """Return the key of layers of one size: kernel, groups, stride, and the shapes of input and output."""
+    """Return a key that equal layers share: kernel, groups, stride, and the shapes of input and output."""
     kernel = () if layer.is_projection else (layer.module.kernel_size, layer.module.groups)
     return (*kernel, layer.stride, *layer.input, *layer.output)

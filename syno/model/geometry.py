@@ -1,9 +1,8 @@
-"""Where the windows of a convolution lie, and how an operator that keeps the size of its input takes their place.
+"""Alignment of windows: how an operator that keeps its input's size replaces a convolution with any padding and stride.
 
-Along an axis, an operator has one output position for each position of its input, and reads around it. A convolution with
-another padding has more or fewer, one with a stride skips some, and a transposed one adds some between. So zeros are added to
-the layer's input, and the first and last positions of the operator's output are left out, such that a convolution that is
-written as an operator reads what the layer reads at every position.
+An operator has one output position for each input position, around which it reads. A convolution with another padding has more
+or fewer output positions, a strided one skips some, and a transposed one adds some between. So the operator's input is padded
+with zeros and its output is cropped, such that each output position reads the same input positions as in the layer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ConvolutionAxis:
 
     Attributes:
         kernel, stride, dilation: of the layer.
-        padding: zeros ahead and behind.
+        padding: number of zeros ahead and behind.
     """
 
     kernel: int
@@ -34,36 +33,36 @@ class ConvolutionAxis:
 
     @property
     def _first(self) -> int:
-        """The input's position that is the middle of the first window; of two, the second."""
+        """Input position at the middle of the layer's first window; for an even window, the second of the two middle ones."""
         return self.dilation * (self.kernel // 2) - self.padding[0]
 
     @property
     def _rest(self) -> int:
-        """The positions that a window reaches behind its middle, less the zeros behind."""
+        """Number of positions that a window reads behind its middle, minus the zeros behind."""
         return self.dilation * (self.kernel - 1 - self.kernel // 2) - self.padding[1]
 
     @property
     def skipped(self) -> int:
-        """Positions of the operator that come before the layer's first one."""
+        """Number of the operator's output positions before the layer's first; they are cropped."""
         return -(-max(self._first, 0) // self.stride)
 
     @property
     def zeros(self) -> tuple[int, int]:
-        """Zeros that are added to the input, ahead and behind."""
+        """Number of zeros padded to the operator's input, ahead and behind."""
         return self.stride * self.skipped - self._first, max(-self._rest, 0)
 
     @property
     def keeps(self) -> bool:
-        """Whether there is an operator's position for each of the layer's, and no other."""
+        """Whether the operator's output positions are the layer's, so that nothing is padded or cropped."""
         return self.zeros == (0, 0) and self.skipped == 0 and self._rest <= 0
 
     def positions(self, length: int) -> int:
-        """Return the operator's positions along the axis for an input of this length."""
+        """Return the operator's number of output positions, before cropping, for an input of this length."""
         ahead, behind = self.zeros
         return -(-(ahead + length + behind) // self.stride)
 
     def output(self, length: int) -> int:
-        """Return the layer's positions along the axis for an input of this length."""
+        """Return the layer's number of output positions for an input of this length."""
         return (length - 1 - self._first - self._rest) // self.stride + 1
 
 
@@ -73,7 +72,7 @@ class TransposedAxis:
 
     Attributes:
         kernel, stride, dilation, padding: of the layer.
-        output_padding: positions that are added behind.
+        output_padding: number of output positions added behind.
     """
 
     kernel: int
@@ -88,37 +87,37 @@ class TransposedAxis:
 
     @property
     def _margins(self) -> tuple[int, int]:
-        """Positions of the output ahead of and behind those that the input's positions become; negative if there are fewer."""
+        """Output positions ahead of and behind the `stride` x length positions of the operator; negative if there are fewer."""
         ahead = -((self.stride - self._reach) // 2) - self.padding
         return ahead, self._reach + self.output_padding - self.stride - 2 * self.padding - ahead
 
     @property
     def zeros(self) -> tuple[int, int]:
-        """Zeros that are added to the input, ahead and behind."""
+        """Number of zeros padded to the operator's input, ahead and behind."""
         ahead, behind = (-(-max(margin, 0) // self.stride) for margin in self._margins)
         return ahead, behind
 
     @property
     def skipped(self) -> int:
-        """Positions of the operator's output that come before the layer's first one."""
+        """Number of the operator's output positions before the layer's first; they are cropped."""
         return self.stride * self.zeros[0] - self._margins[0]
 
     @property
     def keeps(self) -> bool:
-        """Whether there is an operator's position for each of the layer's, and no other."""
+        """Whether the operator's output positions are the layer's, so that nothing is padded or cropped."""
         return self._margins == (0, 0)
 
     def positions(self, length: int) -> int:
-        """Return the positions of the operator's output for an input of this length."""
+        """Return the operator's number of output positions, before cropping, for an input of this length."""
         return self.stride * (sum(self.zeros) + length)
 
     def output(self, length: int) -> int:
-        """Return the layer's positions along the axis for an input of this length."""
+        """Return the layer's number of output positions for an input of this length."""
         return self.stride * length + sum(self._margins)
 
 
 LayerAxis: TypeAlias = ConvolutionAxis | TransposedAxis
-Ends: TypeAlias = tuple[tuple[int, int], ...]  # positions ahead of and behind those along each axis
+Ends: TypeAlias = tuple[tuple[int, int], ...]  # for each axis, numbers of positions added ahead and behind
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,9 @@ class Padding:
     """The padding that a convolution adds around its input.
 
     Attributes:
-        mode: "zeros", "circular", "reflect" or "replicate", as PyTorch names them; or "ceil": as many zeros as make
-            ceil(length / stride) positions of an input of any length, as TensorFlow's "SAME" does.
-        ends: how many positions are added; for "ceil" what they are depends on the length, and this is ().
+        mode: "zeros", "circular", "reflect" or "replicate", as PyTorch names them; or "ceil": zeros such that the output has
+            ceil(length / stride) positions, as with TensorFlow's "SAME".
+        ends: numbers of positions added; () for "ceil", where they depend on the input's length.
     """
 
     mode: str
@@ -136,14 +135,14 @@ class Padding:
 
     @property
     def is_of_zeros(self) -> bool:
-        """Whether it is of zeros, as many for each length, which `axes_of` knows. Another padding comes before the axes."""
+        """Whether it is a fixed number of zeros, so that `axes_of` contains it. Other paddings are a step before the layer."""
         return self.mode == "zeros"
 
 
 def ends_of(layer: nn.Module) -> Ends:
-    """Return the positions that a convolution adds, as its attribute `padding` has them.
+    """Return the numbers of positions that a convolution pads by its attribute `padding`.
 
-    "same" adds as many as the window reaches, of an odd number one more behind.
+    "same" pads the window's size minus 1 in total; if that is odd, the larger half is behind.
     """
     reaches = [dilation * (kernel - 1) for kernel, dilation in zip(layer.kernel_size, layer.dilation, strict=True)]
     if layer.padding == "same":
@@ -152,7 +151,10 @@ def ends_of(layer: nn.Module) -> Ends:
 
 
 def ends_of_ceil(layer: nn.Module, lengths: Sequence[int]) -> Ends:
-    """Return the zeros that make ceil(length / stride) positions along each axis, of an odd number one more behind."""
+    """Return the numbers of zeros such that the output has ceil(length / stride) positions along each axis.
+
+    If the number is odd, the larger half is behind.
+    """
     ends = []
     for length, kernel, stride, dilation in zip(lengths, layer.kernel_size, layer.stride, layer.dilation, strict=True):
         missing = dilation * (kernel - 1) + 1 - stride + (-length) % stride
@@ -162,15 +164,15 @@ def ends_of_ceil(layer: nn.Module, lengths: Sequence[int]) -> Ends:
 
 
 def axes_of(layer: nn.Module, padding: Padding | None = None) -> tuple[LayerAxis, ...]:
-    """Return a convolution's axes after that of the channels; () for another layer.
+    """Return the spatial axes of a convolution; () for any other layer.
 
     Args:
         layer: any layer.
-        padding: of a convolution, if it is another one than its attribute `padding` says.
+        padding: the padding of a convolution if it differs from its attribute `padding`.
     """
     if isinstance(layer, TRANSPOSED):
         fields = zip(layer.kernel_size, layer.stride, layer.dilation, layer.padding, layer.output_padding, strict=True)
-        return tuple(TransposedAxis(*one) for one in fields)
+        return tuple(TransposedAxis(*axis) for axis in fields)
     if not isinstance(layer, CONVOLUTIONS):
         return ()
     ends = ends_of(layer) if padding is None else padding.ends if padding.is_of_zeros else ((0, 0),) * len(layer.kernel_size)

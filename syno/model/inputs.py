@@ -1,4 +1,4 @@
-"""The inputs of a network: one tensor, a tuple of positional arguments, or a dict of keyword arguments, nested as they may be.
+"""Inputs of a network: one tensor, a tuple of positional arguments, or a dict of keyword arguments; arguments may be nested.
 
 >>> import torch
 >>> call(lambda x, *, mask: x * mask, {"x": torch.ones(2), "mask": torch.zeros(2)})
@@ -20,19 +20,16 @@ Inputs: TypeAlias = torch.Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 def call(network: Callable[..., Any], inputs: Any) -> Any:
-    """Call a network: a tuple has its arguments, a dict its keyword arguments, and anything else is its only argument.
+    """Call a network with inputs: a tuple is its positional arguments, a dict its keyword arguments, else the only argument.
 
-    The network gets copies of the tensors, as it may change what it gets in place.
+    The network gets copies of the tensors, since it may change its inputs in place.
     """
     args, kwargs = arguments_of(copied(inputs))
     return network(*args, **kwargs)
 
 
 def copied(inputs: Any) -> Any:
-    """Return inputs of the same structure with copies of their tensors, which nobody else holds.
-
-    Objects of a user's own that have tensors as attributes are copied, too.
-    """
+    """Return inputs of the same structure with all tensors cloned, also those in attributes of a user's own objects."""
     return pytree.tree_map(_copied, _plain(inputs))
 
 
@@ -63,32 +60,32 @@ def first_inputs(inputs: Any) -> list[torch.Tensor]:
 
 
 def mapped(function: Callable[[torch.Tensor], Any], inputs: Any) -> Any:
-    """Return inputs of the same structure, with what a function returns for each tensor in its place."""
+    """Return inputs of the same structure, in which `function(tensor)` takes the place of each tensor."""
     return pytree.tree_map_only(torch.Tensor, function, _plain(inputs))
 
 
 def len_of_batch(inputs: Any) -> int:
-    """Return the length of the first tensor along its first axis, which is the number of samples; 1 if it has no axis."""
-    found = next((len(tensor) for tensor in first_inputs(inputs) if tensor.dim()), 1)
-    return int(found)
+    """Return the batch size: the length of the first axis of the first tensor that has axes; 1 if none has."""
+    length = next((len(tensor) for tensor in first_inputs(inputs) if tensor.dim()), 1)
+    return int(length)
 
 
 def of_batch(inputs: Any, count: int) -> Any:
-    """Return inputs of so many samples: the first ones, again and again where there are fewer.
+    """Return inputs with a batch of `count` samples: the first samples, repeated if there are too few.
 
-    Tensors without the axis of the batch stay as they are, such as one number for all samples.
+    Tensors without a batch axis are unchanged, such as one number for all samples.
     """
     batch = len_of_batch(inputs)
     times = -(-count // min(batch, count))
-    return mapped(lambda one: torch.cat([one[:count]] * times)[:count] if one.dim() and len(one) == batch else one, inputs)
+    return mapped(lambda x: torch.cat([x[:count]] * times)[:count] if x.dim() and len(x) == batch else x, inputs)
 
 
 def shapes_in_words(inputs: Any) -> str:
-    """Return the shapes of the tensors in inputs, as a message about a call has them: "an input of shape [2, 3]"."""
-    shapes = [str(list(one.shape)) for one in first_inputs(inputs)]
+    """Return the shapes of the tensors in inputs for a message: "an input of shape [2, 3]"."""
+    shapes = [str(list(tensor.shape)) for tensor in first_inputs(inputs)]
     return f"an input of shape {shapes[0]}" if len(shapes) == 1 else f"inputs of shapes {', '.join(shapes)}"
 
 
 def _plain(inputs: Any) -> Any:
-    """Return a mapping of another class as a dict, such as a tokenizer's, which is no container for PyTorch."""
+    """Return a mapping that is no dict, such as a tokenizer's output, as a dict: PyTorch's pytree does not know others."""
     return dict(inputs) if isinstance(inputs, Mapping) else inputs

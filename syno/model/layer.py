@@ -1,4 +1,4 @@
-"""A layer of a network that an operator can replace, with the sizes that it has there."""
+"""A replaceable layer of a network, with its sizes, and the sizes of an operator in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from syno.ir.rewriting import HEIGHT, NAMES_OF_AXES, WIDTH
 from syno.model.geometry import TRANSPOSED, LayerAxis, Padding, axes_of, ends_of_ceil
 
-STRIDE = "stride"  # the variable of operators that have the layer's stride themselves
+STRIDE = "stride"  # variable of strided operators; for the others a pooling does the layer's stride
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Layer:
     Attributes:
         name: in the network, as `get_submodule` takes it.
         module: the layer.
-        own_input, own_output: the shapes that it has in the network.
-        padding: of a convolution, if it is another one than its attribute `padding` says.
+        own_input, own_output: shapes of its input and output in the network.
+        padding: the padding of a convolution if it differs from its attribute `padding`.
         aliases: its other names in the network.
-        memory_format: the only one that the network takes the layer's output in, as `view` does; None if it takes others.
-        read: its attributes that the network reads, such as `stride`.
+        memory_format: the memory format that the layer's output must have for the network to run (`view` needs one); None: any.
+        read: the names of its attributes that the network reads, such as `stride`.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Layer:
 
     @property
     def windows(self) -> tuple[LayerAxis, ...]:
-        """A convolution's axes after that of the channels; () for a linear layer."""
+        """The spatial axes of a convolution, with kernel, stride, dilation and padding; () for a linear layer."""
         return axes_of(self.module, self.padding)
 
     @property
     def pads_before(self) -> bool:
-        """Whether it adds positions that are no zeros, or a number that depends on the length: before its windows."""
+        """Whether its padding is a step of its own before the operator: not zeros, or a number that depends on the length."""
         return self.padding is not None and not self.padding.is_of_zeros
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The lengths of its input along the axes after that of the channels, with the positions that it adds before them."""
+        """The lengths of its input along the spatial axes, including the padding of `pads_before`."""
         lengths = self.own_input[2:]
         if self.padding is None or not self.pads_before:
             return lengths
@@ -65,7 +65,7 @@ class Layer:
 
     @property
     def expected_output(self) -> tuple[int, ...]:
-        """The shape of its output as its attributes say."""
+        """The shape of its output computed from its attributes."""
         if self.is_projection:
             return (*self.own_input[:-1], int(self.module.out_features))
         lengths = (axis.output(length) for axis, length in zip(self.windows, self.positions, strict=True))
@@ -73,26 +73,26 @@ class Layer:
 
     @property
     def values(self) -> Mapping[str, int]:
-        """The variables of an operator in its place.
+        """The values of the variables of an operator in its place.
 
-        Of N, C_in, C_out and H for a convolution: an operator in its place maps [N, C_in, H, H] to [N, C_out, H, H]. On
-        pictures that are not square also of W, and the shapes are [N, C_in, H, W] and [N, C_out, H, W]. In one dimension of
-        L in place of H, in three of D, H and W. A pooling by the stride comes before the operator, and for a transposed
-        convolution an enlargement.
+        For a convolution N, C_in, C_out and H: the operator maps [N, C_in, H, H] to [N, C_out, H, H]. If the picture is not
+        square, also W: [N, C_in, H, W] to [N, C_out, H, W]. In one dimension L in place of H, in three D, H and W. The lengths
+        are those at the operator: after the pooling for a stride, or after the upsampling for a transposed convolution.
 
-        Of N, seq_len, H_in and H_out for a linear layer: there it maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
-        [N, seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are seq_len.
+        For a linear layer N, seq_len, H_in and H_out: the operator maps [N, seq_len, H_in] to [N, seq_len, H_out], which is
+        [N, seq_len, t*H_in] for a projection to queries, keys and values. All axes between N and the features are flattened
+        into seq_len.
         """
         before, after = self.own_input, self.own_output
         if self.is_projection:
-            found = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
+            values = {"N": before[0], "seq_len": prod(before[1:-1]), "H_in": before[-1], "H_out": after[-1]}
         else:
             lengths = [axis.positions(length) for axis, length in zip(self.windows, self.positions, strict=True)]
             names = NAMES_OF_AXES[len(lengths)]
-            found = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
+            values = {"N": before[0], "C_in": before[1], "C_out": after[1], **dict(zip(names, lengths, strict=True))}
             if names == (HEIGHT, WIDTH) and lengths[0] == lengths[1]:
-                del found[WIDTH]
-        return MappingProxyType(found)
+                del values[WIDTH]
+        return MappingProxyType(values)
 
     @property
     def is_projection(self) -> bool:
@@ -113,7 +113,7 @@ class Layer:
 
     @property
     def is_square(self) -> bool:
-        """Whether it is a convolution of pictures, with as many positions along both axes."""
+        """Whether it is a convolution of square pictures at the operator: as many positions along both axes."""
         return len(self.windows) == 2 and WIDTH not in self.values
 
     @property
@@ -133,12 +133,12 @@ class Layer:
 
     @property
     def keeps(self) -> bool:
-        """Whether it has an operator's positions, so that there is no zero to add, and no position to leave out."""
+        """Whether its output positions are the operator's along all axes, so that nothing is padded or cropped."""
         return all(axis.keeps for axis in self.windows)
 
     @property
     def lengths(self) -> tuple[str, ...]:
-        """The variables of the axes after that of the channels: H twice for square pictures. () for a linear layer."""
+        """The variables of the spatial axes: H twice for square pictures; () for a linear layer."""
         return (HEIGHT, HEIGHT) if self.is_square else NAMES_OF_AXES.get(len(self.windows), ())
 
     @property
@@ -156,13 +156,13 @@ class Layer:
 
     @property
     def values_with_stride(self) -> Mapping[str, int]:
-        """The variables of an operator in its place that has the layer's stride itself: fewer positions, and the stride."""
+        """The values for a strided operator in its place: `values` with `stride`, and the lengths without upsampling."""
         few = {name: self.values[name] // stride for name, stride in zip(self.lengths, self.strides, strict=True)}
         return MappingProxyType({**self.values, **(few if self.is_transposed else {}), STRIDE: self.stride})
 
     @property
     def shapes_with_stride(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The input and output shapes of an operator that has the layer's stride itself."""
+        """The input and output shapes of a strided operator in its place."""
         values, ends = self.values_with_stride, (self.input[:2], self.output[:2])
         few = tuple(values[name] for name in self.lengths)
         many = tuple(length * stride for length, stride in zip(few, self.strides, strict=True))

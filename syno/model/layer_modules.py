@@ -1,4 +1,4 @@
-"""The modules in place of a network's layers: the operator's own, and around it the layer's stride, padding and bias."""
+"""Modules in place of a network's layers: the operator, and around it modules for the layer's stride, padding and bias."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ POOLINGS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}  # by the number 
 
 
 class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A learnt number for each channel or feature. [N, C, ...] -> the same for pictures, [..., C] for features.
+    """Adds a trained bias to each channel: input and output are [N, C, ...] for pictures, [..., C] for features.
 
     Args:
-        values: where training begins, [C].
-        axes: the number of axes after that of the channels: 2 for pictures, 0 for features.
+        values: initial values, [C].
+        axes: the number of axes after the channels: 2 for pictures, 0 for features.
     """
 
     def __init__(self, values: torch.Tensor, axes: int) -> None:
@@ -50,12 +50,12 @@ class Bias(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
 
 class Fitted(InPlace):
-    """A module in place of a convolution whose padding, kernel or stride gives it other positions than the module has.
+    """Pads a module's input with zeros and crops its output, so that it has the output positions of the replaced convolution.
 
     Args:
-        module: from [N, C_in, ...] to [N, C_out, ...], around which zeros are added and positions are left out.
-        axes: the layer's axes after that of the channels.
-        has_stride: whether the module takes lengths that are multiples of the stride only, so that zeros fill them up.
+        module: from [N, C_in, ...] to [N, C_out, ...]; it keeps lengths, or divides them by its stride.
+        axes: the replaced layer's spatial axes.
+        has_stride: whether the module is strided and takes multiples of the stride only, to which lengths are padded.
     """
 
     def __init__(self, module: nn.Module, axes: Sequence[LayerAxis], *, has_stride: bool = False) -> None:
@@ -78,16 +78,16 @@ class Fitted(InPlace):
         return x
 
     def extra_repr(self) -> str:
-        """Return the zeros and the positions that are left out."""
+        """Return the numbers of zeros and of cropped positions."""
         return f"zeros={[axis.zeros for axis in self.axes]}, skipped={[axis.skipped for axis in self.axes]}"
 
 
 class Padded(nn.Module):  # type: ignore[misc]
-    """Adds the positions of a convolution's padding that are no zeros, or a number that depends on the length.
+    """Pads an input [N, C, ...] as a convolution does whose padding is not a fixed number of zeros (`Layer.pads_before`).
 
     Args:
         layer: the convolution.
-        padding: what it adds to [N, C, ...].
+        padding: its padding.
     """
 
     def __init__(self, layer: nn.Module, padding: Padding) -> None:
@@ -96,17 +96,17 @@ class Padded(nn.Module):  # type: ignore[misc]
         self.mode, self.ends = padding.mode, padding.ends
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the longer tensor."""
+        """Return the padded tensor."""
         lengths = [x.shape[2 + axis] for axis in range(len(self.kernel_size))]
         return padded(x, self.ends or ends_of_ceil(self, lengths), self.mode)
 
     def extra_repr(self) -> str:
-        """Return the mode and the number of positions."""
+        """Return the padding's mode and numbers of positions."""
         return f"{self.mode}{f', {list(self.ends)}' if self.ends else ''}"
 
 
 class InFormat(nn.Module):  # type: ignore[misc]
-    """Brings a tensor into a memory format, for networks that use `view` on it.
+    """Converts a tensor to a memory format, for networks that call `view` on it.
 
     Args:
         memory_format: torch.contiguous_format or torch.channels_last.
@@ -117,7 +117,7 @@ class InFormat(nn.Module):  # type: ignore[misc]
         self.memory_format = memory_format
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the tensor in the memory format: itself if it is in it."""
+        """Return the tensor in the memory format; no copy if it has it already."""
         return x.contiguous(memory_format=self.memory_format)
 
     def extra_repr(self) -> str:
@@ -126,11 +126,11 @@ class InFormat(nn.Module):  # type: ignore[misc]
 
 
 class AlongAxes(InPlace):
-    """A module of [N, L, features] for tensors with another number of axes between N and the features, such as [N, features].
+    """Applies a module of [N, L, features] to tensors with no or several axes in place of L, such as [N, features].
 
     Args:
-        module: is applied to all positions of these axes.
-        axes: their number, 0 or more.
+        module: the module; the axes between N and the features are flattened into L.
+        axes: the number of these axes.
     """
 
     def __init__(self, module: nn.Module, axes: int) -> None:
@@ -149,12 +149,12 @@ class AlongAxes(InPlace):
 
 
 def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) -> nn.Module:
-    """Return the module, in the layer's training mode, between modules for the layer's stride, padding and bias.
+    """Return the module with modules for the layer's stride, padding and bias around it, in the layer's training mode.
 
     Args:
-        module: of the operator, or of a baseline.
-        layer: which it replaces.
-        has_stride: whether it has the layer's stride itself.
+        module: the operator's, or a baseline.
+        layer: the layer that it replaces.
+        has_stride: whether the module is strided itself, so that no pooling is needed.
     """
     if layer.is_projection and layer.axes != 1:
         module = AlongAxes(module, layer.axes)
@@ -172,7 +172,7 @@ def in_place_of(module: nn.Module, layer: Layer, *, has_stride: bool = False) ->
         before.insert(0, Padded(layer.module, layer.padding))
     if layer.memory_format is not None:
         after.append(InFormat(layer.memory_format))
-    # An operator's variable, such as its stride, is a number where a layer has one for each axis.
+    # An operator has one variable `stride` where a layer has one stride for each axis.
     has_others = any(hasattr(module, name) for name in layer.read)
     whole = in_place(Sequential(*before, module, *after) if before or after or has_others else module)
     whole.stand_for(layer.module)
@@ -187,10 +187,10 @@ class Placement:
     """Where and how a replacement is applied; see the arguments of `syno.substitute`.
 
     Attributes:
-        network: it is not changed.
+        network: the original network; it is not changed.
         example: its inputs.
-        layers: that are replaced; for a mixture, those that can be, or None: they are looked for.
-        takes_all: whether it is an error if the replacement leaves one of the layers as it is.
+        layers: the layers to replace; for a mixture, all replaceable layers, or None to find them.
+        takes_all: whether it is an error if the replacement leaves a layer as it is.
     """
 
     network: nn.Module
@@ -204,18 +204,18 @@ class Placement:
 
 
 def with_operators(to: Placement, name: str, operators: Sequence[PGraph | None]) -> nn.Module:
-    """Return the network with an operator in each layer; None for a layer that stays.
+    """Return a copy of the network with `operators[i]` in place of the i-th layer of the placement; None: that layer stays.
 
     Raises MisfitError if an operator does not fit its layer, all layers stay, or one stays where the placement takes all.
     """
     assert to.layers is not None
-    found = [(layer, operator) for layer, operator in zip(to.layers, operators, strict=True) if operator is not None]
-    if to.takes_all and len(found) < len(operators):
+    pairs = [(layer, operator) for layer, operator in zip(to.layers, operators, strict=True) if operator is not None]
+    if to.takes_all and len(pairs) < len(operators):
         lost = min(layer.name for layer, operator in zip(to.layers, operators, strict=True) if operator is None)
         raise MisfitError(f"{name} is no cheaper than the layer {lost}, or does not fit it")
-    if not found:
+    if not pairs:
         raise MisfitError(f"{name} is no cheaper than each of the {len(operators)} layers, or fits none; take another layer")
-    layers, fitting = [layer for layer, _ in found], [_for_width(operator, layer) for layer, operator in found]
+    layers, fitting = [layer for layer, _ in pairs], [_for_width(operator, layer) for layer, operator in pairs]
     valuations = [_fitting_values(operator, layer) for operator, layer in zip(fitting, layers, strict=True)]
     if to.is_causal:
         for operator, layer, values in zip(fitting, layers, valuations, strict=True):
@@ -228,9 +228,14 @@ def with_operators(to: Placement, name: str, operators: Sequence[PGraph | None])
 
 
 def with_module(to: Placement, name: str, build: Callable[[Mapping[str, int], int | None], nn.Module]) -> nn.Module:
-    """Return the network with the module that `build` makes for the values and the seed of each layer, in place of the layer.
+    """Return a copy of the network with `build(values, seed)` in place of each layer.
 
-    Raises MisfitError if it does not fit a layer.
+    Args:
+        to: the network and its layers.
+        name: of the replacement, for messages.
+        build: makes a module from the values of a layer's variables and the seed of its weights.
+
+    Raises MisfitError if the module does not fit a layer.
     """
     layers = to.layers or ()
     seeds = _seeds(to.seed, len(layers))
@@ -239,8 +244,8 @@ def with_module(to: Placement, name: str, build: Callable[[Mapping[str, int], in
 
 
 def _seeds(seed: int, count: int) -> list[int]:
-    found: list[int] = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
-    return found
+    seeds: list[int] = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return seeds
 
 
 def _with_modules(model: nn.Module, layers: Sequence[Layer], modules: Sequence[nn.Module]) -> nn.Module:
@@ -251,32 +256,33 @@ def _with_modules(model: nn.Module, layers: Sequence[Layer], modules: Sequence[n
     for layer, module in zip(layers, modules, strict=True):
         put_in_place(copied, layer.names, module)
     if any(isinstance(module, OperatorModule) and module.is_channels_last for module in copied.modules()):
-        to_channels_last(copied)  # else torch copies the weight at each call, to match its data
+        to_channels_last(copied)  # else torch reorders the weight at each call, to match its channels-last input
     return copied
 
 
 def _for_width(operator: PGraph, layer: Layer) -> PGraph:
-    """Return the operator of pictures with a height and a width, so that its module takes pictures of any size.
+    """Return the operator with a variable for the width beside the height, so that its module takes pictures of any size.
 
-    Where there is no such operator, or its weights have an element for each position, the one given is for square pictures.
+    The operator is returned as it is if the layer's pictures are square and the two axes cannot be separated, or if its weights
+    have one element for each position.
 
-    Raises MisfitError if pictures are not square, and the operator needs that.
+    Raises MisfitError if the pictures are not square and the axes cannot be separated.
     """
     if len(layer.lengths) != 2:
         return operator
     try:
-        found = for_wide_pictures(operator)
+        wide = for_wide_pictures(operator)
     except GraphError as error:
         if layer.is_square:
             return operator
         raise _misfit(operator.name, layer, f"{error}; take another operator, or square pictures") from error
-    return operator if layer.is_square and not found.runtime_variables >= {HEIGHT, WIDTH} else found
+    return operator if layer.is_square and not wide.runtime_variables >= {HEIGHT, WIDTH} else wide
 
 
 def _built(
     name: str, build: Callable[[Mapping[str, int], int | None], nn.Module], layer: Layer, seed: int, is_causal: bool
 ) -> nn.Module:
-    """Return the module for this layer. MisfitError if it does not fit the layer."""
+    """Return `build(values, seed)` for this layer, with its stride, padding and bias. MisfitError if it does not fit."""
     if layer.is_projection or is_causal:
         raise _misfit(name, layer, "it is a module that replaces convolutions; name an operator for this network")
     if not layer.is_square:
@@ -320,12 +326,12 @@ def _fitting_values(operator: PGraph, layer: Layer) -> Valuation:
 
 
 def _has_stride(operator: PGraph) -> bool:
-    """Return whether the operator has the layer's stride itself, as a variable."""
+    """Return whether the operator is strided: it has the variable `stride`."""
     return STRIDE in operator.variables
 
 
 def _shapes(operator: PGraph, layer: Layer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the input and output shapes that the operator must have. MisfitError if the layer has several strides."""
+    """Return the input and output shapes that the operator must have. MisfitError if the layer's axes differ in stride."""
     if not _has_stride(operator):
         return layer.input, layer.output
     if len(set(layer.strides)) > 1:
@@ -350,9 +356,9 @@ def _check_causality(operator: PGraph, layer: Layer, values: Mapping[str, int]) 
 
 
 def _module(operator: PGraph, layer: Layer, values: Mapping[str, int], seed: int, mode: str, batch: int | None) -> nn.Module:
-    """Return the operator as a module for this layer, on its device, with its number format and training mode."""
+    """Return the operator as a module for this layer, with the layer's device, dtype and training mode."""
     weight = weight_of(layer.module)
-    # The module takes any batch, and sequences of any length if the operator works on each position by itself.
+    # A variable without a value may be of any length at run time: N, and seq_len if no primitive changes it.
     free = {"N"} | (operator.unchanged_variables & {"seq_len"})
     given = {name: value for name, value in values.items() if name not in free}
     if batch is not None and "N" in operator.unchanged_variables:

@@ -1,4 +1,4 @@
-"""A layer that does multiply-adds as a row of a table: what it is, its share, and whether operators replace it."""
+"""A layer with multiply-adds as a row of a table: its kind, its share of the FLOPs, and whether operators replace it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LayerRow(BaseModel):
     Attributes:
         name: in the network; "" of the network itself.
         kind: in words, such as "3x3 convolution, stride 2".
-        input, output: shapes without their first axis, which is the batch of a layer that is called.
-        flops: multiply-adds for one sample, of all its uses.
-        parameters: with its bias, without those of other modules in it.
+        input, output: shapes without their first axis, the batch.
+        flops: multiply-adds for one sample, of all its calls.
+        parameters: number of its parameters including the bias, without those of its submodules.
         reason: why it is not replaced; "" if it is.
     """
 
@@ -36,12 +36,12 @@ class LayerRow(BaseModel):
 
 
 def as_table(rows: Sequence[LayerRow], total_flops: float, times: Mapping[str, float] | None = None) -> list[Row]:
-    """Return the rows of a table for people; layers that are equal in all but their name make one row.
+    """Return the rows of a printed table; layers that differ only in their name share a row.
 
     Args:
-        rows: of `layer_rows`.
-        total_flops: of the network, for one sample.
-        times: the shares of the network's time of the layers that are called, by name, if they were measured.
+        rows: as `layer_rows` returns them.
+        total_flops: multiply-adds of the network for one sample.
+        times: share of the network's time of each layer that is called, by name; None if it was not measured.
     """
     alike = Counter(_likeness(row) for row in rows)
     table: dict[tuple[object, ...], Row] = {}
@@ -68,7 +68,7 @@ def _likeness(row: LayerRow) -> tuple[object, ...]:
 
 
 def _time(names: Sequence[str], times: Mapping[str, float]) -> str:
-    """Return the layers' share of the time; a dash for layers that are not called, which have no time of their own."""
+    """Return the sum of the layers' shares of the time as text; a dash if none of them was timed."""
     known = [times[name] for name in names if name in times]
     return f"{sum(known):.1%}" if known else shown(None)
 

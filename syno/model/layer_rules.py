@@ -1,4 +1,4 @@
-"""The rules that choose the layers of a network that are replaced."""
+"""Rules that select the layers of a network to replace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 PATTERN = frozenset("*?[")  # signs of patterns of names
 NOT_NAMED, STEM = "it is not named", "it is the first convolution"
 
-LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns in words why the layer is not replaced; None if it is
+LayerRule: TypeAlias = Callable[[Layer], str | None]  # returns the reason to keep the layer, in words; None: replace it
 Where: TypeAlias = str | LayerRule | Sequence[str]  # the name of a rule, a rule, or names of layers (in a text, with commas)
 LAYER_RULES: Registry[LayerRule] = Registry("rule for layers")
 
@@ -29,7 +29,7 @@ class Convolutions:
     """A rule: convolutions, with any padding and dilation.
 
     Attributes:
-        kernels: allowed side lengths, the same along all axes; None: any, if one is above 1.
+        kernels: allowed side lengths, the same along all axes; None: any kernel with more than one position.
         strides: allowed strides; None: any.
         groups: number of groups; None: any number.
         least_groups: layers with fewer groups are not replaced.
@@ -45,7 +45,7 @@ class Convolutions:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return why the layer is not replaced; None if it is."""
+        """Return the reason to keep the layer; None: it is replaced."""
         convolution = layer.module
         kernel, stride = convolution.kernel_size, convolution.stride
         sides, strides = "x".join(map(str, kernel)), " or ".join(map(str, self.strides or ()))
@@ -61,17 +61,17 @@ class Convolutions:
 
 @dataclass(frozen=True)
 class TransposedConvolutions(Convolutions):
-    """A rule: transposed convolutions; its attributes are those of `Convolutions`."""
+    """A rule: transposed convolutions, with the attributes of `Convolutions`."""
 
     kind: ClassVar[tuple[type[nn.Module], ...]] = TRANSPOSED
 
 
 @dataclass(frozen=True)
 class Projections:
-    """A rule: linear layers along a sequence that make `ratio` times as many features.
+    """A rule: linear layers with `ratio` times as many output as input features, such as projections to queries, keys, values.
 
     Attributes:
-        ratio: t, the output's features to the input's: 3 for queries, keys and values at once.
+        ratio: number of output features over input features: 3 for queries, keys and values in one layer.
         least_size: layers with a smaller seq_len or H_in are not replaced.
     """
 
@@ -81,7 +81,7 @@ class Projections:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return why the layer is not replaced; None if it is."""
+        """Return the reason to keep the layer; None: it is replaced."""
         before, after = layer.input[-1], layer.output[-1]
         if after != self.ratio * before:
             return f"it makes {after} features of {before}, not {self.ratio} times as many"
@@ -101,7 +101,7 @@ class Linears:
     least_size: int = 1
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return why the layer is not replaced; None if it is."""
+        """Return the reason to keep the layer; None: it is replaced."""
         return _too_small(layer, self.least_size, ("H_in", "H_out"))
 
 
@@ -114,24 +114,24 @@ class NamedLayers:
     names: tuple[str, ...]
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return None for a named layer, and a reason for the others."""
-        return None if any(fnmatchcase(one, name) for one in layer.names for name in self.names) else NOT_NAMED
+        """Return None for a layer that is named, else the reason to keep it."""
+        return None if any(fnmatchcase(own, name) for own in layer.names for name in self.names) else NOT_NAMED
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """A rule: the layers that one of several rules takes."""
+    """A rule: the union of several rules."""
 
     rules: tuple[LayerRule, ...]
 
     @property
     def kind(self) -> tuple[type[nn.Module], ...]:
-        """The kinds of layers that the rules know."""
+        """The classes of layers that the rules consider."""
         kinds = (getattr(rule, "kind", KINDS) for rule in self.rules)
-        return tuple(one for each in kinds for one in (each if isinstance(each, tuple) else (each,)))
+        return tuple(kind for each in kinds for kind in (each if isinstance(each, tuple) else (each,)))
 
     def __call__(self, layer: Layer) -> str | None:
-        """Return None if a rule takes the layer, else the reasons of all."""
+        """Return None if a rule selects the layer, else the reasons of all rules."""
         reasons = [rule(layer) for rule in self.rules if isinstance(layer.module, getattr(rule, "kind", KINDS))]
         told = [reason for reason in dict.fromkeys(map(str, reasons)) if reason != NOT_NAMED] or [NOT_NAMED]
         return None if None in reasons else "; ".join(told)
@@ -154,7 +154,7 @@ LAYER_RULES.register("linear")(Linears(least_size=16))
 
 
 def names_of(rule: LayerRule) -> tuple[str, ...]:
-    """Return the names and patterns of layers in a rule."""
+    """Return the names and patterns of layers that a rule lists; () if it lists none."""
     parts = rule.rules if isinstance(rule, AnyOf) else (rule,)
     return tuple(name for part in parts if isinstance(part, NamedLayers) for name in part.names)
 
@@ -163,15 +163,15 @@ NEGATED = re.compile(r"[!~^-]|(not|all but|all except|except|without)\b", re.IGN
 
 
 def rule_for(model: nn.Module, where: Where) -> LayerRule:
-    """Return the rule that `where` means for this model.
+    """Return the rule that `where` describes for this model.
 
-    A text has names of rules, and names or patterns of layers, with commas between them: "spatial, pointwise",
+    A string lists names of rules, and names or patterns of layers, separated by commas: "spatial, pointwise",
     "stem, blocks.*.conv1", or "spatial, stem".
 
-    A model's own `layer_rules`, a mapping, goes before `LAYER_RULES`: the layers that the paper replaced depend on the network.
-    What is a pattern, or the name of a module, is no rule, whether or not it takes a layer.
+    Rules are looked up in the model's own `layer_rules`, then in `LAYER_RULES`: which layers the paper replaced depends on the
+    network. A pattern or the name of a module is no rule, even if it matches no layer.
 
-    Raises UnknownNameError if a name is neither of a rule nor of a module.
+    Raises UnknownNameError if a name is neither a rule nor a module.
     """
     if callable(where):
         return where

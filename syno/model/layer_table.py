@@ -21,25 +21,25 @@ REPLACED, WHOLE = "replaced", "(the network itself)"
 
 
 OTHER_KIND = "the rule takes no such layer"
-RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # which together take layers of every kind
+RULES = ("spatial", "pointwise", "grouped", "transposed", "linear")  # together they select layers of every kind
 
 
 def layer_rows(model: nn.Module, example: Inputs, where: Where) -> tuple[LayerRow, ...]:
-    """Return a row for each layer that does multiply-adds, in the order in which they run, and for each one to replace.
+    """Return a row for each layer that does multiply-adds, and for each replaceable layer, in the order in which they run.
 
-    The FLOPs of all rows together are those of the network. Where a module's `forward` calls functions with weights of its
-    own, or of several layers, or with none, the row is the module's.
+    The rows' FLOPs add up to the network's. Multiply-adds of functions that a module's `forward` calls have the row of the
+    module, unless they use the weights of exactly one layer.
 
-    Args and errors are those of `syno.model.extraction.replaceable`; there may be no layer to replace.
+    Arguments and exceptions are those of `syno.model.extraction.replaceable`; there may be no layer to replace.
     """
-    found, refused = sorted_out(model, example, where)
-    replaced = {layer.name for layer in found}
+    layers, refused = sorted_out(model, example, where)
+    replaced = {layer.name for layer in layers}
     possible = {layer.name: layer for layer in sorted_out(model, example, _every, keep_stem=False)[0]}
     modules = dict(model.named_modules())
     work: dict[str, list[LayerWork]] = {}
-    for one in count(model, example).work:
-        work.setdefault(one.layer, []).append(one)
-    for call in trace(model, example):  # those of which another module's weight runs, or none
+    for part in count(model, example).work:
+        work.setdefault(part.layer, []).append(part)
+    for call in trace(model, example):  # layers that are called, but compute with another module's weight or with none
         if isinstance(call.module, KINDS) and call.name not in work:
             work[call.name] = [LayerWork(call.name, call.name, call.input, call.output)]
 
@@ -49,7 +49,7 @@ def layer_rows(model: nn.Module, example: Inputs, where: Where) -> tuple[LayerRo
         module = modules[name]
         if isinstance(module, KINDS):
             if any(one.runs_in == name for one in of):
-                return _with_advice(refused.get(name, OTHER_KIND), possible.get(name), found)
+                return _with_advice(refused.get(name, OTHER_KIND), possible.get(name), layers)
             user = type(modules[of[0].runs_in]).__name__
             return f"{user} uses its weight without calling it, so it cannot be replaced"
         if isinstance(module, torch.jit.ScriptModule):
@@ -73,20 +73,23 @@ def layer_rows(model: nn.Module, example: Inputs, where: Where) -> tuple[LayerRo
 
 
 def _own_parameters(module: nn.Module) -> int:
-    """Return the number of a module's parameters, without those of the modules in it; of what is one row, with them."""
+    """Return the number of a module's parameters, including its submodules' only if these have no rows of their own."""
     is_whole = isinstance(module, torch.jit.ScriptModule) or is_parametrized(module) or isinstance(module, KINDS)
     return sum(one.numel() for one in module.parameters(recurse=is_whole))
 
 
 def _every(layer: Layer) -> None:
-    """A rule that takes every layer."""
+    """A rule that selects every layer."""
 
 
 _every.kind = KINDS  # type: ignore[attr-defined]
 
 
 def _with_advice(reason: str, layer: Layer | None, others: Sequence[Layer]) -> str:
-    """Return the reason why a layer stays, and the setting that would replace it; `layer` is None if nothing can."""
+    """Return the reason why a layer stays, with the setting that would replace it.
+
+    `layer` is None if it cannot be replaced; `others` are the layers that are replaced.
+    """
     if layer is None:
         return f"{reason}, so it cannot be replaced"
     fitting = (name for name in RULES if isinstance(layer.module, getattr(LAYER_RULES[name], "kind", KINDS)))
@@ -98,7 +101,7 @@ def _with_advice(reason: str, layer: Layer | None, others: Sequence[Layer]) -> s
 
 
 def kind_of(module: nn.Module) -> str:
-    """Return a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear", or its class."""
+    """Return the kind of a layer in words: "3x3 convolution, stride 2", "depthwise 3x3 convolution", "linear", or its class."""
     if isinstance(module, torch.jit.ScriptModule):
         return f"{module.original_name} of TorchScript"
     if isinstance(module, nn.Linear):
@@ -119,7 +122,7 @@ def kind_of(module: nn.Module) -> str:
 
 
 def _parametrizations(module: nn.Module) -> str:
-    """Return the parametrized weights of a layer as text: ", parametrized weight (WeightNorm)"; "" without any."""
+    """Return the clause about a layer's parametrized weights: ", parametrized weight (WeightNorm)"; "" if it has none."""
     if not is_parametrized(module):
         return ""
     made = {name: " and ".join(type(one).__name__.lstrip("_") for one in of) for name, of in module.parametrizations.items()}

@@ -1,6 +1,6 @@
-"""An operator as an `nn.Module`: its generated source, executed, with the operator itself.
+"""Operators as `nn.Module`: the class that executing the generated source makes, with the operator as an attribute.
 
-Its pickle and the check when weights are loaded contain the operator's text, its repr the operator's id.
+Pickles and state dicts contain the operator's text; loading weights of another operator is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syno.lower.plan import Plan
 from syno.lower.pytorch.source import constructor_sizes, load_class, to_source
 from syno.model.prepared_weights import PreparedWeights
 
-NOMINAL_LENGTH = 32  # for axes of any length, where a plan needs a number: a usual batch size
+NOMINAL_LENGTH = 32  # value in plans of variables that are free at run time: a usual batch size
 
 
 class OperatorModule(PreparedWeights):
@@ -27,7 +27,7 @@ class OperatorModule(PreparedWeights):
     Attributes:
         graph: the operator.
         source: the Python source of the module, which works without Syno.
-        sizes: the values it was constructed with.
+        sizes: the values of the operator's variables with which it was constructed.
     """
 
     graph: PGraph
@@ -37,12 +37,12 @@ class OperatorModule(PreparedWeights):
 
     @property
     def is_channels_last(self) -> bool:
-        """Whether the module brings pictures into channels-last format on a CPU, in which its output is, too."""
+        """Whether the module converts pictures to channels-last format on a CPU; its output then has this format, too."""
         return "torch.channels_last" in self.source
 
     @property
     def is_channels_first_on_gpus(self) -> bool:
-        """Whether it computes on channels-first data on a GPU, for which channels-last data is converted."""
+        """Whether the module computes in channels-first format on a GPU, to which it converts channels-last input."""
         return "is_cuda" in self.source
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ class OperatorModule(PreparedWeights):
     def extra_repr(self) -> str:
         """Return the operator's name, its sizes, the mode, and the operator's id, on one line.
 
-        The id stands for the whole operator: a checkpoint of a training belongs to a network with the same repr.
+        The id identifies the operator: a training checkpoint is accepted only by a network with the same repr.
         """
         sizes = "".join(f", {name}={value}" for name, value in self.sizes.items())
         return f"{self.graph.name}{sizes}, mode={self.mode}, id={self.graph.id}"
@@ -94,11 +94,11 @@ def build(
 
     Args:
         graph: the operator.
-        values: a value for each variable that has no default. Variables may be left out if they are only sizes of axes that go
-            unchanged from the input to the output, such as a batch size: the module takes any value for them.
-        mode: "fused" or "literal".
-        plan: an order of work to use instead of the one with the fewest FLOPs.
-        seed: of the weights; None: of the global random state.
+        values: a value for each variable that has no default. A variable may be left out if it is only the size of axes that
+            pass unchanged from the input to the output, such as the batch: the module then takes any length.
+        mode: "fused": with PyTorch's convolutions and matrix products; or "literal": one statement per primitive.
+        plan: the order of contractions; None: the one with the fewest FLOPs.
+        seed: of the initial weights; None: the global random state.
         init: "fan_in" keeps the variance of the input; "paper" is the published system's truncated normal of 0.1.
         device, dtype: of the weights.
 
@@ -116,7 +116,7 @@ def build(
 
 
 def _have_same_weights(saved: PGraph, own: PGraph) -> bool:
-    """Return whether two operators are the same one, perhaps of square pictures and of others."""
+    """Return whether two operators are equal, or differ only in having a variable for the width."""
     if saved.id == own.id:
         return True
     try:

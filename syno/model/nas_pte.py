@@ -1,7 +1,7 @@
 """The three sequences of program transformations of NAS-PTE, as PyTorch modules that replace a convolution.
 
-They concatenate convolutions of different grouping or of different rows, for which a pGraph, with one index map for all of its
-output, has no form. `syno.ir.library.published` has pGraphs that come near.
+They concatenate convolutions with different groups or of different rows. A pGraph, which has one index map for all of its
+output, cannot express this. `syno.ir.library.published` has pGraphs that come near.
 
 Each maps [N, C_in, H, H] to [N, C_out, H, H] with windows of 3x3 and zeros beyond the borders. A 1x1 convolution is replaced by
 windows of 3x3, too, as in the published comparison.
@@ -25,9 +25,9 @@ PARTS = 2  # of the rows in sequence 3
 
 
 class Sequence1(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """Split, group, interchange, group: each half of the output channels is a convolution in groups of its own number.
+    """Split, group, interchange, group: two grouped convolutions, of 2 and of 4 groups, each for half of the output channels.
 
-    The halves have 2 and 4 groups, so that together they take 3/8 of a convolution's multiply-adds and weights.
+    Together they have 3/8 of a convolution's multiply-adds and weights.
 
     Raises SizeError if the channels do not divide into these groups.
     """
@@ -48,9 +48,10 @@ class Sequence1(nn.Module):  # type: ignore[misc]  # mypy does not look into tor
 
 
 class Sequence2(nn.Module):  # type: ignore[misc]
-    """Unroll, group, interchange: 16 output channels of all inputs, the others in 2 groups of the inputs after the first 16.
+    """Unroll, group, interchange: a convolution to 16 channels, and one of 2 groups to the other output channels.
 
-    It takes 16*C_in + (C_out - 16)*(C_in - 16)/2 of the C_in*C_out multiply-adds and weights of a convolution.
+    The grouped one does not read the first 16 input channels. Together they have 16*C_in + (C_out - 16)*(C_in - 16)/2 of the
+    C_in*C_out multiply-adds and weights of a convolution.
 
     Raises SizeError if there are no other channels, or they do not divide into 2 groups.
     """
@@ -72,10 +73,10 @@ class Sequence2(nn.Module):  # type: ignore[misc]
 
 
 class Sequence3(nn.Module):  # type: ignore[misc]
-    """Split, interchange, group, interchange, fuse: the rows in 2 parts, each convolved with weights of its own.
+    """Split, interchange, group, interchange, fuse: the upper and the lower half of the rows, convolved with different weights.
 
-    Zeros are beyond the borders of each part. With an odd number of rows, the last part has one more. It takes as many
-    multiply-adds as a convolution, and twice the weights.
+    Each half is padded with zeros. If the number of rows is odd, the lower half has one more. It has as many multiply-adds as a
+    convolution, and twice the weights.
 
     Raises SizeError if there are fewer rows than parts.
     """

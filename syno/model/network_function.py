@@ -1,4 +1,4 @@
-"""Networks that a function makes: one of the project's, or a user's own, which need not take all arguments.
+"""Calls of the function that makes a network: a built-in one or a user's own, which need not take all arguments.
 
 >>> def make(classes): return torch.nn.Linear(4, classes)
 >>> call(make, {"classes": 3, "channels": 1, "width": 1.0, "seed": 0})
@@ -24,7 +24,7 @@ from syno.model.inputs import Inputs, of_batch, shapes_in_words
 from syno.model.inputs import call as call_network
 
 SEED, WIDTH = "seed", "width"
-LEAST_BATCH = 2  # of normalizations in training mode
+LEAST_BATCH = 2  # batch normalization in training mode fails on one sample
 
 
 def make_network(
@@ -36,49 +36,49 @@ def make_network(
 ) -> nn.Module:
     """Call a function by name, and return the network that it makes.
 
-    Lazy layers have their sizes and weights. What the function sets for the whole process ends with the call. Equal arguments
-    make equal weights, unless the function draws them from a generator of its own.
+    Its lazy layers are materialized. Process-wide settings that the function changes, such as the default dtype, are restored.
+    Equal arguments make equal weights, unless the function draws them from a generator of its own.
 
     Args:
-        models: registry of the project's functions.
-        name: of one of them, or of the user's own function.
-        arguments: what follows from the data and the workload; a function of the user's own need not take all of them.
+        models: registry of built-in functions.
+        name: a name in the registry, or `package.module:function` of the user.
+        arguments: those that follow from the data and the workload; a user's function need not take all of them.
         settings: further arguments, which the function must take.
         example: the network's inputs, of any batch.
 
     Raises:
         UnknownNameError: there is no such function.
-        SpecError: it cannot be imported, or settings give what follows from others.
+        SpecError: it cannot be imported, or `settings` repeats a name of `arguments`.
         UserCodeError: it needs other arguments, raised an exception, or returned no network; or a lazy layer does not run.
     """
-    make, what = models.find(name), f'the model "{name}"'
+    make, description = models.find(name), f'the model "{name}"'
     if taken := sorted(arguments.keys() & settings.keys()):
         raise SpecError(
             f"workload: model_settings gives {', '.join(taken)}, and {', '.join(arguments)} follow from the data or are "
             "settings of the workload itself; leave it out"
         )
-    given = {**arguments_taken(make, arguments), **settings}
+    passed = {**arguments_taken(make, arguments), **settings}
     if is_path(name) or settings:
-        check_arguments(make, f"{what}{' (workload: model_settings)' if settings else ''}", given)
-    with unchanged_process(arguments.get(SEED)), user_code(what) if is_path(name) else nullcontext():
+        check_arguments(make, f"{description}{' (workload: model_settings)' if settings else ''}", passed)
+    with unchanged_process(arguments.get(SEED)), user_code(description) if is_path(name) else nullcontext():
         try:
-            made = make(**given)
+            network = make(**passed)
         except TypeError as error:
-            if (handed_on := _handed_on(make, error, given)) is None:
+            if (handed_on := _handed_on(make, error, passed)) is None:
                 raise
             raise UserCodeError(
-                f"{what} failed: {error}. It has the parameter **{_rest(make)}, so it gets {', '.join(given)}, and hands on "
-                f"{handed_on}: write {handed_on} as a parameter of its own, and hand on what is left"
+                f"{description} failed: {error}. It has the parameter **{_rest(make)}, so it gets {', '.join(passed)}, and "
+                f"hands on {handed_on}: write {handed_on} as a parameter of its own, and hand on the others"
             ) from error
-        check_network(made, f"{what} returned")
-        make_whole(made, example, what)
-    return made
+        check_network(network, f"{description} returned")
+        make_whole(network, example, description)
+    return network
 
 
 def make_whole(network: nn.Module, example: Inputs, description: str) -> None:
-    """Give the lazy layers of a network their sizes and weights, in place, by running it on an example of its inputs.
+    """Materialize the lazy layers of a network in place, by running it on an example of its inputs.
 
-    Weights are drawn from torch's random numbers, in the order in which layers run. What normalizations have learnt stays.
+    Weights are drawn from torch's random numbers, in the order in which layers run. Running statistics are not updated.
 
     Raises UserCodeError, which begins with `description`, if a lazy layer does not run, or the network fails.
     """
@@ -124,11 +124,10 @@ def _buffers_of(network: nn.Module, module: nn.Module) -> set[str]:
 
 
 def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function takes, and a width other than 1 in any case, as it may not be left out silently.
+    """Return the arguments that a function takes, and in any case a width other than 1, so that it is not ignored silently.
 
-    A network may be of a fixed number of classes and channels; whether it fits the data shows in the first batch. A function
-    that takes any others, as by `**rest`, gets all but a width of 1: it says nothing, and most of what `rest` is handed on to
-    takes no width.
+    Numbers of classes and channels may be ignored: a network may have fixed ones, and whether they fit the data shows in the
+    first batch. A function with `**rest` gets all arguments but a width of 1, which most functions that get `rest` do not take.
     """
     try:
         parameters = inspect.signature(make).parameters.values()
@@ -140,16 +139,16 @@ def arguments_taken(make: Callable[..., Any], arguments: Mapping[str, Any]) -> d
 
 
 def call(make: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a function with the arguments that it takes, and return its result.
+    """Call a function with those arguments that it takes, and return its result.
 
-    The seed is that of all random numbers during the call, so that equal arguments make equal weights.
+    The argument `seed` seeds all random numbers during the call, so that equal arguments make equal weights.
     """
     with unchanged_process(arguments.get(SEED)):
         return make(**arguments_taken(make, arguments))
 
 
 def _rest(make: Callable[..., Any]) -> str | None:
-    """Return the name of a function's parameter for all other arguments; None if it has none."""
+    """Return the name of a function's `**` parameter; None if it has none."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -158,7 +157,7 @@ def _rest(make: Callable[..., Any]) -> str | None:
 
 
 def _handed_on(make: Callable[..., Any], error: TypeError, arguments: Mapping[str, Any]) -> str | None:
-    """Return the argument that a function handed on to one that does not take it; None if the error is another one."""
+    """Return the argument that a function passed on by `**rest` to a function that does not take it; None for other errors."""
     if _rest(make) is None or "unexpected keyword argument" not in str(error):
         return None
     return next((name for name in arguments if f"'{name}'" in str(error)), None)

@@ -1,4 +1,4 @@
-"""The networks of an experiment, and the only place that reads their names and texts. Reading them does not load torch.
+"""Identity of an experiment's networks: names, keys and texts are parsed in this module only, without loading torch.
 
 >>> Network.parse("pruned_0.5_int8").precision.words
 '8-bit integers'
@@ -32,18 +32,18 @@ from syno.model.replacements import (
     no_known_layer,
 )
 
-INT8 = "int8"  # the baseline of a network in 8-bit integers
+INT8 = "int8"  # key of the original in 8-bit integers
 NUMBER = r"[0-9]*\.?[0-9]+"  # a share in a name
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """A number format of lower precision, in which a trained network is tested and timed as a network of its own.
+    """A number format of lower precision. A trained network that is converted to it is tested and timed as another network.
 
     Attributes:
-        name: of the original network in them: its key.
-        words: what they are.
-        note: of the scores.
+        name: the format's name, such as "int8"; also the key of the converted original.
+        words: the format in words.
+        note: a note beside the scores of converted networks.
     """
 
     name: str
@@ -52,7 +52,7 @@ class NumberFormat:
 
     @property
     def compiler(self) -> str:
-        """The end of the names of compilers to them."""
+        """Suffix of the names of compilers that compute in this format: "-int8"."""
         return f"-{self.name}"
 
 
@@ -71,7 +71,7 @@ def has_lower_precision(compiler: str) -> bool:
 
 
 class Role(StrEnum):
-    """The part of a network in an experiment."""
+    """Role of a network in an experiment."""
 
     ORIGINAL = ORIGINAL
     BASELINE = "baseline"
@@ -81,7 +81,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Network:
-    """A network of an experiment: the original, or that with a replacement, as it was trained or in lower precision.
+    """A network of an experiment: the original or a network with a replacement, as trained or converted to lower precision.
 
     >>> network = Network.parse("pruned_0.5_int8")
     >>> network.name, network.key, network.as_trained.key
@@ -90,11 +90,11 @@ class Network:
     ('original', 'bfloat16')
 
     Attributes:
-        name: of the network as it was trained, in paths: "original", the name of a baseline, a rival or a mixture, or the key
-            of an operator in the store.
-        precision: the number format that the trained network is converted to; None: it is as it was trained.
-        role: its part in the experiment; None where it has none, or only its key is known.
-        replacement: in place of its layers; None for the original, and where only its key is known.
+        name: name of the trained network in paths: "original", the name of a baseline, a rival or a mixture, or the key of an
+            operator in the store.
+        precision: the number format to which the trained network is converted; None: not converted.
+        role: its role in the experiment; None if it has none, or only its key is known.
+        replacement: the replacement of its layers; None for the original, and if only its key is known.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Network:
 
     @classmethod
     def parse(cls, key: str | Self) -> Self:
-        """Return the network of a key, as far as the key says what it is; a network itself."""
+        """Return the network with this key: name and precision, and the role of the original. A `Network` is returned as is."""
         if not isinstance(key, str):
             return key
         for precision in NUMBER_FORMATS.values():
@@ -116,7 +116,7 @@ class Network:
 
     @property
     def key(self) -> str:
-        """The name in paths and in tables: "pruned_0.5_int8"."""
+        """The network's name in paths and in tables, including its precision: "pruned_0.5_int8"."""
         if self.precision is None:
             return self.name
         return self.precision.name if self.is_original else f"{self.name}_{self.precision.name}"
@@ -128,17 +128,17 @@ class Network:
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """The key and the role, as rows of tables have them."""
+        """The columns `key` and `role` of tables."""
         return {"key": self.key, "role": None if self.role is None else self.role.value}
 
     @property
     def begins_trained(self) -> bool:
-        """Whether its training begins with weights of the trained original, whatever the settings say: it is pruned."""
+        """Whether it is a pruned network: its training begins with the trained original's weights whatever the settings say."""
         return re.fullmatch(rf"pruned_{NUMBER}", self.name) is not None
 
     @property
     def as_trained(self) -> Self:
-        """The network before it was converted."""
+        """The same network without conversion to lower precision."""
         return replace(self, precision=None)
 
     def in_precision(self, precision: NumberFormat) -> Self:
@@ -147,14 +147,14 @@ class Network:
 
 
 def is_converted(key: str) -> bool:
-    """Return whether a key is that of a trained network in lower precision."""
+    """Return whether this is the key of a network converted to lower precision."""
     return Network.parse(key).precision is not None
 
 
 def replacement_named(name: str) -> Replacement | None:
-    """Return the module baseline, known layer or narrower network of a name; None if the name is not of such a form.
+    """Return the module baseline, known layer or narrower network with this name; None if it is the name of none of these.
 
-    A module baseline of a user's own is named by its path `package.module:name`, which is not imported here.
+    A user's own module baseline is named by its path `package.module:name`, which is not imported here.
 
     >>> replacement_named("grouped_4"), replacement_named("narrower_0.5"), replacement_named("conv2d")
     (KnownLayer(kind='grouped', divisor=4), NarrowerLayer(share=0.5), None)
@@ -181,9 +181,9 @@ def module_baseline(name: str) -> ModuleBaseline:
 
 
 def name_of_operator(name: str) -> str:
-    """Return the name in paths of a network with an operator that settings name: a known one, a file, or a path of code.
+    """Return the name in paths of an operator as settings give it: a known name, a file of text, or an import path.
 
-    >>> [name_of_operator(given) for given in ("narrower_0.5", "operators/mine.txt", "my_package.layers:block")]
+    >>> [name_of_operator(name) for name in ("narrower_0.5", "operators/mine.txt", "my_package.layers:block")]
     ['narrower_0.5', 'mine', 'my_package.layers.block']
     """
     if re.fullmatch(rf"narrower_{NUMBER}", name):  # the share is no ending of a file
@@ -192,9 +192,9 @@ def name_of_operator(name: str) -> str:
 
 
 def read_replacement(text: str) -> AnyOperator:
-    """Return the operator, the baseline or the mixture of a text, as `str` writes it.
+    """Return the operator, baseline or mixture that a text, written by `str(replacement)`, describes.
 
-    Raises ParseError if it is neither, UnknownNameError if there is no such baseline.
+    Raises ParseError if the text has no such form, UnknownNameError if there is no such baseline.
     """
     if text.startswith(Mixture.beginning):
         return _read_mixture(text)
@@ -217,7 +217,7 @@ def read_replacement(text: str) -> AnyOperator:
 
 
 def _read_mixture(text: str) -> Mixture:
-    """Return the mixture of a text. Raises ParseError if it holds none, SpecError for a name that it cannot have."""
+    """Return the mixture that a text describes. Raises ParseError if it is no mixture, SpecError for an invalid name."""
     head, *rest = text.strip().splitlines()
     name = check_name(head.removeprefix(Mixture.beginning).strip(), "a mixture's name")
     base, texts = None, list[tuple[str, list[str]]]()

@@ -1,4 +1,4 @@
-"""The tensors in what modules take and return: in tuples, mappings, dataclasses, and objects of a user's own.
+"""Tensors in the outputs of modules: in tuples, mappings, dataclasses, and objects of a user's own classes.
 
 >>> import torch
 >>> [len(tensor) for tensor in tensors_in({"logits": torch.zeros(2), "hidden": [torch.zeros(3), None]})]
@@ -18,14 +18,14 @@ from torch.utils import _pytree as pytree
 
 from syno.model.inputs import arguments_of, mapped
 
-DEEPEST = 8  # levels of nesting: objects may hold each other
+DEEPEST = 8  # levels of nesting: objects may refer to each other in circles
 
 
 def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     """Yield the tensors in a value, in their order.
 
     Args:
-        value: a tensor, a container, or an object, whose attributes are searched. Modules and classes are not.
+        value: a tensor, a container, or an object, whose attributes are searched; modules and classes are not searched.
         depth: the level of nesting of `value`, up to `DEEPEST`.
     """
     if isinstance(value, torch.Tensor):
@@ -47,9 +47,9 @@ def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def in_plain_containers(value: Any, depth: int = 0) -> Any:
-    """Return an output with dicts in place of objects that PyTorch does not know as containers, such as dataclasses.
+    """Return an output in which dicts replace objects that are no pytree containers, such as dataclasses.
 
-    A module with such outputs can be exported. Arguments, and the order of tensors, are those of `tensors_in`.
+    A module with such an output can be exported. Arguments and the order of tensors are those of `tensors_in`.
     """
     leaves, structure = pytree.tree_flatten(value)
     return pytree.tree_unflatten([_in_dict(leaf, depth) for leaf in leaves], structure)
@@ -69,7 +69,7 @@ def _in_dict(leaf: Any, depth: int) -> Any:
 
 @contextmanager
 def plain_outputs(network: nn.Module) -> Iterator[None]:
-    """Let a network return plain containers in the block."""
+    """Convert a network's outputs in the block by `in_plain_containers`."""
     hook = network.register_forward_hook(lambda module, inputs, output: in_plain_containers(output))
     try:
         yield
@@ -78,20 +78,20 @@ def plain_outputs(network: nn.Module) -> Iterator[None]:
 
 
 class OfTensors(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A network as a module that takes the tensors in its inputs, in their order, and returns plain containers.
+    """Wraps a network so that it takes a flat list of tensors and returns plain containers.
 
     Args:
         network: the network.
-        inputs: its inputs; what is no tensor in them is the same in every call.
+        inputs: an example of its inputs; the tensors are replaced in each call, all other values are constants.
     """
 
     def __init__(self, network: nn.Module, inputs: Any) -> None:
         super().__init__()
         self.network = network
-        self.places = mapped(lambda one: one.new_empty(0), inputs)
+        self.places = mapped(lambda tensor: tensor.new_empty(0), inputs)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Return the network's output for inputs with these tensors."""
+        """Return the network's output for the example inputs with these tensors in their place."""
         left = iter(tensors)
         args, kwargs = arguments_of(mapped(lambda _: next(left), self.places))
         return in_plain_containers(self.network(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Operators that are in a network before others are searched for: those that earlier searches found for other layers."""
+"""Placed operators: operators of earlier searches that a network already contains when others are searched for other layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONAL = ("model_settings", "placed", "samples")
 
 
 class PlacedOperator(Settings):
-    """An operator that is in a network already."""
+    """An operator that a network contains before the search."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -36,49 +36,49 @@ class PlacedOperator(Settings):
 
 
 def without_nothing(network: BaseModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a network, as they are written, as they were before networks had `OPTIONAL` ones.
+    """Return the settings of a network without `OPTIONAL` ones that are not set.
 
-    Those that are given stay. Names of records depend on the text.
+    Names of records are hashes of this text, and must be as they were before these settings existed.
     """
     return {name: value for name, value in settings.items() if name not in OPTIONAL or getattr(network, name)}
 
 
 def without_placed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a network, as they are written, without the operators that are placed in it."""
+    """Return the settings of a network without its placed operators."""
     return {name: value for name, value in settings.items() if name != "placed"}
 
 
 def with_placed(
     model: nn.Module, placed: Sequence[PlacedOperator], example: Inputs, seed: int, batch: int | None = None
 ) -> nn.Module:
-    """Return a copy of a network with operators in place of its layers, or the network itself if there is none.
+    """Return a copy of a network that contains the placed operators, or the network itself if there are none.
 
     Args:
-        model: the network as it is made.
-        placed: the operators, each for layers of the network with those before it.
+        model: the network without operators.
+        placed: the operators, substituted one after the other.
         example: the network's inputs.
         seed: of the operators' weights.
-        batch: the batch size to choose the form of their code for; None: a usual one.
+        batch: the batch size for which the operators' code is optimized; None: a usual one.
 
     Raises the errors of `syno.substitute`.
     """
     from syno.model.substitution import substitute
 
-    for number, one in enumerate(placed, 1):
+    for number, operator in enumerate(placed, 1):
         own_seed = seed + number * SEEDS_APART
-        model = substitute(model, one.replacement, example, where=one.layers, seed=own_seed, batch=batch)
+        model = substitute(model, operator.replacement, example, where=operator.layers, seed=own_seed, batch=batch)
     return model
 
 
 def placed_layers(model: nn.Module, placed: Sequence[PlacedOperator], example: Inputs) -> dict[str, str]:
-    """Return the names of the layers that have an operator already, each with the operator's name.
+    """Return the layers that placed operators replace: the operator's name by the layer's name.
 
-    Its errors are those of `with_placed`, and so are its arguments.
+    Arguments and exceptions are those of `with_placed`.
     """
     from syno.model.extraction import replaceable
 
-    found: dict[str, str] = {}
-    for number, one in enumerate(placed):
+    names: dict[str, str] = {}
+    for number, operator in enumerate(placed):
         before = with_placed(model, placed[:number], example, seed=0)
-        found |= {layer.name: one.replacement.name for layer in replaceable(before, example, one.layers)}
-    return found
+        names |= {layer.name: operator.replacement.name for layer in replaceable(before, example, operator.layers)}
+    return names

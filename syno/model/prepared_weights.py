@@ -1,4 +1,4 @@
-"""Inference: what depends on weights alone is computed once."""
+"""Prepared weights: values that depend on weights alone are computed once for inference, and cached until a weight changes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from syno.model.stand_ins import InPlace
 
 Model = TypeVar("Model", bound=nn.Module)
-State = tuple[int, list[tuple[int, int]]]  # the steps of optimizers, and each weight's place in memory and count of changes
+State = tuple[int, list[tuple[int, int]]]  # number of optimizer steps; address and version counter of each weight
 
 
 class _OptimizerSteps:
-    """The number of steps that optimizers have taken: fused ones change weights without counting it at the weight."""
+    """Counts the steps of all optimizers: fused ones change weights without increasing the weights' version counters."""
 
     taken = 0
     hook: Any = None
@@ -34,15 +34,15 @@ class PreparedWeights(InPlace):
     """Base of modules with a cache of values computed from weights alone, valid while the weights stay the same."""
 
     _keeps = False
-    _kept: tuple[State, list[torch.Tensor], Any] | None = None  # with aliases of the weights, whose memory stays in use by that
+    _kept: tuple[State, list[torch.Tensor], Any] | None = None  # aliases of the weights keep their addresses from being reused
 
     def prepared_weights(self) -> Any:
-        """Return the tensors that `forward` computes from weights alone: those kept, if the weights have not changed since."""
+        """Return the tensors that `forward` computes from weights alone, from the cache if no weight has changed."""
         weight = next(iter(self._parameters.values()))
         if not self._keeps or torch.compiler.is_compiling() or torch.is_grad_enabled():
             return super().prepared_weights()
         if torch.is_autocast_enabled(weight.device.type) or any(one.is_inference() for one in self._parameters.values()):
-            return super().prepared_weights()  # of another number format, or weights that count no changes
+            return super().prepared_weights()  # autocast changes the dtype, and inference tensors have no version counter
         try:
             state = _OptimizerSteps.taken, [(one.data_ptr(), one._version) for one in self._parameters.values()]
         except RuntimeError:  # weights without memory, as in torch.func
@@ -53,7 +53,7 @@ class PreparedWeights(InPlace):
         return self._kept[2]
 
     def keep_prepared_weights(self, keep: bool) -> None:
-        """Begin or end keeping what `forward` computes from weights alone."""
+        """Switch the cache of `prepared_weights` on or off, and clear it."""
         self._keeps, self._kept = keep, None
 
     def train(self, mode: bool = True) -> PreparedWeights:
@@ -72,13 +72,13 @@ class PreparedWeights(InPlace):
 
 
 def prepare_for_inference(model: Model) -> Model:
-    """Put a model in evaluation mode, and let its operators compute what depends on weights alone once. Return the model.
+    """Put a model in evaluation mode, and let its operators cache tensors that depend on weights alone. Return the model.
 
-    The operators keep it after the first call under `torch.no_grad()` or `torch.inference_mode()`. They compute it again after
-    a weight has changed: by an optimizer, `load_state_dict`, `to`, or any operation on the weight itself. PyTorch does not
-    count changes through `weight.data`, such as `weight.data.mul_(2)`, or a NumPy array of the same memory; call this function
-    again after those. `model.train()` ends it. Calls that need gradients, and code of `torch.compile` and `torch.export`,
-    compute it each time, as before.
+    The cache is filled by the first call under `torch.no_grad()` or `torch.inference_mode()`, and computed again after a weight
+    was changed by an optimizer, `load_state_dict`, `to`, or any operation on the weight itself. PyTorch does not notice changes
+    through `weight.data`, such as `weight.data.mul_(2)`, or through a NumPy array of the same memory; call this function again
+    after those. `model.train()` drops the cache. Calls with gradients, and code of `torch.compile` and `torch.export`, do not
+    use it.
 
     >>> import syno, torch
     >>> module = syno.build(syno.OPERATORS["operator_1"](), {"C_in": 64, "C_out": 64, "H": 8}, seed=0)

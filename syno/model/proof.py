@@ -1,6 +1,7 @@
-"""The proof that modules in place of layers do what the layers did: run exactly then, get gradients, and change no output.
+"""Proof by trial that layers can be replaced: with a stand-in for a layer, the network must still run as before.
 
-It runs copies of a network, in which stand-ins that compute what the layers compute are in their place.
+A stand-in computes exactly what its layer computes, but is another module. Copies of the network run with stand-ins. A layer
+can be replaced if its stand-in is called as often as the layer was, gets gradients, and the network's output is the same.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from syno.model.shared_memory import copy_of
 from syno.model.stand_ins import SIZES, SIZES_OF_LINEAR, InPlace, clear_hooks, put_in_place
 
 SEED = 0
-OTHER_SEEDS = range(1, 9)  # layers that are dropped at random in training run with one of them
+OTHER_SEEDS = range(1, 9)  # a layer that is dropped at random in training (stochastic depth) runs with at least one seed
 PAIR = 2  # samples: batch normalization does not learn from one
 TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
-AXES_OF_PICTURES = 4  # with those of the batch and of the channels; torch.channels_last is for these
+AXES_OF_PICTURES = 4  # [N, C, H, W]: torch.channels_last is defined for these only
 KEEPS_ANOTHER_NAME = (
-    "forward does not reach what stands in its place: a list, a function or a bound method keeps the layer itself"
+    "forward does not call the module in its place: a list, a function or a bound method keeps the layer itself"
 )
-NEVER_RUNS = "forward does not run what stands in its place: it may ask for the layer's class"
+NEVER_RUNS = "forward does not call the module in its place: it may test for the layer's class"
 USES_WEIGHT = "forward calls a function with its weight"
 LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not learn"
 
@@ -43,10 +44,10 @@ class _Run:
     """The record of one run of a network.
 
     Attributes:
-        counts: how often each layer ran, by name.
-        uses: names of layers whose weights functions took that are outside of all layers that were watched.
-        outputs: the tensors in the output.
-        learnt: names of layers whose weights got a gradient; None if nothing in the network gets one.
+        counts: number of calls of each layer, by name.
+        uses: names of layers whose weights were passed to functions outside of the layers.
+        outputs: the tensors in the network's output.
+        learnt: names of layers whose weights got a gradient; None if no parameter of the network gets one.
     """
 
     counts: Counter[str]
@@ -57,12 +58,12 @@ class _Run:
 
 @dataclass(frozen=True)
 class Proof:
-    """Which layers can be replaced.
+    """Which layers can be replaced, and what their replacements must have. All mappings are by the layer's name.
 
     Attributes:
-        refused: why not, by the layer's name.
-        formats: the memory format of layers whose output the network takes in no other one, by the layer's name.
-        read: the attributes of layers that the network reads, such as `stride`, by the layer's name.
+        refused: layers that cannot be replaced, each with the reason.
+        formats: layers whose output must have one memory format for the network to run, with this format.
+        read: layers of which the network reads attributes such as `stride`, with the names of these attributes.
     """
 
     refused: Mapping[str, str]
@@ -74,9 +75,9 @@ def prove(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Proof:
     """Return which of these layers, which run once in evaluation mode, can be replaced.
 
     Args:
-        model: the network; its buffers and gradients are left as they were.
-        example: its inputs, on which it runs.
-        layers: with the names that they have in the network.
+        model: the network; its buffers and gradients are restored.
+        example: inputs of the network, for the runs.
+        layers: the candidates, with their names in the network.
     """
     if not layers or layers[0].module is model:
         return Proof({})
@@ -85,13 +86,13 @@ def prove(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Proof:
 
 
 class _Prover:
-    """Runs of a network, and of copies with stand-ins."""
+    """Runs a network and copies of it with stand-ins, and compares their outputs, calls and gradients."""
 
     def __init__(self, model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> None:
         self.model, self.example, self.layers = model, example, layers
-        self.is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers(), *first_inputs(example)))
-        self.read: dict[str, set[str]] = {}  # attributes, by the layer's name
-        self.formats: dict[str, torch.memory_format] = {}  # that the layers themselves return
+        self.is_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers(), *first_inputs(example)))
+        self.read: dict[str, set[str]] = {}  # attributes that the network reads, by the layer's name
+        self.formats: dict[str, torch.memory_format] = {}  # of the layers' own outputs
         self.inputs, self.before = self._first_runs()
 
     def proof(self) -> Proof:
@@ -99,15 +100,19 @@ class _Prover:
         left = [layer for layer in self.layers if layer.name not in refused]
         needed: frozenset[str] = frozenset()
         if left and self._fault(left, moved=left) is not None:
-            found = {} if self._fault(left) is None else self._culprits(left)
-            refused |= found
-            left = [layer for layer in left if layer.name not in found]
+            faulty = {} if self._fault(left) is None else self._culprits(left)
+            refused |= faulty
+            left = [layer for layer in left if layer.name not in faulty]
             needed = self._in_need_of_format(left)
         formats = {name: self.formats[name] for name in needed}
         return Proof(refused, formats, {name: frozenset(read) for name, read in self.read.items()})
 
     def _first_runs(self) -> tuple[Inputs, dict[bool, _Run]]:
-        """Return inputs on which the network runs, few and random if they can be, and its runs in each mode that works."""
+        """Return inputs for all runs, and the unchanged network's run in each mode, by whether it is training mode.
+
+        The inputs are two random samples if the network runs on them, else two of the example's, else the whole example.
+        A mode in which the network fails is left out.
+        """
         runs: dict[bool, _Run] = {}
         for inputs in self._possible_inputs():
             self.inputs, runs = inputs, {}
@@ -130,7 +135,7 @@ class _Prover:
         yield self.example
 
     def _by_counts(self) -> dict[str, str]:
-        """Return the layers that do not run exactly once in each mode, with reasons."""
+        """Return the layers that do not run exactly once in each mode, each with the reason."""
         counts = {mode: run.counts for mode, run in self.before.items()}
         refused = {}
         for layer in self.layers:
@@ -146,23 +151,26 @@ class _Prover:
         return refused | {layer.name: "it runs in evaluation mode only" for layer in never}
 
     def _culprits(self, layers: Sequence[Layer]) -> dict[str, str]:
-        """Return the layers in whose place a stand-in fails, each with the reason."""
-        found = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
-        left = [layer for layer in layers if layer.name not in found]
+        """Return the layers that cannot be replaced by stand-ins, each with the reason."""
+        faults = {layer.name: fault for layer in layers if (fault := self._fault([layer])) is not None}
+        left = [layer for layer in layers if layer.name not in faults]
         if left and (fault := self._fault(left)) is not None:
-            found |= {layer.name: f"it and others cannot be replaced at once: {fault}" for layer in left}
-        return found
+            faults |= {layer.name: f"it and others cannot be replaced at once: {fault}" for layer in left}
+        return faults
 
     def _in_need_of_format(self, layers: Sequence[Layer]) -> frozenset[str]:
-        """Return the layers whose output the network takes in their own memory format only."""
-        found = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
-        others = [layer for layer in layers if layer not in found]
+        """Return the names of layers after which the network fails unless their output keeps its memory format."""
+        needing = [layer for layer in layers if self._fault(layers, moved=[layer]) is not None]
+        others = [layer for layer in layers if layer not in needing]
         if self._fault(layers, moved=others) is not None:
-            found = list(layers)
-        return frozenset(layer.name for layer in found)
+            needing = list(layers)
+        return frozenset(layer.name for layer in needing)
 
     def _fault(self, layers: Sequence[Layer], moved: Sequence[Layer] = ()) -> str | None:
-        """Return the fault of stand-ins for these layers, `moved` ones in another memory format; None if there is none."""
+        """Return what goes wrong if stand-ins replace all `layers` at once; None if nothing does.
+
+        The outputs of the stand-ins for `moved` layers have another memory format than the layers' own.
+        """
         for mode, before in self.before.items():
             copied = copy_of(self.model)
             stand_ins: dict[str, _StandIn] = {}
@@ -172,13 +180,14 @@ class _Prover:
                 stand_ins[layer.name] = _StandIn(copy_of(own), is_moved=layer in moved)
                 put_in_place(copied, layer.names, stand_ins[layer.name])
                 replaced[layer.name] = [own, layer.module]
-            shared = {id(one) for one in (*copied.parameters(), *self._parameters_outside(layers))}  # with layers that stay
+            # Tied weights of layers that stay may be used.
+            shared = {id(weight) for weight in (*copied.parameters(), *self._parameters_outside(layers))}
             weights = {
-                id(one): name
+                id(weight): name
                 for name, modules in replaced.items()
                 for module in modules
-                for one in module.parameters()
-                if id(one) not in shared
+                for weight in module.parameters()
+                if id(weight) not in shared
             }
             try:
                 after = self._run(copied, layers, training=mode, stand_ins=stand_ins, weights=weights)
@@ -191,14 +200,14 @@ class _Prover:
                 return f"the network fails with another module in its place: {said}"
             if fault := self._difference(before, after, layers, mode, is_moved=bool(moved)):
                 return fault
-            for name, one in stand_ins.items():
-                self.read.setdefault(name, set()).update(one.read)
-                if one.format is not None:
-                    self.formats[name] = one.format
+            for name, stand_in in stand_ins.items():
+                self.read.setdefault(name, set()).update(stand_in.read)
+                if stand_in.format is not None:
+                    self.formats[name] = stand_in.format
         return None
 
     def _parameters_outside(self, layers: Sequence[Layer]) -> Iterator[nn.Parameter]:
-        """Yield the parameters of the network's modules without these layers."""
+        """Yield the parameters of the network's modules other than these layers and their submodules."""
         replaced = {id(part) for layer in layers for part in layer.module.modules()}
         for module in self.model.modules():
             if id(module) not in replaced:
@@ -209,12 +218,12 @@ class _Prover:
         for layer in layers:
             was, now = before.counts[layer.name], after.counts[layer.name]
             if now > was:
-                return f"what stands in its place runs {now} times in {in_mode}, not {was}"
+                return f"the module in its place runs {now} times in {in_mode}, not {was}"
             if now < was:
                 return KEEPS_ANOTHER_NAME if layer.name in after.uses else NEVER_RUNS
         if used := [layer.name for layer in layers if layer.name in after.uses]:
             return USES_WEIGHT if len(layers) == 1 else f"{USES_WEIGHT} ({used[0]})"
-        if [one.shape for one in before.outputs] != [one.shape for one in after.outputs]:
+        if [y.shape for y in before.outputs] != [y.shape for y in after.outputs]:
             return f"the network's output has another shape in {in_mode}"
         if not self.is_meta and not _are_close(before.outputs, after.outputs):
             if is_moved and mode:
@@ -222,14 +231,14 @@ class _Prover:
                 # normalization over two samples may amplify.
                 return self._fault(layers)
             if self._is_repeatable(before, mode):
-                return f"the network's output depends on more of it than what it returns, in {in_mode}"
+                return f"the network's output depends on more of the layer than the output of its forward, in {in_mode}"
         if after.learnt is not None and {layer.name for layer in layers} - after.learnt:
             return LEARNS_NOTHING
         return None
 
     def _is_repeatable(self, before: _Run, mode: bool) -> bool:
         again = self._run(copy_of(self.model), self.layers, training=mode, backward=False).outputs
-        return [one.shape for one in again] == [one.shape for one in before.outputs] and _are_close(before.outputs, again)
+        return [y.shape for y in again] == [y.shape for y in before.outputs] and _are_close(before.outputs, again)
 
     def _run(
         self,
@@ -246,12 +255,12 @@ class _Prover:
 
         Args:
             model: the copy.
-            layers: those to count.
-            training: the mode.
-            stand_ins: what is in their place, by name.
-            weights: those that no function may take, by id, with the names of their layers.
+            layers: the layers whose calls are counted.
+            training: whether it runs in training mode.
+            stand_ins: the modules in place of the layers, by the layer's name; their calls are counted then.
+            weights: the name of the layer of each weight whose uses by functions are recorded, by the weight's `id()`.
             backward: whether gradients are computed, in training mode.
-            seed: of random numbers.
+            seed: of torch's random numbers.
         """
         counts: Counter[str] = Counter()
         watched = stand_ins or {layer.name: model.get_submodule(layer.name) for layer in layers}
@@ -269,15 +278,15 @@ class _Prover:
             counts = Counter(counts)  # a checkpoint runs layers again on the way back
             learnt = None
             if backward:
-                for one in model.parameters():
-                    one.grad = None
-                total = [one.float().square().mean() for one in outputs if one.requires_grad and one.is_floating_point()]
-                if total:
-                    torch.stack([one.cpu() for one in total]).sum().backward()
+                for weight in model.parameters():
+                    weight.grad = None
+                losses = [y.float().square().mean() for y in outputs if y.requires_grad and y.is_floating_point()]
+                if losses:
+                    torch.stack([loss.cpu() for loss in losses]).sum().backward()
                     learnt = frozenset(
-                        name for name, module in watched.items() if any(one.grad is not None for one in module.parameters())
+                        name for name, module in watched.items() if any(w.grad is not None for w in module.parameters())
                     )
-        return _Run(counts, frozenset(uses.used), tuple(one.detach() for one in outputs), learnt)
+        return _Run(counts, frozenset(uses.used), tuple(y.detach() for y in outputs), learnt)
 
 
 class _StandIn(InPlace):
@@ -285,8 +294,8 @@ class _StandIn(InPlace):
 
     Args:
         layer: a copy of the layer.
-        is_moved: whether the output lies in memory in another order than that of its axes, and with gaps, as that of operators
-            does that leave positions out.
+        is_moved: whether the output is a strided view whose axes are permuted in memory and have gaps, as the output of an
+            operator may be that crops positions.
     """
 
     def __init__(self, layer: nn.Module, *, is_moved: bool) -> None:
@@ -298,9 +307,9 @@ class _StandIn(InPlace):
         self.__dict__.pop("bias", None)
         self.__dict__["layer"] = layer  # hidden, as it is not part of the network any more
         clear_hooks(layer)
-        for number, (name, one) in enumerate(layer.named_parameters(), 1):
+        for number, (name, weight) in enumerate(layer.named_parameters(), 1):
             # An operator in place of a frozen layer learns.
-            self._parameters["bias" if name == "bias" else f"w{number}"] = one.requires_grad_()
+            self._parameters["bias" if name == "bias" else f"w{number}"] = weight.requires_grad_()
         if "bias" not in self._parameters:
             self.__dict__["bias"] = layer.bias
         self.training = layer.training
@@ -322,19 +331,23 @@ class _StandIn(InPlace):
 
 
 class _Uses(TorchFunctionMode):  # type: ignore[misc]
-    """Notes which of some weights functions take."""
+    """Records which of `weights` are passed to torch functions: names of their layers in `used`.
+
+    Args:
+        weights: the name of its layer for each weight, by the weight's `id()`.
+    """
 
     def __init__(self, weights: Mapping[int, str]) -> None:
         super().__init__()
         self.weights, self.used = weights, set[str]()
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
+        kwargs = kwargs or {}
         if self.weights and getattr(function, "__name__", "") != "__get__":  # attributes, such as its shape
-            lists = [one for one in (*args, *given.values()) if isinstance(one, list | tuple)]
-            taken = chain(args, given.values(), *lists)
-            self.used |= {self.weights[id(one)] for one in taken if id(one) in self.weights}
-        return function(*args, **given)
+            lists = [value for value in (*args, *kwargs.values()) if isinstance(value, list | tuple)]
+            values = chain(args, kwargs.values(), *lists)
+            self.used |= {self.weights[id(value)] for value in values if id(value) in self.weights}
+        return function(*args, **kwargs)
 
 
 def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
@@ -346,9 +359,10 @@ def _counting_forward(forward: Callable[..., Any], counts: Counter[str], name: s
 
 
 def drawn(inputs: Inputs) -> Inputs:
-    """Return inputs with random numbers in place of real ones; of several tensors, only in place of those that are constant.
+    """Return inputs with standard normal numbers in place of floating-point values; integers stay.
 
-    A network may want what it is given in several inputs, such as times that grow, and zeros say nothing of values.
+    If there are several tensors, only constant ones are drawn: the others may have a meaning that the network checks, such as
+    times that grow, while constants are placeholders.
     """
     tensors, generators = first_inputs(inputs), dict[torch.device, torch.Generator]()
 
@@ -367,43 +381,43 @@ def drawn(inputs: Inputs) -> Inputs:
 
 
 def format_of(x: torch.Tensor) -> torch.memory_format:
-    """Return a tensor's memory format: torch.channels_last, or torch.contiguous_format for any other order of its axes."""
+    """Return a tensor's memory format: torch.channels_last, or torch.contiguous_format for any other strides."""
     is_last = x.dim() == AXES_OF_PICTURES and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
     return torch.channels_last if is_last else torch.contiguous_format
 
 
 class _Unchanged:
-    """Restores buffers and gradients of a network at the end of the block: functions that keep its modules change them."""
+    """Context that restores a network's buffers, gradients and modes: copies may share modules with it through closures."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.buffers = [(one, one.detach().clone()) for one in model.buffers() if not one.is_meta]
-        self.gradients = [(one, one.grad) for one in model.parameters()]
+        self.buffers = [(weight, weight.detach().clone()) for weight in model.buffers() if not weight.is_meta]
+        self.gradients = [(weight, weight.grad) for weight in model.parameters()]
         self.modes = [(module, module.training) for module in model.modules()]
-        for one, _ in self.gradients:
-            one.grad = None
+        for weight, _ in self.gradients:
+            weight.grad = None
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
         with torch.no_grad():
-            for one, before in self.buffers:
-                if not torch.equal(one, before):
-                    one.copy_(before)
-        for one, gradient in self.gradients:
-            one.grad = gradient
+            for weight, before in self.buffers:
+                if not torch.equal(weight, before):
+                    weight.copy_(before)
+        for weight, gradient in self.gradients:
+            weight.grad = gradient
         for module, training in self.modes:
             module.training = training
 
 
 def _are_close(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
-    for one, other in zip(before, after, strict=True):
-        if one.is_meta or not one.numel():
+    for first, second in zip(before, after, strict=True):
+        if first.is_meta or not first.numel():
             continue
-        if not (one.is_floating_point() or one.is_complex()):
+        if not (first.is_floating_point() or first.is_complex()):
             continue  # a rounding may change an index
-        known = one[one.isfinite()]
-        largest = float(known.abs().max()) if known.numel() else 0.0
-        if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
+        finite = first[first.isfinite()]
+        largest = float(finite.abs().max()) if finite.numel() else 0.0
+        if not torch.allclose(first, second, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
             return False
     return True

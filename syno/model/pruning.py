@@ -1,4 +1,4 @@
-"""Narrower networks and layers: structured pruning, which removes whole channels, by the library Torch-Pruning.
+"""Narrower networks and layers: structured pruning (removal of whole channels) with the library Torch-Pruning.
 
 >>> import torch
 >>> from torch import nn
@@ -10,8 +10,8 @@ Sequential(
   (2): Conv2d(16, 10, kernel_size=(1, 1), stride=(1, 1))
 )
 
-A sum ties the channels of layers together. A layer whose channels are tied to no others can be narrower alone: then only those
-that read it are changed, which have fewer inputs.
+A residual sum ties the channels of several layers together. A layer whose channels are not tied can be narrowed alone: besides
+it, only the layers that read its output change, which get fewer inputs.
 
 >>> network = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
 >>> narrowed(network, torch.zeros(1, 4), 0.5, ["2"])
@@ -39,30 +39,30 @@ from syno.model.inputs import Inputs, call, copied, mapped
 from syno.model.outputs import tensors_in
 from syno.model.shared_memory import copy_of
 
-# Numbers of channels are multiples of it: vectors of AVX2 have 8 numbers, and libraries fill channels up to that. In a network
-# with few channels, 4: a multiple of 8 would leave 16 channels no choice but 8.
+# Numbers of channels are rounded to multiples of 8: AVX2 vectors have 8 lanes, and libraries pad channels to that. In a network
+# with fewer than 32 channels in some layer, to multiples of 4: of 16 channels only 8 could remain otherwise.
 MULTIPLE, MULTIPLE_OF_FEW, FEW = 8, 4, 32
 PRUNED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
-# Beginnings of names of autograd's nodes that multiply an input by a weight: behind them are other layers' channels.
+# Prefixes of names of autograd nodes that multiply by a weight: what comes before such a node has other channels.
 PRODUCTS = ("Convolution", "Addmm", "Mm", "Bmm", "Baddbmm", "Linear")
-FOLLOWED: Any = {"forward_fn": call, "output_transform": tensors_in}  # how the library runs a network
-VIEWS = 3  # nodes, such as a transposition, between a product and its weight
+FOLLOWED: Any = {"forward_fn": call, "output_transform": tensors_in}  # how Torch-Pruning runs a network
+VIEWS = 3  # most autograd nodes between a product and its weight, such as a transposition
 
 
 def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collection[str] | None = None) -> nn.Module:
-    """Return a copy of a network with a share of the channels of each layer: those whose weights are the largest.
+    """Return a pruned copy of a network: each layer keeps a share of its channels, those with the largest weights (L2 norm).
 
-    Channels that a sum or a concatenation ties together are removed together. A layer that makes the network's output keeps its
-    channels, and so does the input. All layers lose the same share, so that the shapes do not depend on the weights.
+    Channels that a sum or a concatenation ties together are removed together. The network's inputs and outputs keep their
+    channels. All layers lose the same share, so that the shapes do not depend on the weights.
 
     Args:
-        network: with layers in `PRUNED`; it is not changed.
+        network: has layers of the classes in `PRUNED`; it is not changed.
         example: its inputs.
         share: of the channels that stay, above 0 and below 1.
-        layers: names of those that lose channels, which must be in `narrowable`; None: all.
+        layers: names of the layers to narrow, which must be in `narrowable`; None: all layers.
 
-    Raises MisfitError if the library cannot follow the network's channels, nothing can be removed, or one of these layers is
-    not in `narrowable`.
+    Raises MisfitError if Torch-Pruning cannot trace the network's channels, no channel can be removed, or one of these layers
+    is not in `narrowable`.
     """
     import torch_pruning
 
@@ -96,16 +96,16 @@ def narrowed(network: nn.Module, example: Inputs, share: float, layers: Collecti
 
 
 def narrowable(network: nn.Module, example: Inputs, share: float, layers: Iterable[str]) -> tuple[str, ...]:
-    """Return which of these layers can keep a share of their channels alone: no other layer but those that read it changes.
+    """Return the names of those layers that can be narrowed alone: only the inputs of the layers that read them change.
 
-    Such a layer is the first one of a residual block, whose output only the second one reads. A layer whose output is added to
-    others is none, nor is one before a depthwise convolution, which would have fewer channels, too.
+    An example is the first layer of a residual block, whose output only the second layer reads. A layer cannot be narrowed
+    alone if its output is added to others, or if a depthwise convolution reads it, which would lose channels, too.
 
     Args:
         network, example, share: as for `narrowed`.
-        layers: their names.
+        layers: names of the candidates.
 
-    Raises MisfitError if the library cannot follow the network's channels.
+    Raises MisfitError if Torch-Pruning cannot trace the network's channels.
     """
     import torch_pruning
 
@@ -117,21 +117,21 @@ def narrowable(network: nn.Module, example: Inputs, share: float, layers: Iterab
 
 
 class _Copy:
-    """A copy of a network, to remove channels from.
+    """A copy of a network to prune, with the numbers of channels that its layers keep.
 
     Attributes:
         network: the copy, in evaluation mode.
         share: of the channels that stay.
         example: the network's inputs, on its device.
-        last: layers that make an output.
-        multiple: that numbers of channels are of.
-        fewer: the layers that are to lose channels, each with its number of channels and how many of them stay.
+        last: layers whose channels are an output's channels; they are not pruned.
+        multiple: numbers of channels are rounded to multiples of it.
+        fewer: the layers that lose channels, each with its number of channels before and after.
     """
 
     def __init__(self, network: nn.Module, example: Inputs, share: float) -> None:
-        device = next((one.device for one in network.parameters()), None)
+        device = next((parameter.device for parameter in network.parameters()), None)
         self.network, self.share = copy_of(network).eval(), share
-        self.example = copied(mapped(lambda one: one.to(device), example))
+        self.example = copied(mapped(lambda tensor: tensor.to(device), example))
         for parameter in self.network.parameters():
             parameter.requires_grad_(True)  # autograd shows which layers make the output
         self.last = _last_layers(self.network, self.example)
@@ -144,7 +144,7 @@ class _Copy:
         self.fewer = {one: (count, stay[one]) for one, count in channels.items() if stay[one] < count}
 
     def layers_to_narrow(self, layers: Iterable[str]) -> dict[str, nn.Module]:
-        """Return the layers by their names. MisfitError if one of them cannot lose channels."""
+        """Return the modules of these layers, by name. MisfitError if one of them cannot lose channels."""
         modules, found = dict(self.network.named_modules()), dict[str, nn.Module]()
         for name in layers:
             if (one := modules.get(name)) not in self.fewer:
@@ -157,7 +157,7 @@ class _Copy:
 
 @contextmanager
 def _followed() -> Iterator[None]:
-    """Raise MisfitError where the library fails in the block."""
+    """Convert each exception of Torch-Pruning in the block to a MisfitError."""
     try:
         with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")
@@ -168,7 +168,7 @@ def _followed() -> Iterator[None]:
 
 
 def _tied(graph: Any, module: nn.Module) -> set[nn.Module]:
-    """Return the layers that lose channels if a layer does, itself among them."""
+    """Return the layers whose channels are tied to a layer's, including the layer itself."""
     group = graph.get_pruning_group(module, graph.get_pruner_of_module(module).prune_out_channels, idxs=[0])
     losing = (dependency.target.module for dependency, _ in group if graph.is_out_channel_pruning_fn(dependency.handler))
     return {one for one in losing if isinstance(one, PRUNED)}
@@ -210,7 +210,7 @@ def _last_layers(network: nn.Module, example: Inputs) -> list[nn.Module]:
 
 
 def _weight(node: Any) -> torch.Tensor | None:
-    """Return the parameter of a node, or of one that is a view of it; None if there is none."""
+    """Return the parameter behind an autograd node, through at most `VIEWS` views; None if there is none."""
     for _ in range(VIEWS):
         if hasattr(node, "variable"):
             parameter: torch.Tensor = node.variable

@@ -1,6 +1,6 @@
-"""What stands in place of a network's layers, or of the network. `syno.model.networks` reads names and texts of it.
+"""Replacements: operators, known layers, modules, narrower networks and mixtures that change a network.
 
-Each class has one `apply`, which makes the changed network; only that loads torch.
+The method `apply` of each class makes the changed network; only it loads torch. `syno.model.networks` parses their names.
 
 >>> layer = MODULE_BASELINES["nas_pte_1"].build({"C_in": 16, "C_out": 16, "H": 7})
 >>> sum(weight.numel() for weight in layer.parameters()) / (16 * 16 * 9)
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from syno.model.layer import Layer
     from syno.model.layer_modules import Placement
 
-SEEDS_APART = 2**32  # weights of two operators in one network differ, which begin with seeds that follow each other
+SEEDS_APART = 2**32  # distance of the seeds of two operators in one network: those within an operator are consecutive
 
 
 class Replacement(ABC):
-    """What stands in place of a network's layers, or of the network.
+    """Base class of replacements: of a network's layers, or of the whole network.
 
     Attributes:
-        beginning: of the text in records.
-        hashed_as: the kind of replacement that is hashed for the id.
-        is_whole: whether it changes a whole network, so that it cannot stand in a single layer.
-        is_chosen_by_speed: whether a latency chose it, so that it is timed again for its verdict.
+        beginning: first words of its text in records.
+        hashed_as: name of the kind of replacement, hashed into the id.
+        is_whole: whether it changes a whole network, and so cannot replace a single layer.
+        is_chosen_by_speed: whether it was selected by a measured latency, so that its verdict needs a new measurement.
     """
 
     beginning: ClassVar[str]
@@ -70,36 +70,36 @@ class Replacement(ABC):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it is tested in 8-bit integers, too: known layers by themselves are slower in them."""
+        """Whether an INT8 version is tested, too. False for known layers alone, which are slower in INT8."""
         return False
 
     @property
     def begins_anew(self) -> bool:
-        """Whether layers that it does not replace get new weights, too."""
+        """Whether all layers get new weights, also those that it does not replace."""
         return False
 
     @property
     def factories(self) -> tuple[str, ...]:
-        """Paths of the users' code that makes its modules."""
+        """Import paths of users' functions that make its modules."""
         return ()
 
     @property
     def around(self) -> Replacement | None:
-        """The narrower network that its operators are in; None: the original."""
+        """The narrower network that contains its operators; None: they are in the original."""
         return None
 
     def operator_in(self, layer: Layer) -> PGraph | None:
-        """Return the operator in place of a layer; None where the layer stays, or what takes its place is no operator."""
+        """Return the operator in place of a layer; None if the layer stays, or its replacement is no operator."""
         return None
 
     def fitted(self, layers: Sequence[str]) -> set[str]:
-        """Return those of the replaceable layers, by name, in which it is fitted to the trained layer's outputs."""
+        """Return the names of those layers whose replacement is fitted to the trained layer's outputs before training."""
         return set(layers)
 
     def apply(self, to: Placement) -> nn.Module:
-        """Return the changed network. MisfitError if the replacement does not fit a layer.
+        """Return the changed network: by default with `operator_in(layer)` in place of each layer.
 
-        By default, each layer has its `operator_in` it.
+        Raises MisfitError if the replacement does not fit a layer.
         """
         from syno.model.layer_modules import with_operators
 
@@ -107,7 +107,7 @@ class Replacement(ABC):
 
 
 class OperatorInLayers(Replacement):
-    """An operator in place of each layer."""
+    """One operator in place of each layer."""
 
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
@@ -136,7 +136,7 @@ class ModuleBaseline(Replacement):
         factory: `package.module:name` of a function or class that returns the module: from [N, C_in, H, H] to
             [N, C_out, H, H], for any N. It takes the values of a layer's variables (C_in, C_out, H) as a mapping, and raises
             SizeError if they do not suit it.
-        source: where it comes from.
+        source: the publication that it is from.
     """
 
     beginning = "module "
@@ -159,7 +159,7 @@ class ModuleBaseline(Replacement):
 
         Args:
             values: of C_in, C_out and H, as `Layer.values`.
-            seed: of the weights; None: of the global random state.
+            seed: of the weights; None: the global random state.
 
         Raises SizeError if the sizes do not suit it, SpecError if the factory returns no module.
         """
@@ -188,7 +188,7 @@ class NarrowerNetwork(Replacement):
     """The original network with a share of the channels of each layer (`syno.model.pruning`).
 
     Attributes:
-        kind: "pruned": training goes on from the trained original's weights; "narrow": from new ones.
+        kind: "pruned": training continues from the trained original's weights; "narrow": it begins with new weights.
         share: of the channels that stay.
     """
 
@@ -235,21 +235,21 @@ class NarrowerNetwork(Replacement):
 
 
 KnownKind: TypeAlias = Literal["separable", "grouped", "low_rank", "dropped"]
-UNDIVIDED = ("separable", "dropped")  # those without a number
+UNDIVIDED = ("separable", "dropped")  # kinds without a divisor
 
 
 @dataclass(frozen=True)
 class KnownLayer(Replacement):
-    """An efficient layer in common use, in place of each of a network's layers: it reads what that layer reads.
+    """An efficient layer of the literature in place of each of a network's layers, with the same receptive field.
 
     >>> operator = KnownLayer("grouped", 4).operator(kernel=(25,), inputs=16, outputs=32, groups=1)
     >>> operator.name, operator.weight_sizes(1)
     ('grouped_4', (Size(g), Size(g^-1*C_out), Size(g^-1*C_in), Size(k)))
 
     Attributes:
-        kind: a convolution of each channel and one of 1x1 ("separable"), one of groups of channels ("grouped"), one to few
-            channels and then to all ("low_rank"), or none: its output is its input ("dropped").
-        divisor: the number of groups, or by how much fewer the few channels are; 1 for the others.
+        kind: "separable": a depthwise and a 1x1 convolution; "grouped": a grouped convolution; "low_rank": a convolution to few
+            channels and a 1x1 one to all; "dropped": the identity.
+        divisor: the number of groups, or the number of channels over the rank; 1 for the other kinds.
     """
 
     beginning = "known layer "
@@ -267,15 +267,15 @@ class KnownLayer(Replacement):
         return self.kind if self.divisor == 1 else f"{self.kind}_{self.divisor}"
 
     def operator(self, kernel: Sequence[int], inputs: int, outputs: int, groups: int) -> PGraph | None:
-        """Return the operator in place of a layer; None where it would be no cheaper or does not fit, so that the layer stays.
+        """Return the operator in place of a layer; None if it would not be cheaper or does not fit, so that the layer stays.
 
         Args:
-            kernel: of the layer, a size for each axis; () for a linear layer.
-            inputs, outputs: the layer's channels or features.
-            groups: of its channels; 1 for a linear layer.
+            kernel: sizes of the layer's kernel along each axis; () for a linear layer.
+            inputs, outputs: the layer's numbers of channels or features.
+            groups: the layer's number of groups; 1 for a linear layer.
         """
         taps = prod(kernel)
-        elements = inputs * outputs * taps // groups  # of its weight: what an output of each channel costs
+        elements = inputs * outputs * taps // groups  # of its weight: multiply-adds of one output position
         if self.kind == "dropped":
             return dropped(kernel) if inputs == outputs else None
         if self.kind == "separable":
@@ -293,10 +293,10 @@ class KnownLayer(Replacement):
 
 @dataclass(frozen=True)
 class NarrowerLayer(Replacement):
-    """The layer itself with a share of its channels: those whose weights are the largest (`syno.model.pruning`).
+    """The layer itself with a share of its channels, those with the largest weights (`syno.model.pruning`).
 
-    The layers that read it have fewer inputs. It takes the place of layers whose channels no other layer has, such as the first
-    one of a residual block.
+    The layers that read it get fewer inputs. Only layers whose channels are not tied to other layers' are narrowed, such as the
+    first layer of a residual block.
 
     Attributes:
         share: of the channels that stay.
@@ -331,7 +331,7 @@ class NarrowerLayer(Replacement):
 
 
 def no_known_layer(name: str) -> str:
-    """Return the message about a name of a known layer that there is not."""
+    """Return the error message for a name that is no known layer's."""
     return (
         f'"{name}" is no known layer: give separable, dropped, grouped_NUMBER or low_rank_NUMBER, with 2 or more groups, or '
         "the number that divides the channels, as in grouped_4, or narrower_SHARE, with the share of the channels that stay, "
@@ -341,7 +341,7 @@ def no_known_layer(name: str) -> str:
 
 @dataclass(frozen=True)
 class Mixture(Replacement):
-    """Several operators in a network, each in some of its layers. The other layers stay.
+    """Several replacements in one network, each in some of its layers; the other layers stay.
 
     >>> from syno.ir.library import OPERATORS
     >>> operator = OPERATORS["conv1x1"]()
@@ -355,7 +355,7 @@ class Mixture(Replacement):
     Attributes:
         name: its name in records and tables.
         parts: each operator with the names of its layers.
-        base: the network that they are in, if it is a narrower one; None: the original.
+        base: the narrower network that contains them; None: the original.
     """
 
     beginning = "mixture "
@@ -371,7 +371,7 @@ class Mixture(Replacement):
 
     @property
     def _title(self) -> str:
-        """What is where, without its name."""
+        """The hashed content: ids of operators with their layers, and the base; without the name."""
         parts = sorted(f"{part.id} {' '.join(names)}" for part, names in self.parts)
         return "\n".join([*parts, *([] if self.base is None else [self.base.id])])
 
@@ -395,7 +395,7 @@ class Mixture(Replacement):
 
     @property
     def narrower(self) -> Mixture:
-        """The same mixture without operators: only its narrower layers."""
+        """The mixture with its narrower layers only, without operators."""
         return replace(self, parts=tuple((part, names) for part, names in self.parts if isinstance(part, NarrowerLayer)))
 
     @property
@@ -417,7 +417,7 @@ class Mixture(Replacement):
         from syno.model.shared_memory import copy_of
 
         changed = to.network if self.base is None else self.base.apply(to)
-        for part, names in self.narrower.parts:  # first, since operators have the sizes that are left
+        for part, names in self.narrower.parts:  # first, since operators must have the narrowed sizes
             assert isinstance(part, NarrowerLayer)
             changed = narrowed(changed, to.example, part.share, names)
         parts = [part for part in enumerate(self.parts, 1) if not isinstance(part[1][0], NarrowerLayer)]
@@ -443,12 +443,12 @@ AnyOperator: TypeAlias = PGraph | Replacement
 
 
 def as_replacement(operator: AnyOperator) -> Replacement:
-    """Return an operator as a replacement of layers."""
+    """Return a pGraph as a replacement that puts it in each layer; a replacement is returned as is."""
     return operator if isinstance(operator, Replacement) else OperatorInLayers(operator)
 
 
 def code_in(operator: AnyOperator | None) -> list[str]:
-    """Return the paths of the users' code that makes an operator's modules; [] if it is a pGraph or all are known by name."""
+    """Return the import paths of users' functions that make an operator's modules; [] if it needs none."""
     return [] if operator is None else [*as_replacement(operator).factories]
 
 

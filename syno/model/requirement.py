@@ -1,4 +1,4 @@
-"""The requirement that a network has of operators in its layers: which part of the input they must read."""
+"""The requirement of a network on its operators: the least receptive field, such as 3 positions along both axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syno.model.inputs import Inputs
 from syno.model.layer import Layer
 from syno.space.reads import Reads
 
-MOST = 2 / 3  # share of a network's FLOPs from which on its replaced layers are most of it
+MOST = 2 / 3  # from this share of the network's FLOPs on, the replaced layers count as most of the network
 PARTS = 3  # queries, keys and values
 AXES = {1: "the axis", 2: "both axes", 3: "all axes"}  # by their number
 SQUARE, LINE = 3, 2  # positions along an axis: a position and both neighbours; more than one position
@@ -21,11 +21,11 @@ SQUARE, LINE = 3, 2  # positions along an axis: a position and both neighbours; 
 
 @dataclass(frozen=True)
 class Requirement:
-    """The requirement that a network has of operators.
+    """The requirement of a network on its operators.
 
     Attributes:
-        reads: the requirement; None if the network asks for nothing.
-        reason: why, as a clause that follows "because".
+        reads: the least receptive field; None: no requirement.
+        reason: a clause that follows "because".
     """
 
     reads: Reads | None
@@ -33,26 +33,25 @@ class Requirement:
 
 
 def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], share: float) -> Requirement:
-    """Return the requirement of a network for the operators in these layers.
+    """Return the requirement of a network on the operators in these layers.
 
-    A network that does not mix positions cannot see shapes. So where most of it is replaced, the operator itself must mix
-    positions along both axes: applied twice, as by neighbouring layers, it reads a square around its own position. Along each
-    axis this has 3 positions, or as many as the smallest window of the replaced layers. That is so if the replaced layers have
-    more than two thirds of the network's FLOPs, and there are less than half as many other layers that mix positions along both
-    axes. Those are convolutions with windows larger than 1 along both, recurrent layers and attention; poolings do not count,
-    and neither does the first convolution, which sees edges only. In other networks a line is enough: two positions along one
-    axis.
+    Convolutions: a network that does not mix positions cannot see shapes. So if most of it is replaced, the operator itself
+    must mix positions along both axes: its receptive field after two applications, as of neighbouring layers, must be a square
+    around its own position. The square's side is the smallest window of the replaced layers, but at least 3. Most of the
+    network is replaced if the replaced layers have more than two thirds of its FLOPs, and fewer than half as many other layers
+    mix positions along both axes. Layers that mix are convolutions with windows larger than 1 along both axes, recurrent layers
+    and attention; poolings do not count, and neither does the first convolution, which sees edges only. In other networks a
+    line is enough: two positions along one axis.
 
-    Along an axis with one position there is nothing to mix. So what is said of both axes is said of those along which a
-    replaced layer has a window larger than 1 and more than one position, and the number of positions that is asked for does not
-    depend on layers that have one only.
+    "Both axes" are those along which some replaced layer has a window larger than 1 and more than one position: elsewhere there
+    is nothing to mix. Layers with one position along an axis do not limit the side of the square.
 
-    Channels are all read within two applications, unless a replaced layer has groups, and there are at least half as many other
-    convolutions without groups: then these mix channels.
-    Layers whose windows have one position mix channels only, and so must an operator in their place. For projections to
-    queries, keys and values nothing is asked for: attention mixes positions, and other linear layers channels. In place of
-    other linear layers, an operator must read all channels. On pictures that are not square, and in one or three dimensions,
-    the same is asked for along every axis.
+    Two applications must read all channels, unless a replaced layer has groups, and at least half as many other convolutions
+    without groups mix the channels.
+
+    Layers with 1x1 windows mix channels only, and so must their operators. Projections to queries, keys and values have no
+    requirement: attention mixes positions, and other linear layers mix channels. Operators for other linear layers must read
+    all channels. For pictures that are not square, and in one or three dimensions, the requirement holds along every axis.
 
     Source: the operators that the paper's authors published. All 12 for ResNet-18 (92 % of the FLOPs) read a square when they
     are applied twice. For DenseNet-121 (44 %), ResNeXt-29 (46 %) and EfficientNet-V2-S (49 %, and 30 other layers mix) many
@@ -61,8 +60,8 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     Args:
         model: the original network, which is run once.
         example: a batch of its inputs.
-        layers: those that are replaced.
-        share: of the network's FLOPs that these layers have.
+        layers: the replaced layers.
+        share: their share of the network's FLOPs.
     """
     if layers[0].is_projection:
         if all(layer.output[-1] == PARTS * layer.input[-1] for layer in layers):
@@ -97,7 +96,7 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
     if not positions:
         facts += "; the replaced layers have one position along each axis of their windows"
         return Requirement(None if grouped else Reads(centred=False, channels="all"), facts)
-    # In a smaller picture all positions along an axis are read, anyway.
+    # In a picture smaller than the window, an operator that reads all positions need not be centred.
     centred = is_square and count == window
     # Of two axes of one size, of which only one is mixed, an operator need not read along the other.
     is_each = is_square and all(axis in mixed for axis, name in enumerate(names) if name in positions)
@@ -106,12 +105,12 @@ def requirement(model: nn.Module, example: Inputs, layers: Sequence[Layer], shar
 
 
 def odd_at_most(size: int) -> int:
-    """Return the largest odd number that is not above a size: windows of such have a middle."""
+    """Return the largest odd number that is at most `size`: an odd window has a middle."""
     return (size - 1) // 2 * 2 + 1
 
 
 def _is_mixed(layer: Layer, axis: int) -> bool:
-    """Return whether a layer mixes positions along an axis: it and an operator have several there, and its window is larger."""
+    """Return whether a layer mixes positions along an axis: its window is larger than 1, and there are several positions."""
     return bool(layer.module.kernel_size[axis] > 1 and min(layer.own_input[2 + axis], layer.input[2 + axis]) > 1)
 
 
@@ -120,13 +119,13 @@ def _others(count: int) -> str:
 
 
 def _mixing_channels(model: nn.Module, example: Inputs, replaced: set[str]) -> int:
-    """Return the number of convolutions without groups, without the replaced ones and the first."""
+    """Return the number of convolutions without groups, not counting replaced ones and the first convolution."""
     found = [call for call in trace(model, example) if isinstance(call.module, (*CONVOLUTIONS, *TRANSPOSED))]
     return len({call.name for call in found if call.module.groups == 1} - replaced - {call.name for call in found[:1]})
 
 
 def _mixing(model: nn.Module, example: Inputs, replaced: set[str], axes: Sequence[int]) -> int:
-    """Return the number of layers that mix positions along these axes, without the replaced ones and the first convolution."""
+    """Return the number of layers that mix positions along these axes, not counting replaced ones and the first convolution."""
     calls = trace(model, example)
     first = next((call.name for call in calls if isinstance(call.module, CONVOLUTIONS)), None)
     return len({call.name for call in calls if _mixes(call.module, axes)} - replaced - {first})

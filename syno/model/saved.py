@@ -1,10 +1,10 @@
-"""A trained network in a folder, as `syno get EXPERIMENT OPERATOR` writes it: loaded in three lines.
+"""Loading of a trained network from a folder that `syno get EXPERIMENT OPERATOR` wrote.
 
     import syno
     model = syno.load("quickstart_5")
     logits = model(pictures)
 
-The folder needs nothing of Syno: `network.py` in it has a function `load`, too.
+The folder can be used without Syno, too: its `network.py` has a function `load`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
     quickstart_5 has neither network.py nor network.pt2; `syno get EXPERIMENT OPERATOR` writes such a folder
 
     Args:
-        folder: that `syno get EXPERIMENT OPERATOR` wrote.
-        device: where the network shall be.
+        folder: a folder that `syno get EXPERIMENT OPERATOR` wrote.
+        device: the device of the loaded network.
 
     Raises:
         SpecError: the folder has no network.
@@ -68,18 +68,18 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
 
 
 def _check(file: Path, expected: str | None = None) -> None:
-    """Raise DataError if a file is not the one that was written into its folder.
+    """Raise DataError if a file's content is not what was written into its folder, or the file is missing.
 
     Args:
-        file: it may be missing.
-        expected: its checksum as the code beside it has it; None: that in the facts alone is compared, if there is one.
+        file: the file.
+        expected: its checksum in the code beside it; None: only the checksum in the facts is compared, if there is one.
     """
     try:
-        found = checksum(file.read_bytes())
+        actual = checksum(file.read_bytes())
     except OSError as error:
         raise _damaged(file, f"cannot be read: {error.strerror or error}") from error
     known = {expected, _facts(file.with_name(FACTS)).get(FILES, {}).get(file.name)} - {None, ""}
-    if known and known != {found}:
+    if known and known != {actual}:
         raise _damaged(file, "does not agree with its checksum, so it was damaged or exchanged after it was written")
 
 
@@ -99,7 +99,7 @@ def _damaged(file: Path, damage: str) -> DataError:
 
 
 class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A program of torch.export, which is for inference."""
+    """A program of torch.export as a module that can only be in evaluation mode."""
 
     def __init__(self, program: nn.Module) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         return self.program(*args, **kwargs)
 
     def train(self, mode: bool = True) -> _Program:
-        """Accept the mode of evaluation. Raises SpecError for the training mode, which an exported program has not."""
+        """Accept evaluation mode. Raises SpecError for training mode, which an exported program does not have."""
         if mode:
             raise SpecError(
                 f"this network is for inference: {PROGRAM} is a program of torch.export, which has no training mode; train the "
@@ -121,7 +121,7 @@ class _Program(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
 
 
 def code_of(text: str, file: str) -> ModuleType:
-    """Return a module with this source, as if it had been imported from the file; it is not in `sys.modules`."""
+    """Execute source text as a module that names `file` as its origin, and return it; it is not added to `sys.modules`."""
     spec = spec_from_loader(Path(file).stem, loader=None, origin=file)
     assert spec is not None
     module = module_from_spec(spec)

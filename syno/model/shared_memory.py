@@ -1,7 +1,7 @@
 """Parameters and buffers that share memory: slices of one tensor, a weight and its transpose, tied weights.
 
-PyTorch keeps parameters that are one object, but copies, devices and memory formats give parameters that share memory partly
-memory of their own, without a word: what is trained then is another network.
+PyTorch preserves tied weights that are one parameter object. But if parameters share only parts of their memory, copying,
+moving to a device or changing the memory format silently separates them, and another network is trained.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True)
 class _View:
-    """A tensor of a network, by the number of its module and its name there, and its place in memory."""
+    """A tensor of a network as a view of shared memory: index of its module, name in the module, and strided layout."""
 
     module: int
     name: str
@@ -34,23 +34,23 @@ class _View:
 
 @dataclass(frozen=True)
 class _Sharing:
-    """Different tensors of a network in one piece of memory."""
+    """A piece of memory that several tensors of a network share."""
 
     memory: torch.Tensor  # all of it, as bytes
     views: tuple[_View, ...]
 
 
 def shared_tensors(network: nn.Module) -> list[list[str]]:
-    """Return the names of parameters and buffers that are different tensors in the same memory, by the memory."""
+    """Return a list of names for each piece of memory that several parameters and buffers share."""
     names = {number: name for number, (name, _) in enumerate(network.named_modules())}
     return [[f"{names[view.module]}.{view.name}".lstrip(".") for view in sharing.views] for sharing in _sharings(network)]
 
 
 def overlapping_parameters(network: nn.Module) -> list[str]:
-    """Return the names of parameters of which elements are also those of another parameter or buffer: one changes both."""
+    """Return the names of parameters that share at least one element with another parameter or buffer."""
     tensors = dict((*network.named_buffers(), *network.named_parameters()))
-    places: dict[str, torch.Tensor] = {}  # of the first byte of each element
-    uses: dict[int, torch.Tensor] = {}  # of each byte, by the memory
+    places: dict[str, torch.Tensor] = {}  # offset of the first byte of each element, by the tensor's name
+    uses: dict[int, torch.Tensor] = {}  # number of tensors that use each byte, by the memory's address
     for sharing in _sharings(network):
         memory = sharing.memory.data_ptr()
         uses[memory] = torch.zeros(len(sharing.memory), dtype=torch.uint8)
@@ -69,12 +69,12 @@ def overlapping_parameters(network: nn.Module) -> list[str]:
 
 
 def copy_of(network: Model) -> Model:
-    """Return a copy of a network, in which tensors share memory as they do in the network.
+    """Return a deep copy of a network, in which tensors share memory as they do in the network.
 
-    Tensors that were computed of others, such as the weight that a normalization made, or a feature that was kept, are values
-    in the copy: what computed them belongs to the original.
+    Attributes that are results of autograd, such as a normalized weight or a stored feature, are detached in the copy.
 
-    Raises SpecError if something in the network cannot be copied, or is a view of a weight, which the copy could not train.
+    Raises SpecError if an attribute cannot be copied, or is a computed view of a weight, through which the copy would not
+    learn.
     """
     sharings = _sharings(network)
     _check_views(network, sharings)
@@ -92,7 +92,7 @@ def copy_of(network: Model) -> Model:
 
 
 class _ComputedAsValues(TorchFunctionMode):  # type: ignore[misc]  # mypy does not look into torch
-    """Copies tensors that were computed of others as their values; PyTorch refuses to copy those."""
+    """Lets `deepcopy` copy non-leaf tensors by value, which PyTorch refuses."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__deepcopy__ and not args[0].is_leaf:
@@ -104,7 +104,7 @@ class _ComputedAsValues(TorchFunctionMode):  # type: ignore[misc]  # mypy does n
 
 
 def _check_views(network: nn.Module, sharings: list[_Sharing]) -> None:
-    """Raise SpecError if a module keeps a tensor that was computed as a view of a weight, and may be used in its place."""
+    """Raise SpecError if a module stores a computed view of a weight, which may be used in place of the weight."""
     modules, names = list(network.modules()) if sharings else [], [name for name, _ in network.named_modules()]
     for sharing in sharings:
         tensors = {
@@ -121,7 +121,7 @@ def _check_views(network: nn.Module, sharings: list[_Sharing]) -> None:
 
 
 def _not_copied(network: nn.Module) -> tuple[str, Exception] | None:
-    """Return the name of the first attribute that cannot be copied by itself, and why; None if each one can."""
+    """Return the first attribute that cannot be copied alone, in words, and the exception; None if each one can."""
     for path, module in network.named_modules():
         for name, value in vars(module).items():
             if name in ("_modules", "_parameters", "_buffers"):
@@ -135,9 +135,9 @@ def _not_copied(network: nn.Module) -> tuple[str, Exception] | None:
 
 
 def moved_to(network: Model, device: torch.device | str) -> Model:
-    """Move a network to a device, and return it; tensors that share memory still do.
+    """Move a network to a device in place, and return it; tensors that share memory still do.
 
-    Raises SpecError if weights have no values, as those on the device "meta".
+    Raises SpecError if weights have no values because they are on the device "meta".
     """
     empty = [name for name, tensor in (*network.named_parameters(), *network.named_buffers()) if tensor.is_meta]
     if empty:
@@ -152,7 +152,7 @@ def moved_to(network: Model, device: torch.device | str) -> Model:
 
 
 def to_channels_last(network: nn.Module) -> None:
-    """Give weights of two-dimensional convolutions the memory format of channels-last data, except those that share memory."""
+    """Convert the weights of two-dimensional convolutions to channels-last format in place, except those that share memory."""
     modules = list(network.modules())
     keep = {id(modules[view.module]) for sharing in _sharings(network) for view in sharing.views}
     for module in modules:
@@ -179,8 +179,8 @@ def _sharings(network: nn.Module) -> list[_Sharing]:
 
 def _own_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return a module's own parameters, buffers, and tensors that are plain attributes, by name."""
-    found = {**vars(module), **module._buffers, **module._parameters}
-    return {name: tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+    attributes = {**vars(module), **module._buffers, **module._parameters}
+    return {name: tensor for name, tensor in attributes.items() if isinstance(tensor, torch.Tensor)}
 
 
 def _bytes(memory: torch.UntypedStorage) -> torch.Tensor:
@@ -188,7 +188,7 @@ def _bytes(memory: torch.UntypedStorage) -> torch.Tensor:
 
 
 def _restore(network: nn.Module, sharings: list[_Sharing], made: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Let tensors that shared memory share the memory that `made` returns in its place."""
+    """Point tensors that shared memory at the memory that `made` returns for it, with their offsets and strides."""
     modules = list(network.modules()) if sharings else []
     for sharing in sharings:
         memory = made(sharing.memory).untyped_storage()

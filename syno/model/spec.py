@@ -1,4 +1,4 @@
-"""The spec of operators that replace layers of a network."""
+"""The spec of a search space derived from a network: shapes, layers and budget of the operators that may replace its layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syno.space.complete import Cost
 from syno.space.reads import AUTO
 from syno.space.spec import OperatorSpec
 
-WINDOW = 3  # positions, which must fit where H is 4
+WINDOW = 3  # positions of the default window: it must fit into pictures with H = 4
 # Defaults of a spec for small networks on small pictures.
 DEFAULTS: Mapping[str, Any] = {
     "input": "N, C_in: unordered, H, H",
@@ -60,11 +60,11 @@ SEQUENCE_DEFAULTS: Mapping[str, Any] = {
 
 
 def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[str, Any]:
-    """Return DEFAULTS for tensors whose axes after that of the channels have these variables, such as L, or H and W.
+    """Return DEFAULTS for convolutions whose spatial axes have these variables, such as L, or H and W.
 
     Args:
-        lengths: the variables.
-        window: of operators that read as far as a layer with a large kernel does, an odd number; beside that of `DEFAULTS`.
+        lengths: the variables of the spatial axes.
+        window: if above `WINDOW`, a second window size that operators may use, an odd number: that of the largest kernel.
     """
     larger = f", k_2={window}:2" if window > WINDOW else ""
     free = "".join(f", {name}" for name in lengths)
@@ -78,7 +78,7 @@ def convolution_defaults(lengths: Sequence[str], window: int = WINDOW) -> dict[s
 
 
 def _widest(layers: Sequence[Layer]) -> int:
-    """Return the size of the largest kernel along any axis, at most the axis' length; an odd number."""
+    """Return the largest kernel size along any axis, limited to the axis' length and rounded down to an odd number."""
     axes = [pair for layer in layers for pair in zip(layer.windows, layer.input[2 : 2 + len(layer.windows)], strict=True)]
     kernel = max((axis.kernel for axis, _ in axes), default=1)
     fitting = min((length for axis, length in axes if axis.kernel == kernel), default=1)
@@ -95,9 +95,8 @@ def spec_for(
 ) -> OperatorSpec:
     """Return the spec of operators for the replaceable layers of `model`.
 
-    Layers of equal sizes make one row. The budget's rest is the cost of the model outside of them, so that
-    `cost(operator, spec)` is that of the whole model with the operator (in one order of work for all layers; modules take the
-    best one for each).
+    Layers of equal sizes make one row. The budget's rest is the cost of the other layers, so that `cost(operator, spec)` is the
+    cost of the whole model with the operator. (It uses one plan for all layers; modules use the best plan for each.)
     `model_cost(model, example)` is the cost of the original.
 
     >>> import syno, torch
@@ -112,10 +111,10 @@ def spec_for(
         model: the network.
         example: a batch of its inputs, whose length is N: a tensor, a tuple of arguments, or a dict of named arguments.
         options: fields of OperatorSpec that differ from DEFAULTS (SEQUENCE_DEFAULTS for projections). Those of `budget` are
-            added to the rest found here. `reads: auto` is what the network asks for; see `syno.model.spec`.
+            added to the rest. `reads: auto` is the requirement of the network; see `syno.model.requirement`.
         where, keep_stem: the layers; see `replaceable`.
 
-    Raises SpecError if there is no layer to replace, if there are layers of both kinds, or if the options are wrong.
+    Raises SpecError if there is no layer to replace, if layers have different numbers of axes, or if the options are wrong.
     """
     layers = replaceable(model, example, where, keep_stem=keep_stem)
     if len(kinds := {len(layer.lengths): layer for layer in layers}) > 1:
@@ -154,15 +153,15 @@ def spec_for(
 
 
 def replaced_share(model: nn.Module, example: Inputs, rest: Cost) -> float:
-    """Return the share of the model's FLOPs that the layers to replace have, given the cost of the rest."""
+    """Return the replaced layers' share of the model's FLOPs, where `rest` is the cost of the other layers."""
     whole = count(model, example).flops
     return 1 - rest.flops / whole if whole else 0.0
 
 
 def rest_cost(model: nn.Module, example: Inputs, layers: Sequence[Layer]) -> Cost:
-    """Return the cost of `model` outside of the layers to replace, for one batch, without memory. Their biases stay.
+    """Return FLOPs and parameters of `model` without the layers to replace, for one batch: a lower bound for any operator.
 
-    A weight that a layer to replace shares with one that stays does stay. A model with any operator costs more than that.
+    It includes the biases of the replaced layers and weights that are tied to layers that stay. Memory is 0.
     """
     replaced = {id(part) for layer in layers for part in layer.module.modules()}
     inside = {name for name, module in model.named_modules() if id(module) in replaced}

@@ -1,4 +1,4 @@
-"""Modules in place of layers, which answer what people read on the layer: its sizes, device, number format and hooks."""
+"""Modules in place of layers, with the attributes of the layer that code may read: sizes, weight's device and dtype, hooks."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ HOOKS = (
     "_backward_pre_hooks",
 )
 OF_PYTORCH = vars(nn.Module()).keys()  # attributes of every module
-# Hooks that make a layer's weight of others, which go with the layer.
+# Hooks that compute a layer's weight from other parameters; they are removed together with the layer.
 NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
 
 @dataclass(frozen=True)
 class ReplacedWeight:
-    """Shape, dtype and device of the weight of a replaced layer, in its place: no tensor, without elements.
+    """The `weight` attribute of a module in place of a layer: shape, dtype and device, but no elements; it is no tensor.
 
     Attributes:
-        shape: the layer's.
-        dtype, device: those of what stands in its place.
-        requires_grad: whether the layer learnt.
+        shape: of the layer's weight.
+        dtype, device: of the replacing module's weights.
+        requires_grad: whether the layer's weight was trained.
 
-    Raises ReplacedWeightError where its elements would be needed.
+    Raises ReplacedWeightError for each use that needs elements.
     """
 
     shape: torch.Size
@@ -51,7 +51,7 @@ class ReplacedWeight:
     requires_grad: bool = True
 
     def size(self, axis: int | None = None) -> torch.Size | int:
-        """Return the lengths of all axes, or of one."""
+        """Return the lengths of all axes, or of one axis."""
         return self.shape if axis is None else self.shape[axis]
 
     def dim(self) -> int:
@@ -76,16 +76,16 @@ class ReplacedWeight:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (torch.Tensor.to, torch.Tensor.type_as):  # of another tensor, as this one is
-            args, given = (
-                [one.like() if isinstance(one, cls) else one for one in args],
-                {name: one.like() if isinstance(one, cls) else one for name, one in (kwargs or {}).items()},
+        if function in (torch.Tensor.to, torch.Tensor.type_as):  # x.to(layer.weight) needs dtype and device only
+            args, kwargs = (
+                [value.like() if isinstance(value, cls) else value for value in args],
+                {name: value.like() if isinstance(value, cls) else value for name, value in (kwargs or {}).items()},
             )
-            return function(*args, **given)
+            return function(*args, **kwargs)
         refuse(getattr(function, "__name__", "a function"))
 
     def like(self) -> torch.Tensor:
-        """Return a tensor without elements, of its number format and device."""
+        """Return an empty tensor of this dtype on this device."""
         return torch.empty(0, dtype=self.dtype, device=self.device)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -95,7 +95,7 @@ class ReplacedWeight:
 
 
 def refuse(use: str) -> NoReturn:
-    """Raise ReplacedWeightError for this use of a weight."""
+    """Raise ReplacedWeightError, which names this use of the weight."""
     raise ReplacedWeightError(
         f"an operator stands in place of this layer, and has no weight of the layer's shape ({use}); "
         "call the layer, or keep it by naming the layers to replace without it"
@@ -117,7 +117,7 @@ for _name in ("neg", "abs", "getitem", "iter", "float", "bool"):
 
 
 class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """Base of modules that stand in place of a layer. Without a layer they are as others."""
+    """Base class of modules in place of a layer. Before `stand_for` is called they behave as any module."""
 
     _replaced: tuple[tuple[int, ...], bool] | None = None  # the shape of the layer's weight, and whether it learnt
 
@@ -130,12 +130,12 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
         if self._replaced is None:
             raise AttributeError("weight")
         shape, learns = self._replaced
-        one = next((one for one in self.parameters() if one.is_floating_point()), None)
-        one = next(self.buffers(), torch.empty(0)) if one is None else one
-        return ReplacedWeight(torch.Size(shape), one.dtype, one.device, learns)
+        own_weight = next((weight for weight in self.parameters() if weight.is_floating_point()), None)
+        own_weight = next(self.buffers(), torch.empty(0)) if own_weight is None else own_weight
+        return ReplacedWeight(torch.Size(shape), own_weight.dtype, own_weight.device, learns)
 
     def stand_for(self, layer: nn.Module) -> None:
-        """Take the sizes of the layer, where the module has no attributes of these names itself, and its hooks."""
+        """Copy the layer's size attributes, except those that the module has itself, and move its hooks here."""
         weight = weight_of(layer)
         self._replaced = tuple(weight.shape), bool(weight.requires_grad)
         for name in SIZES_OF_LINEAR if isinstance(layer, nn.Linear) else SIZES:
@@ -147,7 +147,7 @@ class InPlace(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
 
 class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
-    """Modules in a row, in place of a layer. Its `bias` is that of the last one that has one."""
+    """A sequence of modules in place of one layer. `bias` is the bias of the last module that has one."""
 
     @property
     def bias(self) -> Any:
@@ -156,20 +156,21 @@ class Sequential(InPlace, nn.Sequential):  # type: ignore[misc]
 
 
 def weight_of(layer: nn.Module) -> torch.Tensor:
-    """Return a layer's weight. A parametrization of it makes it as in evaluation mode, as others learn from being read."""
+    """Return a layer's weight. A parametrization computes it in evaluation mode: spectral normalization updates its state
+    at each reading in training mode."""
     modes = [(module, module.training) for module in layer.modules()]
     for module, _ in modes:
         module.training = False
     try:
-        found: torch.Tensor = layer.weight
+        weight: torch.Tensor = layer.weight
     finally:
         for module, training in modes:
             module.training = training
-    return found
+    return weight
 
 
 def move_hooks(layer: nn.Module, module: nn.Module) -> None:
-    """Give a module the hooks that a layer calls before and after `forward`, and before and after its gradients."""
+    """Add a layer's forward, pre-forward, backward and pre-backward hooks to a module."""
     for name in HOOKS:
         getattr(module, name).update(
             {key: hook for key, hook in getattr(layer, name).items() if not isinstance(hook, NORMALIZATIONS)}
@@ -179,12 +180,12 @@ def move_hooks(layer: nn.Module, module: nn.Module) -> None:
 
 
 def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) -> None:
-    """Put a module in place of a layer of a network, under all its names, and in lists and mappings that modules have.
+    """Replace a layer of a network, under all its names and in plain lists, tuples and dicts that modules have as attributes.
 
     Args:
-        network: is changed.
-        names: of the layer in the network, as `get_submodule` takes them.
-        module: what is put there.
+        network: changed in place.
+        names: all names of the layer in the network, as `get_submodule` takes them.
+        module: the replacement.
     """
     layer = network.get_submodule(names[0])
     for name in names:
@@ -197,24 +198,27 @@ def put_in_place(network: nn.Module, names: Sequence[str], module: nn.Module) ->
 
 
 def _exchange(value: Any, layer: nn.Module, module: nn.Module, done: set[int]) -> Any:
-    """Return the value of an attribute, with a module in place of a layer; `done` has the ids of lists and mappings."""
+    """Return the value of an attribute with `module` in place of `layer`, lists and dicts changed in place.
+
+    `done` has the ids of lists and dicts that were visited, which may contain themselves.
+    """
     if value is layer:
         return module
     if isinstance(value, tuple):
-        changed = [_exchange(one, layer, module, done) for one in value]
-        if all(new is one for new, one in zip(changed, value, strict=True)):
+        changed = [_exchange(part, layer, module, done) for part in value]
+        if all(new is old for new, old in zip(changed, value, strict=True)):
             return value
         return type(value)._make(changed) if hasattr(value, "_make") else tuple(changed)
     if isinstance(value, list | dict) and id(value) not in done:
         done.add(id(value))
-        for key, one in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if (new := _exchange(one, layer, module, done)) is not one:
+        for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if (new := _exchange(part, layer, module, done)) is not part:
                 value[key] = new
     return value
 
 
 def clear_hooks(module: nn.Module) -> None:
-    """Take all hooks from a module that `move_hooks` gives to another one."""
+    """Remove the hooks of a module that `move_hooks` would add to its replacement."""
     for name in HOOKS:
         hooks = getattr(module, name)
         for key in [key for key, hook in hooks.items() if not isinstance(hook, NORMALIZATIONS)]:
@@ -222,7 +226,7 @@ def clear_hooks(module: nn.Module) -> None:
 
 
 def in_place(module: nn.Module) -> InPlace:
-    """Return a module that may stand in place of a layer: itself, but of a class that is `InPlace`, too."""
+    """Return the same module, whose class is now a subclass of both `InPlace` and its own class."""
     if not isinstance(module, InPlace):
         kind: Any = type(module)
         module.__class__ = _in_place_class(kind)

@@ -1,4 +1,4 @@
-"""An operator in place of a network's layers.
+"""Substitution of operators for a network's layers.
 
 >>> import torch, syno
 >>> from torch import nn
@@ -37,15 +37,15 @@ def substitute(
     batch: int | None = None,
     layers: Sequence[Layer] | None = None,
 ) -> nn.Module:
-    """Return a copy of `model` with `operator` in some of its layers.
+    """Return a copy of `model` with `operator` in place of some of its layers.
 
-    Where operators work on channels-last data, the convolutions that stay store their weights channels-last: shapes and values
-    are the same.
+    The layers are convolutions, transposed convolutions, or linear layers. For a strided layer, an average pooling precedes the
+    operator; for a transposed one, an upsampling; an operator with the variable `stride` is strided itself. If the layer's
+    padding does not keep the size, the operator's input is padded with zeros and its output is cropped. The layer's bias is
+    kept, and added after the operator.
 
-    The layers are convolutions, transposed convolutions, or linear layers. In place of a layer with a stride there is an
-    average pooling by the stride, of a transposed one an enlargement, and the operator after it; an operator with the variable
-    `stride` has the stride itself. Where the layer's padding does not keep the size, zeros are added ahead, and positions left
-    out behind. A layer's bias stays, and is added after the operator.
+    If an operator computes in channels-last format, the other convolutions store their weights in this format, too; shapes and
+    values are the same.
 
     >>> import syno, torch
     >>> from torch import nn
@@ -58,25 +58,25 @@ def substitute(
     Args:
         model: any module that runs on the example; it is not changed, and the weights of layers that stay are copied.
         operator: from [N, C_in, H, H] to [N, C_out, H, H]; from [N, seq_len, H_in] to [N, seq_len, t*H_in] or
-            [N, seq_len, H_out]. Its other variables have defaults. On pictures that are not square, one of squares gets a
-            variable W for the width, where it does not mix both axes. Or a baseline that is a module; or a whole network with
-            fewer channels or a mixture, whatever the layers are.
+            [N, seq_len, H_out]. Its other variables have defaults. If pictures are not square, an operator for square ones gets
+            a variable W for the width, provided that it does not mix the two axes. Or another replacement: a module baseline, a
+            known layer, a narrower network or a mixture; the last two do not use `where`.
         example: the model's inputs, of any batch size: a tensor, a tuple of arguments, or a dict of named arguments.
-        where: the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule` for
-            your own. Or such a rule, which returns why a `Layer` stays, or None. Or the names of layers, as `named_modules`
-            has them, or patterns of names, such as `blocks.*.conv1`.
+        where: selects the layers. The name of a rule: "spatial", "paper-3x3", "paper", "projections", or `package.module:rule`
+            for your own. Or a rule: a function of a `Layer` that returns the reason to keep it, or None. Or the names of
+            layers, as in `named_modules`, or patterns of names, such as `blocks.*.conv1`.
         seed: of the operators' weights, which are different in every layer.
         mode: the form of the operators: "fused", or "literal". A baseline that is a module has one form.
-        causal: whether the model predicts later positions of a sequence, so that an operator that reads ahead is refused.
-            None: as the model's attribute `causal` says; if it has none, False.
+        causal: whether the model predicts later positions of a sequence, so that operators that read ahead are an error.
+            None: the model's attribute `causal`; False if it has none.
         keep_stem: whether the convolution that runs first stays, unless it is named.
-        batch: the batch size to choose the form of the operators' code for; it takes any other one, too. None: a usual one.
-        layers: those that `replaceable` found in the same network with other weights, instead of `where`; so they are looked
-            for once for many operators. None: they are looked for.
+        batch: the batch size for which the operators' code is optimized; it takes any other, too. None: a usual one.
+        layers: the result of `replaceable` for the same network with any weights, to find layers once for many operators; used
+            instead of `where`. None: layers are found here.
 
     Raises:
         MisfitError: the operator does not fit a layer (the message says which, and why), or reads ahead in a causal model.
-        SpecError: there is no such layer, or one that is named cannot be replaced.
+        SpecError: no layer is selected, or a named layer cannot be replaced.
         UnknownNameError: there is no such rule.
         LoweringError: the operator cannot be lowered, or is too large to find out whether it reads ahead.
     """
@@ -90,7 +90,7 @@ def substitute(
 
 
 def why_it_does_not_fit(operator: AnyOperator, layer: Layer, model: nn.Module) -> str | None:
-    """Return why an operator cannot have the sizes of a layer of the model; None if it can."""
+    """Return why an operator cannot replace a layer of the model, such as sizes that do not divide; None if it can."""
     example, is_causal = torch.zeros(layer.own_input), getattr(model, "causal", False)
     try:
         substitute(layer.module, operator, example, where=lambda _: None, causal=is_causal, keep_stem=False)

@@ -34,7 +34,10 @@ class DenseLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into to
 
 
 class DenseBlock(nn.Sequential):  # type: ignore[misc]
-    """Layers, each of which reads all features before it. [N, before, H, H] -> [N, before + layers*growth, H, H]."""
+    """Layers, each of which reads the block's input and the outputs of all layers before it.
+
+    [N, before, H, H] -> [N, before + layers*growth, H, H].
+    """
 
     def __init__(self, layers: int, before: int, growth: int) -> None:
         super().__init__(
@@ -100,7 +103,7 @@ class DenseNet(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits [N, classes]."""
         x = torch.relu(self.features(x))
-        # A function, not a module: the published count of FLOPs, which looks at modules, leaves this pooling out.
+        # A function, not a module: the published FLOPs were counted by module, and so lack this pooling.
         return self.classifier(functional.adaptive_avg_pool2d(x, 1).flatten(1))
 
 

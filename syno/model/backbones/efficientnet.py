@@ -50,7 +50,7 @@ class NormedConvolution(nn.Sequential):  # type: ignore[misc]  # mypy does not l
 
 
 class SqueezeExcitation(nn.Module):  # type: ignore[misc]
-    """Features scaled by numbers in (0, 1) that depend on the means of all. [N, features, H, H] to the same shape."""
+    """Scales each feature by a gate in (0, 1), computed from the means of all features. [N, features, H, H] -> the same."""
 
     def __init__(self, features: int, squeezed: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class SqueezeExcitation(nn.Module):  # type: ignore[misc]
 
 
 class StochasticDepth(nn.Module):  # type: ignore[misc]
-    """Dropout of whole samples: in training, each becomes zero with this probability, and is scaled up otherwise."""
+    """Stochastic depth: in training, each sample becomes zero with this probability, and is scaled up otherwise."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
@@ -80,7 +80,10 @@ class StochasticDepth(nn.Module):  # type: ignore[misc]
 
 
 class InvertedBottleneck(nn.Module):  # type: ignore[misc]
-    """A (fused) inverted bottleneck, with a shortcut where shapes stay. [N, before, H, H] -> [N, after, H/stride, H/stride]."""
+    """A (fused) inverted bottleneck, with a shortcut if its output has its input's shape.
+
+    [N, before, H, H] -> [N, after, H/stride, H/stride].
+    """
 
     def __init__(self, stage: StageShape, before: int, after: int, stride: int, dropped: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Small residual networks for small pictures, which are trained in seconds: ResNet-6 and ResNet-8."""
+"""Small residual networks for small pictures, which train in seconds: ResNet-6 and ResNet-8."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from syno.base.registry import Registry
 
 
 class Backbone(Protocol):
-    """A function that makes a network. Equal arguments give equal weights; the global random state is left as it was.
+    """A function that makes a network. Equal arguments give equal weights; the global random state is restored.
 
-    A network's attribute `layer_rules`, if it has one, gives the name of a rule a meaning of its own, such as `paper` for the
-    layers that the paper replaced; see `syno.model.geometry`.
+    A network may have an attribute `layer_rules`, a mapping from names to rules, which takes precedence over `LAYER_RULES` of
+    `syno.model.layer_rules`: `paper` selects the layers that the paper replaced in this network.
     """
 
     def __call__(self, *, classes: int, channels: int = 3, width: float = 1.0, seed: int = 0) -> nn.Module:
@@ -43,13 +43,16 @@ SEQUENCE_BACKBONES: Registry[SequenceBackbone] = Registry("backbone of sequences
 
 
 def widened(features: Sequence[int], width: float) -> tuple[int, ...]:
-    """Return numbers of features, each a multiple of the first, times `width`. SpecError if one becomes no whole number."""
-    found = [width * number for number in features]
-    if any(number < 1 or number != int(number) for number in found):
+    """Return numbers of features times `width`; SpecError if a product is no whole number.
+
+    Each number is a multiple of the first, so that the first decides.
+    """
+    scaled = [width * number for number in features]
+    if any(number < 1 or number != int(number) for number in scaled):
         raise SpecError(
-            f"width is {width:g}, which makes {found[0]:g} features of {features[0]}; give a multiple of 1/{features[0]}"
+            f"width is {width:g}, which makes {scaled[0]:g} features of {features[0]}; give a multiple of 1/{features[0]}"
         )
-    return tuple(map(int, found))
+    return tuple(map(int, scaled))
 
 
 def seeded(seed: int, make: Callable[..., nn.Module], *arguments: Any, **options: Any) -> nn.Module:
