@@ -1,7 +1,7 @@
 """Names of variables in generated code.
 
-A variable may have a name that generated code uses itself, such as `forward` in a PyTorch module or `int` in C. In the code
-it gets an ending then: `forward_size`, `int_size`. All generators share the reserved names, so a variable has the same name
+A variable may have a name that generated code uses itself, such as `forward` in a PyTorch module or `int` in C. Then its name
+in the code gets an ending: `forward_size`, `int_size`. All generators share the reserved names, so a variable has the same name
 in all generated code.
 """
 
@@ -15,7 +15,7 @@ ENDING = "_size"
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Split a text at white space into a set of words."""
     return frozenset(text.split())
 
 
@@ -61,7 +61,7 @@ _NUMBERED = re.compile(r"[wtird]\d+|stage_\d+")  # tensors, intermediate results
 
 
 def code_name(name: str) -> str:
-    """Return the name of a variable in generated code: its own, or with an ending if the code uses that name itself.
+    """Return a variable's name in generated code: its own name, with an ending if generated code reserves that name.
 
     Different variables always have different names.
     """
@@ -82,6 +82,6 @@ def renamed_in_code(names: Iterable[str]) -> dict[str, str]:
 
 
 def renaming_note(names: Iterable[str]) -> str:
-    """Return a comment for generated code that lists the variables with other names there; empty if there are none."""
+    """Return a comment for generated code that lists the renamed variables; empty if there are none."""
     changed = [f"{name} is {other}" for name, other in renamed_in_code(names).items()]
     return f"# Variables that have other names in this code: {', '.join(changed)}\n" if changed else ""

@@ -1,4 +1,4 @@
-"""Coordinate expressions: sums of terms with operators that simplify as they build, values, and source text.
+"""Coordinate expressions: sums of terms, simplified as they are built, with their values and source text.
 
 Paper: section 4.1, Table 1 (coordinate expressions), section 5.2 (simplification).
 """
@@ -33,7 +33,7 @@ SizeText = Callable[[Size], str]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A sum of terms, in order of first appearance. Build with `iterator`, `half` and the operators."""
+    """A sum of terms, in order of first appearance. Build it with `iterator`, `half` and arithmetic operators."""
 
     terms: Terms = ()
 
@@ -57,7 +57,7 @@ class Expression:
         return Expression(remainder(self.terms, divisor))
 
     def guarded(self, extent: Size) -> Expression:
-        """Return this index, known to be read only where it lies in [0, extent)."""
+        """Return this expression as a guarded index: where it lies outside of [0, extent), the whole summand is zero."""
         own = self.extent
         if own is not None and divides(own, extent):
             return self
@@ -70,12 +70,12 @@ class Expression:
 
     @property
     def extent(self) -> Size | None:
-        """A size that the value, which is at least 0, always stays below; None where none can be shown."""
+        """A size that the (non-negative) value always stays below; None if the terms do not show one."""
         return extent_of(self.terms)
 
     @property
     def iterators(self) -> frozenset[str]:
-        """The names of the loop variables that occur."""
+        """The names of the loop variables that occur in the expression."""
         names: set[str] = set()
         pending = [self.terms]
         while pending:
@@ -96,7 +96,7 @@ class Expression:
         return count
 
     def evaluate(self, iterators: Mapping[str, Any], valuation: Valuation) -> Any:
-        """Return the value for iterators given as integers or integer arrays. Guards are not tested here."""
+        """Return the value. `iterators` maps names to integers or integer arrays. Guards are not tested here."""
         return _value(self.terms, iterators, valuation)
 
     def text(self, size_text: SizeText = str, divide: str = "//") -> str:
@@ -131,7 +131,7 @@ def _terms(value: Expression | int) -> Terms:
 
 
 def _inside(atom: Atom | None) -> tuple[Terms, ...]:
-    """Return the sum inside of an atom, if there is one."""
+    """Return the sum in an atom as a tuple of one element; empty if the atom contains none."""
     match atom:
         case Quotient(inner, _) | Remainder(inner, _) | Guard(inner, _):
             return (inner,)

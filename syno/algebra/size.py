@@ -1,8 +1,8 @@
 """Sizes: monomials over primary and coefficient variables.
 
 A size such as `g^-1*C_in` is stored as one integer, whose digits in balanced base 256 are the exponents, one digit per
-variable. So multiplying two sizes takes one integer addition and one look-up in the table of all sizes, and equal sizes are
-the same object. A search spends most of its time on products and quotients of sizes.
+variable. So multiplying two sizes takes one integer addition and one look-up in the table of all sizes. Equal sizes are the
+same object. A search spends most of its time on products and quotients of sizes.
 
 Paper: section 5.1 (coordinate sizes).
 """
@@ -25,7 +25,7 @@ EXPONENT_LIMIT = 63  # sums of two such digits are unique in base 256, so an ove
 
 
 class Trait(Enum):
-    """The use that a size can have, whatever the values of its variables."""
+    """How a size may be used, independent of the values of its variables."""
 
     ONE = "one"
     GENERAL = "general"  # holds a primary; coefficients may be in its denominator
@@ -59,12 +59,12 @@ class Size:
             if abs(exponent) > EXPONENT_LIMIT:
                 raise SizeError(f"the exponent {exponent} of {variable.name} is beyond the limit of {EXPONENT_LIMIT}")
             code += exponent << (8 * _digit_of.setdefault(variable, len(_digit_of)))
-        found = _sizes.get(code)
-        if found is None:
-            found = object.__new__(cls)
-            found.code, found.exponents = code, entries
-            found = _sizes.setdefault(code, found)
-        return found
+        known = _sizes.get(code)
+        if known is None:
+            known = object.__new__(cls)
+            known.code, known.exponents = code, entries
+            known = _sizes.setdefault(code, known)
+        return known
 
     @classmethod
     def of(cls, variable: Variable, exponent: int = 1) -> Size:
@@ -73,10 +73,10 @@ class Size:
 
     @classmethod
     def of_code(cls, code: int) -> Size:
-        """Return the size with this code: a sum of the codes of sizes is that of their product."""
-        found = _sizes.get(code)
-        if found is not None:
-            return found
+        """Return the size with this code. The code of a product is the sum of its factors' codes."""
+        known = _sizes.get(code)
+        if known is not None:
+            return known
         exponents = {}
         for variable in _digit_of:  # in the order of their digits
             exponents[variable] = (code + 128) % 256 - 128
@@ -104,12 +104,12 @@ class Size:
         return cls(exponents)
 
     def __mul__(self, other: Size) -> Size:
-        found = _sizes.get(self.code + other.code)
-        return found if found is not None else self._combined(other, 1)
+        known = _sizes.get(self.code + other.code)
+        return known if known is not None else self._combined(other, 1)
 
     def __truediv__(self, other: Size) -> Size:
-        found = _sizes.get(self.code - other.code)
-        return found if found is not None else self._combined(other, -1)
+        known = _sizes.get(self.code - other.code)
+        return known if known is not None else self._combined(other, -1)
 
     def __pow__(self, exponent: int) -> Size:
         return Size({variable: e * exponent for variable, e in self.exponents})
@@ -122,7 +122,7 @@ class Size:
 
     @cached_property
     def trait(self) -> Trait:
-        """The use that this size can have."""
+        """How this size may be used."""
         primary = [e for v, e in self.exponents if v.kind is VariableKind.PRIMARY]
         coefficient = [e for v, e in self.exponents if v.kind is VariableKind.COEFFICIENT]
         if any(e < 0 for e in primary):
@@ -135,11 +135,11 @@ class Size:
 
     @property
     def is_legal(self) -> bool:
-        """True if a coordinate may have this size: no primary, and no lone coefficient, in the denominator."""
+        """Whether a coordinate may have this size: no primary variable, and no coefficient alone, in the denominator."""
         return self.trait in (Trait.ONE, Trait.GENERAL, Trait.COEFFICIENT)
 
     def check_legal(self, where: str) -> Size:
-        """Return this size. Raises SizeError, which names `where`, if no coordinate may have it."""
+        """Return this size. Raises SizeError, whose message begins with `where`, if no coordinate may have this size."""
         if self.trait is Trait.UNDEFINED:
             raise SizeError(f"{where} has size {self}: a primary variable may not be in a denominator")
         if self.trait is Trait.ILLEGAL_COEFFICIENT:
@@ -170,7 +170,7 @@ class Size:
 
     @property
     def _as_written(self) -> list[tuple[Variable, int]]:
-        """The exponents with coefficients first, each kind by name."""
+        """(variable, exponent) pairs in the order of printing: coefficients first, each kind by name."""
         return sorted(self.exponents, key=lambda entry: (entry[0].kind is VariableKind.PRIMARY, entry[0].name))
 
     @cached_property

@@ -96,7 +96,7 @@ def collected(terms: Iterable[Term]) -> Terms:
 
 
 def extent_of(terms: Iterable[Term]) -> Size | None:
-    """Return a size that the value, which is at least 0, always stays below; None where none can be shown.
+    """Return a size that the (non-negative) value always stays below; None if the terms do not show one.
 
     Mixed radix: in B*i + j with i < G and j < B, the value stays below G*B.
     """
@@ -128,7 +128,7 @@ def _atom_extent(atom: Atom) -> Size | None:
 
 
 def _split_radix(terms: Terms, radix: Size) -> tuple[Terms, Terms] | None:
-    """Return (hi, lo) with the sum = radix*hi + lo and 0 <= lo < radix shown; None where it cannot be shown."""
+    """Split a sum into (hi, lo) with sum = radix*hi + lo and 0 <= lo < radix; None if the exponents do not prove the bound."""
     high = tuple((n, s / radix, atom) for n, s, atom in terms if divides(radix, s))
     low = tuple(term for term in terms if not divides(radix, term[1]))
     own = extent_of(low)
@@ -136,7 +136,7 @@ def _split_radix(terms: Terms, radix: Size) -> tuple[Terms, Terms] | None:
 
 
 def _common_radices(terms: Terms, divisor: Size) -> list[Size]:
-    """Return the sizes other than 1 by which terms are scaled and that divide `divisor`."""
+    """Return the coefficients of terms, other than 1, that divide `divisor`."""
     return list(dict.fromkeys(s for _, s, _ in terms if s is not ONE and divides(s, divisor)))
 
 

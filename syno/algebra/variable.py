@@ -26,7 +26,7 @@ class VariableKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A named symbolic size. A valuation gives it a value."""
+    """A named symbolic size, whose value a valuation defines."""
 
     name: str
     kind: VariableKind
@@ -41,10 +41,10 @@ class Variable:
             name = shortened(self.name, 20)
             raise SizeError(f'"{name}" cannot name a variable: it has {length} characters; at most {MOST_NAME_CHARACTERS}')
 
-    def __hash__(self) -> int:  # of the name alone: sizes are made and compared by the thousand
+    def __hash__(self) -> int:  # hashes the name alone, for speed: searches look up sizes all the time
         return hash(self.name)
 
     @property
     def sort_key(self) -> tuple[bool, str]:
-        """A key that puts primaries first and sorts each kind by name."""
+        """Sort key: primaries first, each kind by name."""
         return (self.kind is VariableKind.COEFFICIENT, self.name)

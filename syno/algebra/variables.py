@@ -43,7 +43,7 @@ class VariableTable(Mapping[str, Variable]):
     def parse(cls, text: str) -> VariableTable:
         """Return the table for a text `primaries; coefficients`: names separated by commas, each with an optional `=value`.
 
-        Raises ParseError if the text is something else.
+        Raises ParseError if the text has another form.
         """
         variables: list[Variable] = []
         defaults: dict[str, int] = {}
@@ -75,13 +75,13 @@ class VariableTable(Mapping[str, Variable]):
         return [self.size(part.strip()) for part in text.split(",") if part.strip()]
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Return values for all variables: those given, else the defaults. Raises ValuationError if any are missing."""
-        given = {**(values or {}), **more}
-        for name in given:
+        """Return a valuation of all variables: the arguments, else the defaults. Raises ValuationError if one is missing."""
+        explicit = {**(values or {}), **more}
+        for name in explicit:
             if name not in self._by_name:
                 hint = suggestion(name, self)
                 raise ValuationError(f'no variable "{name}"; the operator has: {", ".join(self)}.{hint}')
-        valuation = Valuation({**self.defaults, **given})
+        valuation = Valuation({**self.defaults, **explicit})
         missing = [name for name in self if name not in valuation]
         if missing:
             raise ValuationError(
@@ -112,7 +112,7 @@ class VariableTable(Mapping[str, Variable]):
 
 
 class Valuation(Mapping[str, int]):
-    """A positive integer for each variable of one layer."""
+    """Positive integers for the variables of one layer, by name."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self._values = {name: _positive(name, value) for name, value in values.items()}
@@ -120,10 +120,10 @@ class Valuation(Mapping[str, int]):
 
     def fraction(self, size: Size) -> Fraction:
         """Return the exact value of `size`, which may not be an integer."""
-        found = self._fractions.get(size)
-        if found is None:
-            found = self._fractions[size] = self._fraction(size)
-        return found
+        known = self._fractions.get(size)
+        if known is None:
+            known = self._fractions[size] = self._fraction(size)
+        return known
 
     def _fraction(self, size: Size) -> Fraction:
         above, below = 1, 1
@@ -197,10 +197,10 @@ class Valuations(Sequence[Valuation]):
 
     def values(self, size: Size) -> SizeValues:
         """Return the values of `size` under all valuations. They are computed once."""
-        found = self._values.get(size)
-        if found is None:
+        known = self._values.get(size)
+        if known is None:
             values = tuple(row.fraction(size) for row in self._rows)
-            found = self._values[size] = SizeValues(
+            known = self._values[size] = SizeValues(
                 values=values,
                 lowest=min(values),
                 highest=max(values),
@@ -208,7 +208,7 @@ class Valuations(Sequence[Valuation]):
                 is_integer=all(value.denominator == 1 for value in values),
                 is_one=all(value == 1 for value in values),
             )
-        return found
+        return known
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # Sequence's two overloads add nothing here
         return self._rows[index]
@@ -219,13 +219,13 @@ class Valuations(Sequence[Valuation]):
 
 @lru_cache(maxsize=4096)
 def _sizes_known(values: tuple[tuple[str, int], ...]) -> tuple[dict[Size, int], dict[Size, Fraction]]:
-    """Return the values of sizes that were found, whole and exact ones, which equal valuations share."""
+    """Return the caches of sizes' values under these variable values: integers and fractions. Equal valuations share them."""
     return {}, {}
 
 
 @lru_cache(maxsize=4096)
 def _values_known(rows: tuple[tuple[tuple[str, int], ...], ...]) -> dict[Size, SizeValues]:
-    """Return the cache of sizes' values under exactly these valuations."""
+    """Return the cache of sizes' values under these valuations. Equal lists of valuations share it."""
     return {}
 
 

@@ -1,6 +1,6 @@
-"""Texts as they are shown: without the passwords in addresses of databases, and without characters that hide other text.
+"""Sanitized texts: addresses without passwords, and no control characters that could hide other text.
 
-Texts that were read from files are strangers' texts: `cleaned` makes all of a record's, or of a table's, such as can be shown.
+Files may come from strangers: `cleaned` makes all texts of a record or a table safe to display.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "***"  # in place of a password
-LONGEST, LONGEST_MESSAGE = 2_000, 4_000  # characters of a text that is read, but of an operator's
-MESSAGE = "message"  # the name of a field or a column of texts with several lines
+LONGEST, LONGEST_MESSAGE = 2_000, 4_000  # characters of a text from a file, other than an operator's
+MESSAGE = "message"  # name of a field or column whose texts may have several lines
 OPERATORS = {"operator", "mixture"}  # names of fields and columns that may have an operator's text, which has several lines
 BEGINNINGS = (
     "operator ",
@@ -19,7 +19,7 @@ BEGINNINGS = (
     "module ",
     "network ",
     "known layer ",
-)  # of such a text, which is parsed, with limits of its own
+)  # beginnings of an operator's text; its parser has limits of its own
 # Control characters but tabs and ends of lines, such as NUL and the escape of terminals; formats, such as U+202E, which turns
 # the direction of what follows; halves of characters, which cannot be written; separators of lines and paragraphs.
 _INVISIBLE = re.compile(
@@ -43,7 +43,7 @@ def without_passwords(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return a text whose control characters, but for tabs and ends of lines, are shown as escapes.
+    r"""Return a text with its control characters as escapes; tabs and line ends stay.
 
     >>> visible("conv\x00 \u202etxt.exe")
     'conv\\x00 \\u202etxt.exe'
@@ -54,14 +54,14 @@ def visible(text: str) -> str:
 
 
 def cleaned(content: Any, name: object = None) -> Any:
-    r"""Return plain values whose texts, and names in mappings, are `visible`, and in one line, but for operators and messages.
+    r"""Return plain values in which each text, and each name in a mapping, is `visible` and a single line.
 
     >>> cleaned({"reason": ["it\x1b[2J\nfailed", 3], "operator": "operator x\n..."})
     {'reason': ['it\\x1b[2J failed', 3], 'operator': 'operator x\n...'}
 
     Args:
         content: values, as of JSON.
-        name: of the field or the column that has them.
+        name: the field or column of the values. Texts of operators and messages keep their lines.
     """
     if isinstance(content, str):
         shown = visible(content)
@@ -74,5 +74,5 @@ def cleaned(content: Any, name: object = None) -> Any:
     if isinstance(content, Mapping):
         return {cleaned(key): cleaned(value, key) for key, value in content.items()}
     if isinstance(content, tuple):
-        return tuple(cleaned(one, name) for one in content)
-    return [cleaned(one, name) for one in content] if isinstance(content, list) else content
+        return tuple(cleaned(element, name) for element in content)
+    return [cleaned(element, name) for element in content] if isinstance(content, list) else content

@@ -1,4 +1,4 @@
-"""Facts of the code of functions and modules: what it reads and writes outside of itself, and whose package it is of."""
+"""Facts about code objects: the variables that code writes, the modules that it imports, and the package that it belongs to."""
 
 from __future__ import annotations
 
@@ -19,77 +19,81 @@ from syno.base.user_code import is_installed
 
 SILENT = frozenset({"NOP", "EXTENDED_ARG", "CACHE"})  # instructions that depend on the layout of the text
 OF_GLOBALS, WRITES_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME"), ("STORE_GLOBAL", "DELETE_GLOBAL")
-TYPED = ("<stdin>", "<ipython", "<doctest")  # beginnings of files of code that has none
-FILLING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "clear"})  # methods
+TYPED = ("<stdin>", "<ipython", "<doctest")  # prefixes of file names of code that was typed
+FILLING = frozenset(
+    {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "pop", "clear"}
+)  # methods that change a container
 
 
 def closure_names(code: types.CodeType, names: Iterable[str]) -> list[str]:
-    """Return the names of a closure in the order of their first use, and then those of nested functions alone."""
+    """Return the names of a closure in the order of their first use; names that only nested functions use come last."""
     used = [each.argval for each in dis.get_instructions(code) if each.opcode in dis.hasfree]
     return [name for name in dict.fromkeys([*used, *names]) if name in set(names)]
 
 
 def nested_codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield code, and the code of the functions and classes in it."""
+    """Yield a code object, and those of all functions and classes nested in it."""
     yield code
-    for one in code.co_consts:
-        if isinstance(one, types.CodeType):
-            yield from nested_codes(one)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from nested_codes(constant)
 
 
 def filled_variables(code: types.CodeType) -> Iterator[str]:
-    """Yield the names of variables outside of code that it writes, or whose elements it adds or changes, as a list of calls."""
-    found = [each for each in dis.get_instructions(code) if each.opname not in SILENT]
-    for place, one in enumerate(found):
-        after = found[place + 1 : place + 3]
-        writes = one.opname in WRITES_GLOBAL or (one.opname == "STORE_DEREF" and one.argval in code.co_freevars)
-        is_read = one.opname in (*OF_GLOBALS, "LOAD_DEREF")
+    """Yield the outer variables that code assigns, or whose elements it adds or changes, such as a list that counts calls."""
+    instructions = [each for each in dis.get_instructions(code) if each.opname not in SILENT]
+    for place, instruction in enumerate(instructions):
+        after = instructions[place + 1 : place + 3]
+        writes = instruction.opname in WRITES_GLOBAL or (
+            instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
+        )
+        is_read = instruction.opname in (*OF_GLOBALS, "LOAD_DEREF")
         is_filled = len(after) == 2 and (after[1].opname == "STORE_SUBSCR" or after[0].argval in FILLING)
         if writes or (is_read and is_filled):
-            yield one.argval
+            yield instruction.argval
 
 
 def imported_modules(code: types.CodeType, package: str) -> Iterator[types.ModuleType]:
-    """Yield the modules that code imports as it runs. Those of the user's own are imported now, as they will be then."""
+    """Yield the modules that code imports when it runs. A module of the user's own is imported now, if it is not loaded yet."""
     before: list[Any] = []
     module = ""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
-            level, module = next((one for one in before[-2:] if type(one) is int), 0), instruction.argval
+            level, module = next((value for value in before[-2:] if type(value) is int), 0), instruction.argval
             with suppress(ImportError, ValueError):
                 module = importlib.util.resolve_name("." * level + module, package) if level else module
         if instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
             name = module if instruction.opname == "IMPORT_NAME" else f"{module}.{instruction.argval}"
-            found = sys.modules.get(name)
-            with suppress(Exception):  # it may never run, or only where the module is there; and it may be no module
-                if found is None and not is_installed_file(importlib.util.find_spec(name).origin or ""):  # type: ignore[union-attr]
-                    found = importlib.import_module(name)
-            if found is not None:
-                yield found
+            imported = sys.modules.get(name)
+            with suppress(Exception):  # the import may be conditional, and the name may be no module
+                if imported is None and not is_installed_file(importlib.util.find_spec(name).origin or ""):  # type: ignore[union-attr]
+                    imported = importlib.import_module(name)
+            if imported is not None:
+                yield imported
         before.append(instruction.argval)
 
 
 def package_of(thing: Any) -> tuple[str, str] | None:
-    """Return the package of a function or class with its version; None if it is the user's own."""
+    """Return (package, version) of a function or class; None if it is the user's own."""
     code, module = getattr(thing, "__code__", None), str(getattr(thing, "__module__", "") or "")
     file = "" if code is None else code.co_filename
     if file and (not file.startswith("<") or file.startswith(TYPED)):
         return package_version(module) if is_installed_file(file) else None
-    found = sys.modules.get(module)
-    if module == "__main__" or found is None:
+    owner = sys.modules.get(module)
+    if module == "__main__" or owner is None:
         return None
-    return package_of_module(found)
+    return package_of_module(owner)
 
 
 def package_of_module(module: types.ModuleType) -> tuple[str, str] | None:
-    """Return the package of a module with its version; None if it is the user's own."""
+    """Return (package, version) of a module; None if it is the user's own."""
     file = getattr(module, "__file__", None)
     if file is None:
         paths = list(getattr(module, "__path__", ()))  # a namespace package
         if module.__name__ == "__main__" or (paths and not is_installed_file(paths[0])):
             return None
         if not paths and getattr(module, "__spec__", None) is None and module.__name__ not in sys.builtin_module_names:
-            return None  # made by hand
+            return None  # created in memory, as by `types.ModuleType`
     elif not is_installed_file(file):
         return None
     return package_version(module.__name__)
@@ -103,7 +107,7 @@ def is_installed_file(file: str) -> bool:
 
 @functools.cache
 def package_version(module: str) -> tuple[str, str]:
-    """Return the package of a module and its version."""
+    """Return the top-level package of a module, and its version; "" if the version is unknown."""
     top = module.partition(".")[0]
     with suppress(PackageNotFoundError, ValueError):
         return top, version(top)
@@ -111,7 +115,7 @@ def package_version(module: str) -> tuple[str, str]:
 
 
 def modification_time(file: str) -> float:
-    """Return when a file was changed, in nanoseconds; 0 if there is none."""
+    """Return the modification time of a file in nanoseconds; 0 if the file does not exist."""
     try:
         return Path(file).stat().st_mtime_ns
     except OSError:
@@ -120,7 +124,7 @@ def modification_time(file: str) -> float:
 
 @functools.lru_cache(maxsize=256)
 def module_statements(file: str, changed: float) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Return the statements of a file that do more than define names, and the modules that it imports, each with its level."""
+    """Return the statements at the top of a file that do more than define names, as text, and its imports as (name, level)."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -136,16 +140,16 @@ def module_statements(file: str, changed: float) -> tuple[str, tuple[tuple[str, 
 
 
 def _has_effect(node: ast.stmt) -> bool:
-    """Return whether a statement at the top of a module changes something: it is no definition, import or docstring."""
+    """Return whether a statement at the top of a module has an effect: it is no definition, import or docstring."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.AnnAssign():
             return False
         case ast.Expr(value=ast.Constant()) | ast.Pass():
             return False
         case ast.Assign(targets=targets):
-            return not all(isinstance(one, ast.Name | ast.Tuple | ast.List) for one in targets)
+            return not all(isinstance(node, ast.Name | ast.Tuple | ast.List) for node in targets)
         case ast.If(test=test):
-            return not any(isinstance(one, ast.Name) and one.id in ("__name__", "TYPE_CHECKING") for one in ast.walk(test))
+            return not any(isinstance(node, ast.Name) and node.id in ("__name__", "TYPE_CHECKING") for node in ast.walk(test))
         case ast.Try(body=body):
-            return not all(isinstance(one, ast.Import | ast.ImportFrom) for one in body)
+            return not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
     return True

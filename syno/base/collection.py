@@ -1,4 +1,4 @@
-"""Garbage collection of what refers to itself: less often while a search keeps most of what it makes."""
+"""Less frequent garbage collection of reference cycles, while a search keeps most objects that it makes."""
 
 from __future__ import annotations
 

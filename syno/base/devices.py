@@ -17,10 +17,10 @@ from runpy import run_path
 
 from syno.base.errors import MissingDeviceError
 
-# The GPUs of this machine that a process may use, found without PyTorch.
+# Finds the GPUs that a process may use, without PyTorch.
 #
-# CUDA reads the environment variable CUDA_VISIBLE_DEVICES once, when it is first used in a process. Therefore GPUs are found by
-# NVIDIA's `nvidia-smi`, or by the driver's files in /proc. Where both are missing, as with AMD's GPUs, PyTorch must be asked.
+# CUDA reads the environment variable CUDA_VISIBLE_DEVICES once, when it is first used in a process. Therefore GPUs are listed
+# by NVIDIA's `nvidia-smi`, or by the driver's files in /proc. If both are missing, as with AMD's GPUs, PyTorch must be asked.
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -37,9 +37,9 @@ class Gpu:
     """A GPU, or one of the parts (MIG instances) into which a GPU is divided.
 
     Attributes:
-        name: what CUDA_VISIBLE_DEVICES calls it: its UUID, or its number where the driver doesn't tell the UUID.
+        name: the GPU's name in CUDA_VISIBLE_DEVICES: its UUID, or its number if the driver doesn't tell the UUID.
         model: such as "NVIDIA A100-SXM4-80GB"; "" if it is unknown.
-        parts: names of the parts, if it is divided.
+        parts: names of the MIG instances, if the GPU is divided.
     """
 
     name: str
@@ -48,26 +48,26 @@ class Gpu:
 
 
 def visible_gpus(visible: str | None = None) -> tuple[Gpu, ...]:
-    """Return the GPUs that a process may use, in CUDA's order: number 1 is PyTorch's `cuda:1`. None if the driver tells none.
+    """Return the GPUs that a process may use, in CUDA's order: number 1 is PyTorch's `cuda:1`. Empty if the driver lists none.
 
     Args:
-        visible: the value of CUDA_VISIBLE_DEVICES; by default the one of this process, if it is set. It has numbers, UUIDs, or
-            beginnings of UUIDs. As for CUDA, the list ends at the first name that is unknown.
+        visible: the value of CUDA_VISIBLE_DEVICES, by default this process's: numbers, UUIDs, or beginnings of UUIDs. As in
+            CUDA, the list ends at the first unknown name.
     """
-    given = os.environ.get(VISIBLE) if visible is None else visible
+    names = os.environ.get(VISIBLE) if visible is None else visible
     installed = _installed(os.environ.get("PATH", ""))
-    if len({one.model for one in installed}) > 1 and os.environ.get(ORDER) != "PCI_BUS_ID":
+    if len({gpu.model for gpu in installed}) > 1 and os.environ.get(ORDER) != "PCI_BUS_ID":
         installed = _fastest_first(installed)
-    whole = [part for one in installed for part in _parts(one)]
-    if given is None:
+    whole = [part for gpu in installed for part in _parts(gpu)]
+    if names is None:
         return tuple(whole)
-    found: list[Gpu] = []
-    for name in (text.strip() for text in given.split(",")):
-        one = _gpu_of_name(name, installed, whole)
-        if one is None:
+    selected: list[Gpu] = []
+    for name in (text.strip() for text in names.split(",")):
+        gpu = _gpu_of_name(name, installed, whole)
+        if gpu is None:
             break
-        found.append(one)
-    return tuple(found) if len(set(found)) == len(found) else ()  # CUDA sees none if one is named twice
+        selected.append(gpu)
+    return tuple(selected) if len(set(selected)) == len(selected) else ()  # CUDA sees no GPU if a name occurs twice
 
 
 def _parts(gpu: Gpu) -> list[Gpu]:
@@ -76,19 +76,18 @@ def _parts(gpu: Gpu) -> list[Gpu]:
 
 
 def _gpu_of_name(name: str, installed: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
-    """Return the GPU that a name in CUDA_VISIBLE_DEVICES means; None if there is none. The number of a divided GPU means its
-    first part."""
+    """Return the GPU that a name in CUDA_VISIBLE_DEVICES means, or None. For a divided GPU, it is the first MIG instance."""
     if name.isdecimal():
         return _parts(installed[int(name)])[0] if int(name) < len(installed) else None
-    if name.startswith("MIG-GPU-"):  # GPU's UUID/instance/instance, as older drivers have it, which they don't list
+    if name.startswith("MIG-GPU-"):  # "UUID of GPU/instance/instance", the form of older drivers, which don't list it
         return Gpu(name)
-    beginning = [one for one in (*whole, *installed) if name and one.name.startswith(name)]
+    beginning = [gpu for gpu in (*whole, *installed) if name and gpu.name.startswith(name)]
     return _parts(beginning[0])[0] if len(set(beginning)) == 1 else None
 
 
 @cache
 def _installed(path: str) -> tuple[Gpu, ...]:
-    """Return the GPUs that NVIDIA's driver lists, in the order of the PCI bus. `path` is where programs are looked for."""
+    """Return the GPUs that NVIDIA's driver lists, in the order of the PCI bus. `path` (PATH) is the key of the cache."""
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
         return parse_list(done.stdout)
@@ -97,28 +96,30 @@ def _installed(path: str) -> tuple[Gpu, ...]:
 
 
 def parse_list(printed: str) -> tuple[Gpu, ...]:
-    """Return the GPUs that `nvidia-smi -L` printed."""
-    found: list[Gpu] = []
+    """Parse the output of `nvidia-smi -L` into GPUs with their MIG instances."""
+    gpus: list[Gpu] = []
     for line in printed.splitlines():
         if gpu := GPU_LINE.match(line):
-            found.append(Gpu(gpu[3], gpu[2]))
-        elif found and (part := PART_LINE.match(line)):
-            found[-1] = Gpu(found[-1].name, found[-1].model, (*found[-1].parts, part[1]))
-    return tuple(found)
+            gpus.append(Gpu(gpu[3], gpu[2]))
+        elif gpus and (part := PART_LINE.match(line)):
+            gpus[-1] = Gpu(gpus[-1].name, gpus[-1].model, (*gpus[-1].parts, part[1]))
+    return tuple(gpus)
 
 
 def _gpus_in_driver_files(folder: Path) -> tuple[Gpu, ...]:
-    """Return the GPUs that the driver's files describe; none if there are no such files."""
+    """Return the GPUs that the driver's files in `folder` describe; empty without such files, or if a UUID is unknown."""
     texts = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(folder.glob("*/information"))]
     fields = [dict(re.findall(r"^(.+?):\s*(.*)$", text, re.MULTILINE)) for text in texts]
-    found = tuple(Gpu(one.get("GPU UUID", ""), one.get("Model", "")) for one in fields)
-    known = all(re.fullmatch(r"GPU-[0-9a-f-]+", one.name) for one in found)  # it has "?" while a GPU sleeps
-    return found if known else ()
+    gpus = tuple(Gpu(information.get("GPU UUID", ""), information.get("Model", "")) for information in fields)
+    known = all(
+        re.fullmatch(r"GPU-[0-9a-f-]+", information.name) for information in gpus
+    )  # the UUID has "?" while a GPU sleeps
+    return gpus if known else ()
 
 
 @cache
 def _fastest_first(installed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Return GPUs of different models in CUDA's order, which begins with the fastest. Another process asks PyTorch for it."""
+    """Sort GPUs of different models as CUDA does, the fastest first. The order is asked of PyTorch in another process."""
     unset = {name: value for name, value in os.environ.items() if name != VISIBLE}
     try:
         command = [sys.executable, "-c", ASK_PYTORCH]
@@ -126,17 +127,17 @@ def _fastest_first(installed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     except (OSError, subprocess.SubprocessError):
         return installed
     order = [f"GPU-{uuid.removeprefix('GPU-')}" for uuid in done.stdout.split()]
-    if {one.name for one in installed} != set(order):
+    if {gpu.name for gpu in installed} != set(order):
         return installed
-    return tuple(sorted(installed, key=lambda one: order.index(one.name)))
+    return tuple(sorted(installed, key=lambda gpu: order.index(gpu.name)))
 
 
 def counted_by_pytorch() -> tuple[Gpu, ...]:
     """Return the GPUs that PyTorch counts, by their names in CUDA_VISIBLE_DEVICES or else by their numbers."""
     import torch
 
-    count, given = torch.cuda.device_count(), os.environ.get(VISIBLE)
-    names = [str(number) for number in range(count)] if given is None else [text.strip() for text in given.split(",")]
+    count, visible = torch.cuda.device_count(), os.environ.get(VISIBLE)
+    names = [str(number) for number in range(count)] if visible is None else [text.strip() for text in visible.split(",")]
     return tuple(Gpu(name) for name in names[:count])
 
 
@@ -148,9 +149,9 @@ def require_device(name: str, setting: str = "the device") -> None:
 
     Args:
         name: the device.
-        setting: what names it, as messages call it, such as "training.device".
+        setting: the setting that names the device, for messages, such as "training.device".
 
-    Raises MissingDeviceError, which is a SpecError: no device is called so, or this machine doesn't have it.
+    Raises MissingDeviceError, which is a SpecError: the name is no device's, or this machine lacks the device.
     """
     if gpu_number(name, setting) is None:
         return
@@ -164,15 +165,17 @@ def require_device(name: str, setting: str = "the device") -> None:
 
 
 def _is_for_gpus() -> bool:
-    """Return whether PyTorch was built for GPUs: by the file of its version, since loading PyTorch takes seconds."""
+    """Return whether PyTorch was built for GPUs. Reads only its version file, since loading PyTorch takes seconds."""
     spec = find_spec("torch")
     file = None if spec is None or spec.origin is None else Path(spec.origin).with_name("version.py")
-    found = {"cuda": ""} if file is None or not file.is_file() else run_path(str(file))
-    return found.get("cuda") is not None or found.get("hip") is not None
+    versions = {"cuda": ""} if file is None or not file.is_file() else run_path(str(file))
+    return versions.get("cuda") is not None or versions.get("hip") is not None
 
 
 def gpu_number(name: str, setting: str = "the device") -> int | None:
-    """Return the number of a GPU, 0 for "cuda"; None for "cpu". Raises MissingDeviceError for other names."""
+    """Return the number of the GPU that a device names: 0 for "cuda", None for "cpu". Raises MissingDeviceError for other
+    names.
+    """
     if not re.fullmatch(DEVICE_PATTERN, name):
         raise MissingDeviceError(f'{setting} is "{name}"; it must be "cpu", "cuda", or one of several GPUs such as "cuda:1"')
     kind, _, number = name.partition(":")
@@ -180,29 +183,29 @@ def gpu_number(name: str, setting: str = "the device") -> int | None:
 
 
 def check_number(name: str, count: int, setting: str = "the device") -> None:
-    """Raise MissingDeviceError if a device is a GPU, and not one of the `count` GPUs that this process sees."""
+    """Raise MissingDeviceError if a device is a GPU whose number is not below `count`, the number of visible GPUs."""
     if (gpu_number(name, setting) or 0) >= count:
-        found = f"PyTorch finds {count} GPUs here, cuda:0 to cuda:{count - 1}" if count else "PyTorch finds no GPU here"
-        raise MissingDeviceError(f'{setting} is "{name}", but {found}; take the device cpu, or a machine that has this one')
+        problem = f"PyTorch finds {count} GPUs here, cuda:0 to cuda:{count - 1}" if count else "PyTorch finds no GPU here"
+        raise MissingDeviceError(f'{setting} is "{name}", but {problem}; take the device cpu, or a machine that has this one')
 
 
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use.
 
-    The least of three limits: its CPU affinity, the quota of its control groups (containers), and `SLURM_CPUS_PER_TASK`.
+    It is the least of three limits: its CPU affinity, the quota of its control groups (containers), and `SLURM_CPUS_PER_TASK`.
     """
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = [math.ceil(quota) for quota in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
-    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return max(1, min([found, *limits, *([int(given)] if given.isdecimal() else [])]))
+    of_slurm = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min([affinity, *limits, *([int(of_slurm)] if of_slurm.isdecimal() else [])]))
 
 
 def _quotas(of_process: Path, root: Path) -> Iterator[float]:
-    """Yield the limits in cores of the control groups of this process, of version 1 or 2: of its own group and all above it.
+    """Yield the CPU quotas, in cores, of this process's control group and of all groups above it (cgroups of version 1 or 2).
 
-    In a container, its own group is often the root of what it sees.
+    In a container, the process's own group is often the root of the visible tree.
     """
-    groups = {"": ""}  # places by controllers; version 2 has one group, whose controllers are not named
+    groups = {"": ""}  # paths by controllers; cgroups of version 2 have one path, without controllers
     with suppress(OSError):
         for line in of_process.read_text(encoding="utf-8", errors="replace").splitlines():
             _, controllers, place = line.split(":", 2)

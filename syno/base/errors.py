@@ -53,19 +53,19 @@ class MissingPackageError(SynoError, ImportError):
 
 
 class WrongOutputError(SynoError, RuntimeError):
-    """A module whose output differs from its reference, so that its latency means nothing."""
+    """A module whose output differs from its reference output. Its latency is not reported."""
 
 
 class NotCompiledError(SynoError, RuntimeError):
-    """A compiler that left code to be run as it was, so that its latency is not that of compiled code."""
+    """A compiler that did not compile all code, so that the latency would not be that of compiled code."""
 
 
 class MachineError(SynoError, RuntimeError):
-    """A machine that failed, for want of memory or disk space, or because somebody ended a process: it may work again."""
+    """A failure of the machine, such as a lack of memory or disk space or a killed process: a retry may succeed."""
 
 
 class DeviceError(SynoError, RuntimeError):
-    """A device, or the tracker that assigns it, that does not answer."""
+    """A device, or the tracker that assigns devices, that does not answer."""
 
 
 class DataError(SynoError, ValueError):
@@ -81,11 +81,11 @@ class SpecError(SynoError, ValueError):
 
 
 class NoneSelectedError(SpecError):
-    """No operator can be selected, though the search has ended: a result, not a fault."""
+    """A finished search without an operator that can be selected: a result, not a fault."""
 
 
 class StorageError(SpecError):
-    """A storage of trials that is full, read-only, damaged or missing. The operator of the trial is not the cause."""
+    """A storage of trials that is full, read-only, damaged or missing: a fault that no operator caused."""
 
 
 class MisfitError(SpecError):
@@ -93,7 +93,7 @@ class MisfitError(SpecError):
 
 
 class ReplacedWeightError(SpecError, AttributeError):
-    """A network that computes with the weight of a layer in whose place an operator stands."""
+    """A network that reads the weight of a layer that an operator has replaced."""
 
 
 class MissingDeviceError(DeviceError, SpecError):
@@ -101,10 +101,10 @@ class MissingDeviceError(DeviceError, SpecError):
 
 
 class SearchStoppedError(SynoError, RuntimeError):
-    """A search that stopped early, because evaluations fail for a reason other than the operators.
+    """A search that stopped early, because evaluations fail for reasons other than the operators.
 
     Attributes:
-        may_pass: whether its machine failed, so that the same command may go on later or elsewhere.
+        may_pass: whether the machine failed, so that the same command may succeed later or elsewhere.
     """
 
     may_pass = False
@@ -115,7 +115,7 @@ class UserCodeError(SpecError):
 
 
 class RunsCodeError(SpecError):
-    """A command that only reads results would have to run code that the experiment names as `package.module:name`."""
+    """Raised by commands that only read results, if they would have to import user code that the experiment names."""
 
 
 class UnreachableError(SynoError, LookupError):

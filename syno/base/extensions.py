@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 GROUP = "syno.extensions"
-BUNDLED = ("syno.paper.extension",)  # those that come with Syno, which has no entry points where it is only on the path
+BUNDLED = ("syno.paper.extension",)  # part of Syno: without installation, Syno has no entry points
 COMMANDS: list[str] = []  # modules of extensions that add commands to `syno`
 EXPERIMENTS: list[str] = []  # classes of kinds of experiments, as `module:name`: `syno.config.kinds.AnyExperiment`
 _loaded: set[str] = set()
@@ -25,7 +25,7 @@ _loaded: set[str] = set()
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Return the modules of extensions. To look for entry points takes a hundredth of a second in each package folder."""
+    """Return the module names of all extensions, bundled ones first. Cached: a look at entry points takes 10 ms per folder."""
     bundled = [module for module in BUNDLED if find_spec(module.rpartition(".")[0]) is not None]
     return tuple(dict.fromkeys([*bundled, *(point.value for point in entry_points(group=GROUP))]))
 
@@ -37,5 +37,5 @@ def load_extensions() -> None:
     """
     for module in _installed():
         if module not in _loaded:
-            _loaded.add(module)  # first: a module that is being imported may look at a table itself
+            _loaded.add(module)  # before the import, since the module may itself read a table
             import_module(module)

@@ -1,4 +1,4 @@
-"""Files: names that they can have, writing them whole or not at all, and checksums of their content.
+"""Files: valid names, atomic writing, and checksums of the content.
 
 Reading a file that was damaged after it was written is an error. A JSON file has its checksum as its last field. It covers all
 other fields, whatever the spaces and the order of the fields. Other files have a checksum where their format allows one.
@@ -24,23 +24,23 @@ from pydantic_core import from_json
 
 from syno.base.errors import SpecError
 
-ORIGINAL = "original"  # stands for the network as it is, wherever an operator can be named
+ORIGINAL = "original"  # name of the unchanged network, in place of an operator's name
 LONGEST_NAME = 100  # characters; file systems take 255, of which endings such as "-inductor-cpu.json" need some
 PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"  # of names
 CHECKSUM_FIELD = "checksum"
 CHECKSUM_DIGITS = 32  # hexadecimal, of 128 bits
-# The error numbers of file systems that cannot write a folder to the disk on request, such as some on a network.
+# errno values of file systems that do not support fsync of a folder, such as some network file systems.
 FOLDERS_NOT_SYNCED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM})
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = True, mode: int | None = None) -> None:
-    """Write a file so that readers see the old content or the new one, never a part.
+    """Write a file atomically: readers see the old content or the new one, never a part.
 
     Args:
         path: the file; its folder is made if it does not exist.
         content: what to write; text is written as UTF-8.
         durable: as for `replaced`.
-        mode: the file's permissions, from before anything is written; None: those of the system.
+        mode: the file's permissions, set before the content is written; None: the system's default.
 
     Raises SpecError if the file cannot be written.
     """
@@ -48,7 +48,7 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True, mode:
     with replaced(path, durable=durable) as temporary:
         if mode is not None:
             temporary.touch(mode)
-            temporary.chmod(mode)  # of a file that a killed process has left, too
+            temporary.chmod(mode)  # touch does not change the mode of a file that a killed process left
         temporary.write_bytes(data)
 
 
@@ -86,16 +86,16 @@ def replaced(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder with the files of `folder`, which gets the files that are there at the end of the block.
+    """Yield a temporary copy of `folder`; at the end of the block, its files replace those of `folder`.
 
-    If an exception ends the block, `folder` stays as it was, and if it was not there, it is not made. A new folder appears at
-    once. In one that exists, files are replaced one after the other, and put back if one of them cannot be. Folders in it are
-    left as they are.
+    If an exception ends the block, `folder` stays as it was (it is not created if it did not exist). A new folder appears
+    atomically. In an existing folder, files are replaced one by one; if one cannot be replaced, all are restored. Subfolders
+    are not touched.
 
     Args:
         folder: its parent is made if it does not exist.
 
-    Raises SpecError if it cannot be written.
+    Raises SpecError if the folder cannot be written.
     """
     place = folder.resolve()
     temporary = place.with_name(f".{place.name}.{platform.node()}.{os.getpid()}.tmp")
@@ -124,7 +124,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _link(file: Path, to: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no such names."""
+    """Hard-link a file, or copy it if the file system has no hard links."""
     try:
         os.link(file, to)
     except OSError:
@@ -132,7 +132,7 @@ def _link(file: Path, to: Path) -> None:
 
 
 def _exchange(new: Path, folder: Path) -> None:
-    """Give `folder` the files of the folder `new`; if that fails, it has the files that it had."""
+    """Replace the files of `folder` by those of the folder `new`; on failure, restore the old files."""
     before = new / ".files before"
     before.mkdir()
     had = {file.name for file in _files(folder)}
@@ -153,7 +153,7 @@ def _exchange(new: Path, folder: Path) -> None:
 
 
 def _remove_abandoned(place: Path) -> None:
-    """Delete temporary folders of processes of this machine that were killed."""
+    """Delete temporary folders that killed processes of this machine left beside `place`."""
     start = f".{place.name}.{platform.node()}."
     for left in place.parent.glob(f"{glob_escape(start)}*.tmp"):
         process = left.name.removeprefix(start).removesuffix(".tmp")
@@ -166,7 +166,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is another user's
+    except OSError:  # a running process of another user
         return True
     return True
 
@@ -196,10 +196,10 @@ def lies_in(path: Path, folder: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder and its parents. Return the folders that got a new entry."""
-    absent = [one for one in (folder, *folder.parents) if not one.exists()]
+    """Create a folder with its parents; return the folders in which an entry was created, which are to be flushed."""
+    absent = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    return [one.parent for one in absent]
+    return [path.parent for path in absent]
 
 
 def _sync_file(file: Path) -> None:

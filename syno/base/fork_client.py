@@ -21,9 +21,9 @@ CODE = Path(__file__).parents[1]  # the package syno
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 PATIENCE_SECONDS = 120.0  # for the answer of a server that still imports
 STREAMS = (0, 1, 2)
-LENGTH_BYTES = 8  # before a request
-# Variables that Python or libraries read when they are loaded; others count when a command begins. Numbers of threads, and the
-# GPUs that are seen, can still be set then.
+LENGTH_BYTES = 8  # length prefix of a request
+# Variables that Python or libraries read when they are loaded; a command reads all others when it begins, when numbers of threads
+# and visible GPUs can still be set.
 READ_ONCE = (
     "ATEN_", "CUDA_", "DNNL_", "GLIBC_", "GOMP_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_", "MPL", "OMP_", "ONEDNN_",
     "OPENBLAS_", "PYTHON", "PYTORCH", "TORCH",
@@ -33,9 +33,9 @@ SET_LATER = (*THREADS, "CUDA_VISIBLE_DEVICES")
 
 
 def run_forked(arguments: list[str]) -> int | None:
-    """Run a command in a child of the fork server, and return its exit code; None if this process is to run it.
+    """Run a command in a child of the fork server, and return its exit code; None if this process has to run the command.
 
-    Signals go on to the child. If a signal ends the child, it ends this process, too.
+    Signals are forwarded to the child. If a signal ends the child, the same signal ends this process.
 
     Args:
         arguments: `sys.argv`.
@@ -52,7 +52,7 @@ def run_forked(arguments: list[str]) -> int | None:
 
 
 def identity() -> dict[str, Any]:
-    """Return the state that two processes must share for one to run the other's commands, as JSON can hold it."""
+    """Return, as JSON, the state of a process that must equal the server's for a child of the server to run its commands."""
     import resource
 
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -83,17 +83,17 @@ def _connect(address: str) -> socket:
 
 
 def _follow(connection: socket, arguments: list[str]) -> int | None:
-    """Send the request, and wait for the end of the child."""
+    """Send the request to the server, and wait for the child to end; None if the server does not run it."""
     import signal
 
     answers = connection.makefile("r", encoding="ascii")
-    if not answers.readline():  # until the server has time for this client; signals end this process
+    if not answers.readline():  # blocks until the server accepts this client; meanwhile, signals end this process
         return None
     received: list[int] = []
-    child = 0  # its id, when it has begun
+    child = 0  # its process id, once it has started
 
     def tell(number: int) -> None:
-        """Send a signal to the child: not by the server, which may be importing a module for seconds."""
+        """Send a signal to the child directly: the server may be busy importing a module for seconds."""
         with suppress(ProcessLookupError):  # it has ended
             os.killpg(child, number)
 
@@ -103,10 +103,10 @@ def _follow(connection: socket, arguments: list[str]) -> int | None:
             tell(number)
         else:
             with suppress(OSError):
-                connection.send(bytes([number]))  # so that the server begins nothing, unless it has begun already
+                connection.send(bytes([number]))  # the server then starts no child, unless it has already
 
     forwarded = [int(getattr(signal, name)) for name in FORWARDED]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until they can be sent after the request
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until they can be sent behind the request
     try:
         _send_request(connection, arguments)
         before = {number: signal.signal(number, forward) for number in forwarded if not _is_ignored(number)}
@@ -127,13 +127,13 @@ def _follow(connection: socket, arguments: list[str]) -> int | None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if not answer:  # refused, or the server has ended, and the child with it
+    if not answer:  # the server refused the request, or it has ended together with the child
         for number in received:
             os.kill(os.getpid(), number)
         return None
     code = int(answer)
     if code < 0:
-        with suppress(OSError, ValueError):  # not for SIGKILL
+        with suppress(OSError, ValueError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code if code >= 0 else 128 - code

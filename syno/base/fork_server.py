@@ -1,8 +1,8 @@
-"""The fork server: a process that has imported everything, and runs each command that it is sent in a child.
+"""The fork server: a process that has imported everything, and runs each requested command in a child process.
 
 A command whose work takes a second otherwise spends several on imports. The server has one thread and has used no GPU, since a
-child could use neither. It refuses requests of processes that differ from it in what it cannot give its children
-(`syno.base.fork_client.identity`), and all requests after a file of Syno has changed.
+forked child inherits neither. It refuses the requests of a client whose process state differs from its own in a property that a
+child inherits (`syno.base.fork_client.identity`), and all requests after a file of Syno has changed.
 """
 
 # It pays: `syno run quickstart` takes 203 CPU-seconds with the server and 278 without (2026-11-25, two cores), and twelve
@@ -34,7 +34,7 @@ from typing import Any
 from syno.base.fork_client import CODE, FORWARDED, LENGTH_BYTES, STREAMS, identity
 
 IDLE_SECONDS = 900.0
-GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # are open in a process that has used one
+GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # device files that are open in a process that has used a GPU
 PATIENCE_SECONDS = 5.0  # for the rest of a request that has begun to arrive
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
@@ -44,16 +44,16 @@ PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
 @dataclass(frozen=True)
 class Request:
-    """A command that a client asks for.
+    """A client's request to run a command.
 
     Attributes:
         arguments: `sys.argv`.
         folder: the working directory.
-        environment: all variables.
+        environment: all environment variables.
         path: `sys.path`.
-        umask: for new files.
+        umask: permission mask for new files.
         ignored: names of signals that the client ignores.
-        streams: descriptors of its input, output and errors.
+        streams: file descriptors of stdin, stdout and stderr.
     """
 
     arguments: list[str]
@@ -66,9 +66,13 @@ class Request:
 
 
 def received(connection: socket.socket) -> tuple[Request, Any]:
-    """Return the request, and the identity of the client. Raises ValueError if it is none, OSError if it does not come."""
+    """Receive a request, and the identity of the client. Raises ValueError if it is malformed, OSError if it does not arrive in
+    time.
+    """
     connection.settimeout(PATIENCE_SECONDS)
-    connection.sendall(b"ready\n")  # before that, the client sends nothing: its streams would be open as long as this waits
+    connection.sendall(
+        b"ready\n"
+    )  # the client sends its streams only now: while it waits in the queue, they must not be held open
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
     try:
@@ -79,22 +83,22 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
         theirs = fields.pop("identity")
         request = Request(**fields, streams=tuple(streams))
     except BaseException:
-        for one in streams:
-            os.close(one)
+        for stream in streams:
+            os.close(stream)
         raise
     connection.setblocking(False)
     return request, theirs
 
 
 def end_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Let this process get a signal when its parent, which has this id, has ended."""
+    """Send this process the signal `by` as soon as its parent, the process `parent`, has ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before
+        os._exit(1)  # the parent ended before the call
 
 
 def become(request: Request, server: int) -> None:
-    """Set the environment, folder, arguments and streams of this child of the server to those of the request."""
+    """Set the environment, folder, arguments and streams of this child to those of the request."""
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(PR_SET_NAME, f"syno {' '.join(request.arguments[1:])}".encode()[:15])
     end_with(server)
@@ -109,7 +113,7 @@ def become(request: Request, server: int) -> None:
     os.umask(request.umask)
     sys.argv[:], sys.path[:] = request.arguments, request.path
     invalidate_caches()  # of the folders of sys.path
-    tempfile.tempdir = None  # which is kept from a first use
+    tempfile.tempdir = None  # tempfile caches the folder
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(line_buffering=os.isatty(1))
 
@@ -119,7 +123,13 @@ def become(request: Request, server: int) -> None:
 
 @dataclass
 class _Job:
-    """A child that runs: its client's connection, None if that has ended; its pidfd; whether it measures."""
+    """A running child.
+
+    Attributes:
+        connection: to its client; None once the client has ended.
+        process: its pidfd.
+        measures: whether its command measures times.
+    """
 
     connection: socket.socket | None
     process: int
@@ -127,14 +137,14 @@ class _Job:
 
 
 class ForkServer:
-    """The server of one owner, whose end it notices.
+    """A fork server, which ends when its owner ends.
 
     Args:
         listener: a listening Unix socket.
-        owner: a descriptor that the owner holds the other end of; at its end, the server ends after the last child.
-        imports: imports a part of the modules with each step, while no request waits and no command of `measuring` runs.
-        measuring: first words of commands that measure times, which imports beside them would change.
-        idle_seconds: time without children and requests, after which the server ends.
+        owner: a descriptor whose other end the owner holds; once it is closed, the server ends after the last child.
+        imports: each step imports some of the modules; taken while no request waits and no `measuring` command runs.
+        measuring: first words of commands that measure times, which imports at the same time would disturb.
+        idle_seconds: the server ends after this time without children and requests.
     """
 
     def __init__(
@@ -153,7 +163,7 @@ class ForkServer:
         self._identity = json.loads(json.dumps(identity()))
 
     def serve(self) -> Request | None:
-        """Serve until the owner has ended. Returns None in the server, and in each child the request that it is to run."""
+        """Serve until the owner has ended. Returns None in the server, and in each child the request to run."""
         self._selector.register(self._listener, EVENT_READ, self._accept)
         self._selector.register(self._owner, EVENT_READ, self._stop_listening)
         has_more = True
@@ -161,7 +171,7 @@ class ForkServer:
             imports = has_more and self._is_listening and not any(job.measures for job in self._jobs.values())
             events = self._selector.select(0 if imports else self._idle_seconds)
             for key, _ in events:
-                if key.fileobj in self._selector.get_map():  # else an event before this one took it away
+                if key.fileobj in self._selector.get_map():  # else an earlier event of this round unregistered it
                     request: Request | None = key.data()
                     if request is not None:
                         return request
@@ -178,7 +188,7 @@ class ForkServer:
         return self._listener.fileno() >= 0
 
     def _stop_listening(self) -> None:
-        """Close the socket. Children that run go on."""
+        """Close the socket. Running children continue."""
         with suppress(OSError):
             Path(self._listener.getsockname()).unlink()
         self._selector.unregister(self._owner)
@@ -186,7 +196,7 @@ class ForkServer:
         self._listener.close()
 
     def _accept(self) -> Request | None:
-        """Answer a client. Returns its request in the child that is to run it, else None."""
+        """Accept a client. Returns its request in the forked child, None in the server."""
         connection = self._listener.accept()[0]
         try:
             request, theirs = received(connection)
@@ -221,7 +231,7 @@ class ForkServer:
             become(request, server)
             return request
         with suppress(OSError):
-            os.setpgid(child, child)  # also in the child: whichever is first
+            os.setpgid(child, child)  # the child calls it, too: either process may be first
         process = os.pidfd_open(child)
         measures = not self._measuring.isdisjoint(request.arguments[1:2])
         self._jobs[child] = _Job(connection, process, measures)
@@ -231,7 +241,10 @@ class ForkServer:
         return None
 
     def _listen(self, child: int) -> None:
-        """Kill the group of a child whose client has ended. Signals that came as it began, its client sends to it."""
+        """Kill the process group of a child whose client has closed its connection.
+
+        Bytes of the client mean signals that it got while the child started; it sends them to the child itself.
+        """
         job = self._jobs[child]
         assert job.connection is not None
         with suppress(OSError):
@@ -261,7 +274,7 @@ def _tell(connection: socket.socket, line: str) -> None:
 
 
 def _has_more(connection: socket.socket) -> bool:
-    """Return whether the client has ended, or got a signal, since its request."""
+    """Return whether the client has closed the connection or sent more bytes (it got a signal) since its request."""
     try:
         connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
@@ -272,7 +285,7 @@ def _has_more(connection: socket.socket) -> bool:
 def can_fork() -> bool:
     """Return whether this process has one thread only and has used no GPU."""
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of the folder
+        with suppress(OSError):  # the descriptor of the listed folder itself is closed by now
             if str(descriptor.readlink()).startswith(GPUS):
                 return False
     return len(list(Path("/proc/self/task").iterdir())) == 1

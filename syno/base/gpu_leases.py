@@ -1,11 +1,11 @@
-"""Leases of GPUs: a process that computes on a GPU of this machine has one that no other process computes on.
+"""Leases of GPUs: each GPU of this machine is used by at most one process at a time.
 
 >>> with leased("cpu") as gpu:  # for "cuda", it is a GPU, and CUDA_VISIBLE_DEVICES names it
 ...     print(gpu)
 None
 
-A lease is a lock on a file. Children that inherit its descriptor compute in the same lease: if their parent is killed, the GPU
-is free again when they have ended, too.
+A lease is a lock on a file. Children that inherit its descriptor share the lease: if their parent is killed, the GPU is free
+again once they have ended, too.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from syno.base.errors import DeviceError, MissingDeviceError
 from syno.base.files import name_from
 from syno.base.progress import Display, Progress, display
 
-# Lock files of GPUs, which processes of all users of this machine share.
+# Lock files of GPUs, shared by the processes of all users of this machine.
 #
-# `filelock` locks other files of Syno. It cannot do this: its descriptor is its own, so no child inherits the lease; and it
-# does not lock files of other users that can only be read.
+# `filelock` locks other files of Syno. It does not serve here: children do not inherit its descriptor, and so not the lease;
+# and it cannot lock files of other users, which are only readable.
 #
 # The lock is an flock: the system releases it when the last process that has the file open ends, however it ends. The text in
 # the file tells people who locked it.
 
 
 FOLDER_VARIABLE, OFF = "SYNO_GPU_LEASES", "off"
-FOLDER = Path("/tmp/syno-gpus")  # whatever a user's TMPDIR is
+FOLDER = Path("/tmp/syno-gpus")  # fixed, since TMPDIR may differ between users
 FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_CHARACTERS = 60  # of a command line
 
 
 def leases_folder() -> Path | None:
     """Return the folder of lock files; None if the environment variable SYNO_GPU_LEASES is "off"."""
-    given = os.environ.get(FOLDER_VARIABLE, "")
-    return None if given == OFF else Path(given) if given else FOLDER
+    setting = os.environ.get(FOLDER_VARIABLE, "")
+    return None if setting == OFF else Path(setting) if setting else FOLDER
 
 
 def lock(file: Path) -> int | None:
-    """Lock a file, which is made if it does not exist, and return its descriptor; None if another process has locked it.
+    """Lock a file, which is created if needed, and return its descriptor; None if another process holds the lock.
 
-    The lock is released when all copies of the descriptor are closed, those of child processes too.
+    The lock is released when all copies of the descriptor are closed, including those of child processes.
 
     Raises DeviceError if the file can't be made or opened.
     """
@@ -60,7 +60,7 @@ def lock(file: Path) -> int | None:
         descriptor = _open_or_make(file)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(file, descriptor):  # it was deleted meanwhile, and others lock a new one
+            if not _is_at(file, descriptor):  # the file was deleted meanwhile, and other processes lock its successor
                 raise BlockingIOError
             _write_holder(descriptor)
         except BlockingIOError:
@@ -75,10 +75,10 @@ def lock(file: Path) -> int | None:
 
 
 def holder(file: Path) -> str:
-    """Return who has locked a file, such as "pid 12 (syno train a.yaml original, since 14:02)"; "" if it is not locked."""
+    """Return the holder of a lock file, such as "pid 12 (syno train a.yaml original, since 14:02)"; "" if it is not locked."""
     try:
         descriptor = os.open(file, os.O_RDONLY | FLAGS)
-    except OSError:  # nobody ever locked it
+    except OSError:  # never locked
         return ""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -90,15 +90,18 @@ def holder(file: Path) -> str:
 
 
 def _open_or_make(file: Path) -> int:
-    """Return a descriptor of the file. An existing one is opened without O_CREAT: Linux may refuse that for files of others."""
+    """Return a descriptor of the file, creating it if needed.
+
+    An existing file is opened without O_CREAT, which Linux may refuse for files of other users.
+    """
     with suppress(FileNotFoundError):
         return _open(file)
     if not file.parent.is_dir():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.parent.chmod(0o1777)  # everybody makes files, and nobody deletes another's
+        file.parent.chmod(0o1777)  # all users create files; none deletes another user's
     with suppress(FileExistsError):
         made = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS)
-        os.fchmod(made, 0o666)  # whatever the umask is
+        os.fchmod(made, 0o666)  # independent of the umask
         return made
     return _open(file)
 
@@ -107,7 +110,7 @@ def _open(file: Path) -> int:
     try:
         return os.open(file, os.O_RDWR | FLAGS)
     except PermissionError:
-        return os.open(file, os.O_RDONLY | FLAGS)  # which is enough for the lock
+        return os.open(file, os.O_RDONLY | FLAGS)  # reading is enough for flock
 
 
 def _is_at(file: Path, descriptor: int) -> bool:
@@ -123,7 +126,7 @@ def _write_holder(descriptor: int) -> None:
     command = " ".join([name, *sys.argv[1:]])
     since = datetime.now().astimezone().isoformat(timespec="seconds")
     text = json.dumps({"pid": os.getpid(), "host": platform.node(), "user": _user(), "job": command, "since": since})
-    with suppress(OSError):  # it may be a file of another user; only the lock counts
+    with suppress(OSError):  # another user's file is not writable; the lock is held all the same
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
 
@@ -135,11 +138,11 @@ def _user() -> str:
 
 
 def _in_words(text: bytes) -> str:
-    """Return who has locked a file, by its text. Any user may have written it."""
+    """Return the text of a lock file as a phrase: process, job and time. Any user may have written the text."""
     try:
-        found = json.loads(text)
-        pid, job = int(found["pid"]), str(found["job"])[:MOST_CHARACTERS]
-        since, user = datetime.fromisoformat(found["since"]), str(found["user"])[:MOST_CHARACTERS]
+        fields = json.loads(text)
+        pid, job = int(fields["pid"]), str(fields["job"])[:MOST_CHARACTERS]
+        since, user = datetime.fromisoformat(fields["since"]), str(fields["user"])[:MOST_CHARACTERS]
     except (ValueError, KeyError, TypeError):
         return "another process"
     gone = "" if Path("/proc", str(pid)).exists() else "children of "
@@ -148,12 +151,17 @@ def _in_words(text: bytes) -> str:
     return "".join(character if character.isprintable() else "?" for character in said)
 
 
-POLL_SECONDS = 1.0  # between two looks for a free GPU
+POLL_SECONDS = 1.0  # between two attempts to lock a GPU
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease: the GPU, and the descriptor of the locked file."""
+    """A lease of one GPU.
+
+    Attributes:
+        gpu: the GPU.
+        descriptor: of the locked file.
+    """
 
     gpu: Gpu
     descriptor: int
@@ -167,17 +175,17 @@ _last: Gpu | None = None  # the GPU of its last lease
 def leased(
     device: str, setting: str = "the device", *, count: int = 1, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Gpu | None]:
-    """Hold a GPU for this process in the block, if the device is one; wait, with a message, while others hold them all.
+    """Lease a GPU for the duration of the block; while all are leased to others, wait and display a message.
 
-    For "cuda", it is the first free GPU of those that this process sees, and CUDA_VISIBLE_DEVICES names only it. For "cuda:1",
-    it is this one. A block within another one uses the same lease. Yields the GPU, the first one of several; None for "cpu",
-    and where leases are turned off.
+    "cuda" means the first free GPU among those that this process sees; CUDA_VISIBLE_DEVICES then names only this GPU. "cuda:1"
+    means GPU 1. Nested blocks share the lease. Yields the GPU, the first of several; None for "cpu", and if leases are turned
+    off.
 
     Args:
         device: a device of this machine.
-        setting: what names it, as messages call it, such as "training.device".
-        count: of GPUs, all of which CUDA_VISIBLE_DEVICES then names; for "cuda" only.
-        sleep: waits for a number of seconds, before the next look for a free GPU.
+        setting: the setting that names the device, for messages, such as "training.device".
+        count: number of GPUs to lease; for "cuda" only.
+        sleep: waits for a number of seconds between two attempts.
 
     Raises:
         MissingDeviceError: this machine has no such GPU.
@@ -194,12 +202,12 @@ def leased(
         raise MissingDeviceError(f"{setting} needs {count} GPUs, and this machine has {len(gpus)}; give training: processes")
     _held = _take(folder, _candidates(device, number, gpus), count, sleep)
     _last, before = _held[0].gpu, os.environ.get(VISIBLE)
-    os.environ[VISIBLE] = ",".join(gpu.name for gpu in ([one.gpu for one in _held] if device == "cuda" else gpus))
+    os.environ[VISIBLE] = ",".join(gpu.name for gpu in ([lease.gpu for lease in _held] if device == "cuda" else gpus))
     try:
         yield _last
     finally:
-        for one in _held:
-            os.close(one.descriptor)  # without unlocking: children that go on keep the lease
+        for lease in _held:
+            os.close(lease.descriptor)  # no unlock: children that still run keep the lease
         _held = ()
         if before is None:
             del os.environ[VISIBLE]
@@ -208,24 +216,24 @@ def leased(
 
 
 def lease_descriptors() -> tuple[int, ...]:
-    """Return the descriptors that a child must inherit to compute in this process's lease, as `pass_fds` of subprocess."""
-    return tuple(one.descriptor for one in _held)
+    """Return the descriptors that a child must inherit to share this process's lease: `pass_fds` of subprocess."""
+    return tuple(lease.descriptor for lease in _held)
 
 
 def usage() -> list[tuple[Gpu, str]]:
-    """Return the GPUs that this process sees, each with who holds it in words; "" if nobody does."""
+    """Return the GPUs that this process sees, each with the description of its lease's holder; "" if it is free."""
     folder = leases_folder()
     return [(gpu, "" if folder is None else holder(_file(folder, gpu))) for gpu in visible_gpus()]
 
 
 def _candidates(device: str, number: int, gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Return the GPUs that a lease of the device may be of."""
+    """Return the GPUs that a lease of `device` may choose from."""
     if device != "cuda":
         return (gpus[number],)
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return gpus
-    return (_last or gpus[torch.cuda.current_device()],)  # CUDA has started: the process stays with its GPU
+    return (_last or gpus[torch.cuda.current_device()],)  # once CUDA has started, the process cannot change its GPU
 
 
 def _file(folder: Path, gpu: Gpu) -> Path:
@@ -233,20 +241,20 @@ def _file(folder: Path, gpu: Gpu) -> Path:
 
 
 def _take(folder: Path, candidates: Sequence[Gpu], count: int, sleep: Callable[[float], None]) -> tuple[Lease, ...]:
-    """Lock the first `count` free GPUs and return their leases. Waits, and holds none, while there are fewer."""
+    """Lock the first `count` free GPUs and return their leases. While fewer are free, locks none and waits."""
     with ExitStack() as stack:
         shown: Display | None = None
         while True:
-            found: list[Lease] = []
+            leases: list[Lease] = []
             for gpu in candidates:
                 if (descriptor := lock(_file(folder, gpu))) is not None:
-                    found.append(Lease(gpu, descriptor))
-                if len(found) == count:
+                    leases.append(Lease(gpu, descriptor))
+                if len(leases) == count:
                     if shown is not None:
                         shown.show(Waiting.over(gpu))
-                    return tuple(found)
-            for one in found:  # two processes that hold some and wait for others would wait for ever
-                os.close(one.descriptor)
+                    return tuple(leases)
+            for lease in leases:  # no hold and wait: two processes would deadlock
+                os.close(lease.descriptor)
             shown = shown or stack.enter_context(display())
             shown.show(Waiting.of([holder(_file(folder, gpu)) for gpu in candidates]))
             sleep(POLL_SECONDS)
@@ -254,14 +262,20 @@ def _take(folder: Path, candidates: Sequence[Gpu], count: int, sleep: Callable[[
 
 @dataclass(frozen=True)
 class Waiting(Progress):
-    """The progress of a process that waits for a GPU. `said` is what it waits for, in words."""
+    """Progress of the wait for a GPU.
+
+    Attributes:
+        said: description of the GPUs that are in use.
+    """
 
     said: str = ""
 
     @classmethod
     def of(cls, holders: Sequence[str]) -> Waiting:
-        """Return the progress while the GPUs have these holders, in words; "" stands for one that has ended meanwhile."""
-        used = [one for one in holders if one]
+        """Return the progress line while all GPUs are leased. `holders` describes one holder for each; "" if its lease has just
+        ended.
+        """
+        used = [holder for holder in holders if holder]
         return cls("waiting for a GPU", 0, 1, 0, said=f"{len(used)} of {len(holders)} are in use, by {'; '.join(used)}")
 
     @classmethod

@@ -1,7 +1,8 @@
-"""What own code and data *are*: a checksum, by which the result of a changed network, loss or data set is told from a new one.
+"""Identity of user code and data: a checksum that changes when a network, loss or data set changes.
 
-The same name says little: a file is edited, a closure gets another constant, labels are repaired. `identity_of` follows what a
-result depends on, and returns one checksum for keys, and a digest for each named part, so that a message can say what changed:
+A name does not identify code: a file is edited, a closure gets another constant, labels are repaired. `identity_of` walks
+through all dependencies of a result. It returns one checksum for cache keys, and a digest for each named part, so that a
+message can name the changed parts:
 
 >>> def loss(model, batch, scale=2.0): return scale * model(batch).mean()
 >>> before = identity_of({"the loss": loss})
@@ -20,7 +21,7 @@ result depends on, and returns one checksum for keys, and a digest for each name
   have no order; dicts have one, since layers or columns may be made in it, but attributes and keyword arguments have none.
 - **What changes by itself does not count**: the state of generators of random numbers, caches, variables outside of a function
   that it writes or appends to, iterators, gradients, the mode and the device of a network, and how many processes load data.
-- **What cannot be described**, such as an open connection, counts by its type, and a warning names it.
+- **Objects that cannot be hashed**, such as an open connection, count by their type, and a warning names it.
 
 What code reads from files while it runs is not seen here: whoever asks for an identity adds what is made of them, such as the
 network with its weights, or rows of the data. Bytecode differs between versions of Python, so one study needs one version.
@@ -41,7 +42,7 @@ from syno.base.identity_walk import DIGITS, Walk
 from syno.base.registry import OWN_PACKAGE, imported, own_paths
 from syno.base.user_code import unchanged_process
 
-DEEPEST = 50_000  # calls of Python functions in each other
+DEEPEST = 50_000  # recursion limit of a walk
 MOST_NAMED = 4  # changed parts in a message
 
 
@@ -50,9 +51,9 @@ class Identity:
     """A checksum of code and data, with a digest of each part.
 
     Attributes:
-        checksum: of all that it consists of; it does not depend on the names of parts.
-        parts: a digest of each part by its name, as a message says it: "the function loss in my_task.py".
-        unknown: the types of things that cannot be described, whose changes are not noticed.
+        checksum: over all parts; independent of their names.
+        parts: digests by the part's name, as messages show it: "the function loss in my_task.py".
+        unknown: types of objects that cannot be hashed, so that their changes go unnoticed.
     """
 
     checksum: str
@@ -61,18 +62,18 @@ class Identity:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """The identity as JSON, for `changes`."""
+        """The identity as a JSON object, to be stored and compared by `changes`."""
         return {"checksum": self.checksum, "parts": dict(self.parts)}
 
 
 def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """Return the names of the parts that differ between two stored identities; [] if they are the same.
 
-    Parts of equal content are the same, whatever their names: a function may have moved to another file.
+    Parts of equal content are equal, whatever their names: a function may have moved to another file.
     """
     if stored.get("checksum") == current.get("checksum"):
         return []
-    there, here = (dict(one.get("parts", {})) for one in (stored, current))
+    there, here = (dict(identity.get("parts", {})) for identity in (stored, current))
     known, new = set(there.values()), set(here.values())
     names = [name for name, digest in here.items() if there.get(name) != digest and (name in there or digest not in known)]
     names += [name for name, digest in there.items() if name not in here and digest not in new]
@@ -81,79 +82,83 @@ def changes(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
 
 def in_words(names: Iterable[str]) -> str:
     """Return a clause of a message that names the changed parts: "the function loss in my_task.py changed since then"."""
-    found = list(names)
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"{', '.join(found[:MOST_NAMED])}{more} changed since then"
+    parts = list(names)
+    more = f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
+    return f"{', '.join(parts[:MOST_NAMED])}{more} changed since then"
 
 
 def identity_of(things: Mapping[str, Any], *, weights: bool = True) -> Identity:
-    """Return the identity of values: a checksum over all of them, and a digest of each part.
+    """Return the identity of objects: a checksum over all of them, and a digest of each part.
 
     Args:
-        things: by their names in messages, such as "the loss".
-        weights: whether the numbers in the parameters of networks count, or only their shapes, as for a latency.
+        things: the objects by their names in messages, such as "the loss".
+        weights: whether parameters of networks count by their numbers; False: only by their shapes, as for a latency.
 
-    Warns of what cannot be described.
+    Warns of objects that cannot be hashed.
     """
     walk, before = Walk(weights), sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, DEEPEST))  # a function that calls one that calls one: many calls here for each
+    sys.setrecursionlimit(max(before, DEEPEST))  # each function in a chain of calls takes several frames of the walk
     try:
         walk.follow(things)
     finally:
         sys.setrecursionlimit(before)
     parts = {name: digest.hexdigest() for name, digest in walk.parts.items()}
-    found = Identity(walk.whole.hexdigest(), parts, tuple(dict.fromkeys(walk.unknown)))
-    if found.unknown:
+    identity = Identity(walk.whole.hexdigest(), parts, tuple(dict.fromkeys(walk.unknown)))
+    if identity.unknown:
         warnings.warn(
-            f"{', '.join(things)}: what is in {', '.join(found.unknown)} cannot be described, so that results are used again "
-            "where only that has changed; give another name then",
+            f"{', '.join(things)}: the content of {', '.join(identity.unknown)} cannot be hashed, so that a change of it goes "
+            "unnoticed and stored results are used again; give another name after such a change",
             stacklevel=2,
         )
-    return found
+    return identity
 
 
-_KNOWN: dict[tuple[str, tuple[int, ...]], tuple[Any, Identity]] = {}  # by paths, and the addresses of what is there
+_KNOWN: dict[tuple[str, tuple[int, ...]], tuple[Any, Identity]] = {}  # by paths and the addresses of their objects
 
 
 def identity_of_paths(value: object) -> Identity | None:
-    """Return the identity of the code behind the paths `package.module:name` in a value; None without paths outside of Syno.
+    """Return the identity of the user code that paths `package.module:name` in a value name; None without such paths.
 
-    It is computed once per process, before the code runs: caches that the code fills later are no change. Imports the code:
-    raises as `syno.base.registry.imported`.
+    It is computed once per process, before the code runs, so that caches that the code fills later do not count. Imports the
+    code, and raises what `syno.base.registry.imported` raises.
     """
     paths = sorted({path for path in own_paths(value) if not path.startswith(OWN_PACKAGE)})
     if not paths:
         return None
-    found = {path: imported(path, "code") for path in paths}
-    key = (" ".join(paths), tuple(map(id, found.values())))
+    objects = {path: imported(path, "code") for path in paths}
+    key = (" ".join(paths), tuple(map(id, objects.values())))
     if key not in _KNOWN:
-        _KNOWN[key] = found, identity_of(found)
+        _KNOWN[key] = objects, identity_of(objects)
     return _KNOWN[key][1]
 
 
-OWN_CODE = "own code"  # among the versions in records
+OWN_CODE = "own code"  # key among the versions in records
 
 
 def version_of_code(value: object, *made: Identity) -> dict[str, str]:
-    """Return the checksum of the user's code that paths in a value name, and of its objects, as a version; {} without any.
+    """Return {"own code": checksum} of the user code that paths in a value name and of the objects `made`; {} without any.
 
-    It stands beside the versions of packages in records and keys: those without a user's own code are as they were.
+    It is added to the versions of packages in records and keys, which stay unchanged for experiments without user code.
     """
-    found = identity_of_paths(value)
-    parts = [*([] if found is None else [found.checksum]), *(one.checksum for one in made)]
+    named = identity_of_paths(value)
+    parts = [*([] if named is None else [named.checksum]), *(identity.checksum for identity in made)]
     return {OWN_CODE: checksum(" ".join(parts).encode())[:DIGITS]} if parts else {}
 
 
-ROWS = 8  # of a data set that are looked at
-SEED = 0  # of the random numbers of their augmentation
+ROWS = 8  # sampled rows of a data set
+SEED = 0  # of the rows' augmentation
 
 
 def rows_of(batches: Any) -> list[Any]:
-    """Return some rows of data, for an identity: what the data's code makes of files cannot be told from the code.
+    """Return a sample of the rows of a data set, to be part of an identity: the code does not show the content of the files it
+    reads.
 
-    Of a loader, they are rows of its data set, evenly spaced; else the first batch, unless all batches are in a list, which an
-    identity goes through itself. Random numbers are those of one seed. Of values that differ when a row is made again, as by a
-    generator of the data set's own, only the shapes are returned. Rows that cannot be made are left out: trainings say why.
+    Args:
+        batches: a loader, whose data set's rows are sampled evenly; another iterable, whose first batch is taken; or a list or
+            tuple of batches, of which nothing is returned, since an identity traverses it anyway.
+
+    Random numbers are seeded. For values that differ when a row is read twice, as by a random generator of the data set, only
+    the shapes are returned. Rows that cannot be read are left out: training reports the error.
     """
     dataset = getattr(batches, "dataset", batches)
     if isinstance(dataset, list | tuple):

@@ -1,4 +1,4 @@
-"""The walk through values and code that an identity is a checksum of."""
+"""The traversal of objects and code by which an identity is computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import blake2b, sha256  # the second is the faster one on processors of today
+from hashlib import blake2b, sha256  # sha256 has instructions of its own on current processors
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from itertools import chain
 from pathlib import Path, PurePath
@@ -38,9 +38,9 @@ from syno.base.code_facts import (
 from syno.base.registry import OWN_PACKAGE
 
 DIGITS = 16  # of a digest
-WHOLE_BYTES = 64 << 20  # of a tensor or array that counts as a whole
-BLOCKS, BLOCK_BYTES = 1024, 16 << 10  # of the sample of a larger one
-MANY = 1000  # values of a list that are written at once, where they are plain
+WHOLE_BYTES = 64 << 20  # largest tensor or array that is hashed as a whole
+BLOCKS, BLOCK_BYTES = 1024, 16 << 10  # sample of a larger tensor or array
+MANY = 1000  # longer lists of plain values are hashed by their repr
 MEANING = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # flags of code
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 LOCAL = frozenset({*dis.haslocal, *dis.hasfree})
@@ -50,18 +50,25 @@ NOT_OF_CLASSES = frozenset({
     "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl", "__orig_bases__",
     "__parameters__", "__signature__", "__dataclass_params__",
 })  # fmt: skip
-# Attributes that say how something is done, or what it did last, and not what comes out.
+# Attributes that do not change results: the way of computing, and the state of the last call.
 OF_MODULES = frozenset({"training", "_compiled_call_impl", "_is_full_backward_hook"})
 OF_LOADERS = frozenset({
     "num_workers", "prefetch_factor", "pin_memory", "pin_memory_device", "timeout", "persistent_workers", "_iterator",
     "multiprocessing_context", "generator", "_DataLoader__initialized", "_DataLoader__multiprocessing_context",
     "_IterableDataset_len_called",
 })  # fmt: skip
-STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracked"})  # of normalizations: learnt, as weights are
+STATISTICS = frozenset(
+    {"running_mean", "running_var", "num_batches_tracked"}
+)  # buffers of normalization layers, which training changes as it does weights
 RANDOM = frozenset({
     "random.Random", "torch._C.Generator", "numpy.random.mtrand.RandomState", "numpy.random._generator.Generator",
 })  # fmt: skip
-WRITTEN = ("torch.", "numpy.", "typing.", "types.GenericAlias")  # what counts as it is written, if it has no attributes
+WRITTEN = (
+    "torch.",
+    "numpy.",
+    "typing.",
+    "types.GenericAlias",
+)  # objects of these packages are hashed by their repr if they have no attributes
 CACHE = re.compile(r"_*\w*caches?", re.IGNORECASE)
 WITHOUT_CONTENT = (logging.Logger, types.GeneratorType, types.FrameType)
 LOCKS = frozenset({"lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "_local", "local"})
@@ -73,19 +80,19 @@ class Walk:
     def __init__(self, weights: bool) -> None:
         self.weights = weights
         self.whole = blake2b(digest_size=DIGITS // 2)
-        self.parts: dict[str, Any] = {}  # hashes by names of parts
-        self.part: Any = None  # the hash of the current part; None where a part is met again
+        self.parts: dict[str, Any] = {}  # hash objects by names of parts
+        self.part: Any = None  # hash object of the current part; None within a part that was met before
         self.met: dict[int, int] = {}  # numbers of objects in the order in which they are met, by their addresses
         self.names: dict[int, str] = {}  # of parts that are objects, by their addresses
-        self.kept: list[object] = []  # an address is that of another object once its object is gone
+        self.kept: list[object] = []  # keeps objects alive, so that no address is reused
         self.constants: set[tuple[int, str]] = set()  # global names that were met, with the address of their module's names
-        self.folders: list[str] = []  # of the user's code, which may lie anywhere
-        self.modules: set[str] = set()  # whose statements were met
+        self.folders: list[str] = []  # of the user's code; removed from texts by `placed`
+        self.modules: set[str] = set()  # modules whose statements were hashed
         self.unknown: list[str] = []
-        self.root = ""  # the name of the thing
+        self.root = ""  # name of the object that is followed, for parts
 
     def follow(self, things: Mapping[str, Any]) -> None:
-        """Hash things, each as the part of its name in messages."""
+        """Hash objects, each as a part with its name."""
         for name, thing in things.items():
             self.root = name
             with self.named(name):
@@ -93,7 +100,7 @@ class Walk:
                 self.value(thing)
 
     def token(self, *words: object) -> None:
-        """Hash words."""
+        """Add words to the checksum and to the digest of the current part."""
         text = f"{words!r}\n".encode("utf-8", "surrogatepass")
         self.whole.update(text)
         if self.part is not None:
@@ -112,11 +119,11 @@ class Walk:
             self.part = before
 
     def is_met(self, thing: object, name: str = "") -> bool:
-        """Return whether the walk has met an object before; then hash a reference to it."""
+        """Return whether the walk has met an object before; if so, hash a reference to it."""
         number = self.met.get(id(thing))
         if number is not None:
             self.whole.update(f"met {number}\n".encode())
-            if self.part is not None:  # other parts shall not differ because the numbers do
+            if self.part is not None:  # not the number, which depends on other parts
                 self.part.update(f"met {self.names.get(id(thing), '')}\n".encode())
             return True
         self.met[id(thing)] = len(self.met)
@@ -126,7 +133,7 @@ class Walk:
         return False
 
     def value(self, thing: Any) -> None:
-        """Hash a value by its kind."""
+        """Hash a value by its type."""
         kind = type(thing)
         if kind is str:
             self.token("str", self.placed(thing))
@@ -160,26 +167,26 @@ class Walk:
         if len(thing) > MANY and _is_plain(thing):
             self.token(self.placed(repr(thing)))
             return
-        for one in thing:
-            self.value(one)
+        for element in thing:
+            self.value(element)
 
     def items(self, thing: Mapping[Any, Any]) -> None:
         """Hash the keys and values of a mapping, in its order."""
         if self.is_met(thing):
             return
         self.token("dict", len(thing))
-        for key, one in thing.items():
+        for key, value in thing.items():
             self.value(key)
-            self.value(one)
+            self.value(value)
 
     def attributes(self, values: Mapping[str, Any]) -> None:
-        """Hash named values that have no order."""
+        """Hash named values, independent of their order."""
         for name in sorted(values):
             self.token("attribute", name)
             self.value(values[name])
 
     def alone(self, thing: Any) -> str:
-        """Return the digest of a thing by itself."""
+        """Return the digest of an object, computed by a walk of its own."""
         other = Walk(self.weights)
         other.folders = self.folders
         other.follow({"": thing})
@@ -187,7 +194,7 @@ class Walk:
         return str(other.whole.hexdigest())
 
     def placed(self, text: str) -> str:
-        """Return a text without the folders of the user's code, which may lie anywhere."""
+        """Return a text without the paths of the folders of user code, so that moving the code changes nothing."""
         for folder in self.folders:
             text = text.replace(folder, "")
         return text
@@ -209,8 +216,8 @@ class Walk:
                 self.value(owner)
         elif isinstance(thing, property):
             self.token("property")
-            for one in (thing.fget, thing.fset, thing.fdel):
-                self.value(one)
+            for function in (thing.fget, thing.fset, thing.fdel):
+                self.value(function)
         elif isinstance(thing, staticmethod | classmethod):
             self.token(kind.__name__)
             self.value(thing.__func__)
@@ -225,7 +232,7 @@ class Walk:
             self.instance(thing, kind, name)
 
     def instance(self, thing: Any, kind: type, name: str) -> None:
-        """Hash the class of an object and what the object consists of."""
+        """Hash an object: its class and its content."""
         self.value(kind)
         if isinstance(thing, functools.partial):
             self.value(thing.func)
@@ -249,7 +256,7 @@ class Walk:
         elif kind.__module__.startswith(OWN_PACKAGE) and isinstance(
             getattr(kind, "id", None), property | functools.cached_property
         ):
-            self.token("id", thing.id)  # of a space or an operator, which remember what they computed
+            self.token("id", thing.id)  # a space or an operator: its attributes include caches
         elif wrapped := getattr(thing, "__wrapped__", None) if not hasattr(thing, "__dict__") or "cache" in name else None:
             self.value(wrapped)  # functools.lru_cache
         else:
@@ -263,61 +270,61 @@ class Walk:
             has_state = True
             self.value(elements(thing))
         left_out = OF_LOADERS if _derives_from(kind, "torch", "DataLoader") else frozenset[str]()
-        found = {} if not hasattr(thing, "__dict__") else vars(thing)
-        slots = {slot for one in kind.__mro__ for slot in _slots(one)}
-        if found or slots or hasattr(thing, "__dict__"):
+        attributes = {} if not hasattr(thing, "__dict__") else vars(thing)
+        slots = {slot for base in kind.__mro__ for slot in _slots(base)}
+        if attributes or slots or hasattr(thing, "__dict__"):
             has_state = True
-            own = {slot: getattr(thing, slot) for slot in slots if hasattr(thing, slot)} | dict(found)
-            self.attributes({key: one for key, one in own.items() if key not in left_out and not _is_cache(kind, str(key))})
+            own = {slot: getattr(thing, slot) for slot in slots if hasattr(thing, slot)} | dict(attributes)
+            self.attributes({key: value for key, value in own.items() if key not in left_out and not _is_cache(kind, str(key))})
         if not has_state or isinstance(thing, io.IOBase) or kind in copyreg.dispatch_table or _is_reduced_in_c(kind):
             self.pickled(thing, name)
 
     def written(self, text: str, name: str) -> None:
-        """Hash an object as it is written."""
-        found = re.sub(r" at 0x[0-9a-f]+", "", text)
-        self.token("written", found)
-        if found != text:
+        """Hash an object by its `repr`."""
+        stable = re.sub(r" at 0x[0-9a-f]+", "", text)
+        self.token("written", stable)
+        if stable != text:
             self.unknown.append(name)
 
     def pickled(self, thing: Any, name: str) -> None:
         """Hash an object by its pickled form: objects written in C have no attributes."""
         try:
             reduce = copyreg.dispatch_table.get(type(thing))
-            found = thing.__reduce_ex__(4) if reduce is None else reduce(thing)
+            reduced = thing.__reduce_ex__(4) if reduce is None else reduce(thing)
         except Exception:
             self.token("unknown", name)
             self.unknown.append(name)
             return
-        if isinstance(found, str):
-            self.token("pickled", found)
+        if isinstance(reduced, str):
+            self.token("pickled", reduced)
             return
-        for one in found[1:3]:
-            self.value(one)
-        for elements in found[3:5]:
+        for part in reduced[1:3]:
+            self.value(part)
+        for elements in reduced[3:5]:
             if elements is not None:
                 self.value(list(elements))
 
     def network(self, network: Any) -> None:
         """Hash a network: its weights, constants, layers in their order, and hooks."""
         for name in sorted(vars(network)):
-            found = vars(network)[name]
+            value = vars(network)[name]
             if name in OF_MODULES or _is_cache(type(network), name):
                 continue
             self.token("attribute", name)
-            if "hooks" in name and isinstance(found, dict):
-                self.value(list(found.values()))  # their keys count all hooks of a process
+            if "hooks" in name and isinstance(value, dict):
+                self.value(list(value.values()))  # without the keys, which number all hooks of the process
             elif name in ("_parameters", "_buffers"):
-                for key, one in found.items():
+                for key, tensor in value.items():
                     self.token(key)
-                    if one is None or not (name == "_parameters" or key in STATISTICS):
-                        self.value(one)
+                    if tensor is None or not (name == "_parameters" or key in STATISTICS):
+                        self.value(tensor)
                     elif self.weights:
                         with self.named(f"the weights of {self.root}"):
-                            self.value(one)
+                            self.value(tensor)
                     else:
-                        self.token("weight", tuple(one.shape), str(one.dtype))
+                        self.token("weight", tuple(tensor.shape), str(tensor.dtype))
             else:
-                self.value(found)
+                self.value(value)
 
     def tensor(self, tensor: Any) -> None:
         """Hash the shape, the number format and the numbers of a tensor."""
@@ -360,16 +367,16 @@ class Walk:
         """Hash bytes as a whole, or a sample of blocks, the first and the last among them, if there are very many."""
         if len(content) > WHOLE_BYTES:
             last = len(content) - BLOCK_BYTES
-            found = sha256()
+            sample = sha256()
             for number in range(BLOCKS):
                 start = last * number // (BLOCKS - 1)
-                found.update(content[start : start + BLOCK_BYTES])
-            self.token("sample", len(content), found.hexdigest())
+                sample.update(content[start : start + BLOCK_BYTES])
+            self.token("sample", len(content), sample.hexdigest())
         else:
             self.token("bytes", sha256(content).hexdigest())
 
     def type(self, kind: type) -> None:
-        """Hash a class: its name and version if it is of a package, else its content."""
+        """Hash a class: a package's by name and version, a user's by its content."""
         if (package := package_of(kind)) is not None:
             self.token("class", *package, kind.__module__, kind.__qualname__)
             return
@@ -387,18 +394,18 @@ class Walk:
                 if key in NOT_OF_CLASSES or _is_cache(None, key):
                     continue
                 if key == "__pydantic_fields__":
-                    self.token(key, *(f"{field}: {found!r}" for field, found in vars(kind)[key].items()))
+                    self.token(key, *(f"{field}: {value!r}" for field, value in vars(kind)[key].items()))
                 elif not key.startswith(("__pydantic_", "__class_vars__", "__private_attributes__")):
                     self.token("attribute", key)
                     self.value(vars(kind)[key])
 
     def function(self, function: types.FunctionType) -> None:
-        """Hash a function: its name and version if it is of a package, else its code and what that reads."""
+        """Hash a function: a package's by name and version, a user's by its code and the values that the code reads."""
         package = package_of(function)
         if package is not None:
             self.token("function", *package, function.__module__, function.__qualname__)
             if function.__closure__ is None and not vars(function):
-                return  # else it may be a decorator's, which holds the user's function
+                return  # else it may be a decorator's wrapper, whose closure has the user's function
         name = f"the function {function.__qualname__}{self.place_of(function.__module__, function.__code__.co_filename)}"
         if self.is_met(function, "" if package is not None else name):
             return
@@ -413,33 +420,33 @@ class Walk:
             self.globals(function, names)
 
     def holds(self, function: types.FunctionType) -> None:
-        """Hash the values that a function holds."""
+        """Hash the values that a function holds: defaults, closure and attributes."""
         self.value(function.__defaults__)
         self.attributes(function.__kwdefaults__ or {})
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         filled = frozenset(chain.from_iterable(map(filled_variables, nested_codes(function.__code__))))
-        found = {name: cell for name, cell in cells if name not in filled and not _is_cache(None, name)}
-        for name in closure_names(function.__code__, found):
+        cells_by_name = {name: cell for name, cell in cells if name not in filled and not _is_cache(None, name)}
+        for name in closure_names(function.__code__, cells_by_name):
             try:
-                self.value(found[name].cell_contents)
-            except ValueError:  # empty, as that of a variable that is set later
+                self.value(cells_by_name[name].cell_contents)
+            except ValueError:  # an empty cell: the variable is assigned later
                 self.token("empty")
         self.attributes(
-            {name: one for name, one in vars(function).items() if not name.startswith("__") or name == "__wrapped__"}
+            {name: value for name, value in vars(function).items() if not name.startswith("__") or name == "__wrapped__"}
         )
 
     def code(self, code: types.CodeType, names: dict[str, None]) -> None:
         """Hash the meaning of code, and add to `names` the global names that it reads, in the order of their first use.
 
-        Local and global names count by their order, so that renaming them changes nothing; the values of global names are
-        hashed where the function is.
+        Local and global names count by their order, so that renaming them changes nothing. `globals` hashes the values of
+        global names.
         """
         parameters = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
         parameters += bool(code.co_flags & CO_VARKEYWORDS)
         taken = code.co_varnames[:parameters]
         self.token("code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & MEANING, taken)
-        found = dis.Bytecode(code)
-        whole = list(found)
+        bytecode = dis.Bytecode(code)
+        whole = list(bytecode)
         places, count = dict[int, int](), 0  # of instructions that count, by offset
         for instruction in whole:
             places[instruction.offset] = count
@@ -463,8 +470,8 @@ class Walk:
                 self.token(operation, argument)
             else:
                 self.token(operation, instruction.arg)
-        for entry in getattr(found, "exception_entries", ()):
-            self.token("except", *(places.get(one, count) for one in (entry.start, entry.end, entry.target)), entry.depth)
+        for entry in getattr(bytecode, "exception_entries", ()):
+            self.token("except", *(places.get(offset, count) for offset in (entry.start, entry.end, entry.target)), entry.depth)
 
     def constant(self, value: Any, names: dict[str, None]) -> None:
         """Hash a constant of code; the names of global variables that nested code reads are added to `names`."""
@@ -472,15 +479,17 @@ class Walk:
             self.code(value, names)
         elif isinstance(value, tuple):
             self.token("tuple", len(value))
-            for one in value:
-                self.constant(one, names)
+            for element in value:
+                self.constant(element, names)
         else:
             self.value(value)
 
     def globals(self, function: types.FunctionType, names: Iterable[str]) -> None:
         """Hash the values of the global names that a function reads, and what it imports."""
         known, inside = function.__globals__, list(nested_codes(function.__code__))
-        words = frozenset(chain.from_iterable((*one.co_names, *(c for c in one.co_consts if type(c) is str)) for one in inside))
+        words = frozenset(
+            chain.from_iterable((*code.co_names, *(c for c in code.co_consts if type(c) is str)) for code in inside)
+        )
         written = frozenset(chain.from_iterable(map(filled_variables, inside)))
         for name in names:
             if name not in known or name.startswith("__"):
@@ -489,25 +498,27 @@ class Walk:
                 self.token("written by the code", name)
             else:
                 self.of_module(known, name, words, function.__module__, function.__code__.co_filename)
-        for one in inside:
-            for module in imported_modules(one, str(known.get("__package__") or known.get("__name__", "").rpartition(".")[0])):
+        for code in inside:
+            for module in imported_modules(code, str(known.get("__package__") or known.get("__name__", "").rpartition(".")[0])):
                 self.module(module, words)
 
     def of_module(self, known: Mapping[str, Any], name: str, words: frozenset[str], module: str, file: str = "") -> None:
-        """Hash the value of a name of a module: as a part of its own, unless it is one already."""
-        found = known[name]
-        if isinstance(found, types.ModuleType):
-            self.module(found, words)
-        elif isinstance(found, type | types.FunctionType):
-            self.value(found)
+        """Hash the value of a module's global name, as a part of its own when it is met for the first time."""
+        value = known[name]
+        if isinstance(value, types.ModuleType):
+            self.module(value, words)
+        elif isinstance(value, type | types.FunctionType):
+            self.value(value)
         else:
             key = (id(known), name)
             with self.named(f"{name}{self.place_of(module, file)}", is_new=key not in self.constants):
                 self.constants.add(key)
-                self.value(found)
+                self.value(value)
 
     def module(self, module: types.ModuleType, words: frozenset[str]) -> None:
-        """Hash a module: of the user's own, the names in `words`, which are those in the code that reads it."""
+        """Hash a module: a package's by name and version, of a user's module the names in `words`, which the reading code
+        mentions.
+        """
         if (package := package_of_module(module)) is not None:
             self.token("module", *package, module.__name__)
             return
@@ -523,7 +534,7 @@ class Walk:
             self.of_module(vars(module), name, words, module.__name__)
 
     def statements(self, name: str) -> None:
-        """Hash the statements that run as a module is imported, but definitions, in it and in the user's modules it imports."""
+        """Hash the statements with an effect at the top of a module, and those of the user's modules that it imports."""
         module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
         if (
@@ -535,23 +546,23 @@ class Walk:
         ):
             return
         self.modules.add(name)
-        found, imports = module_statements(file, modification_time(file))
-        if found:
+        text, imports = module_statements(file, modification_time(file))
+        if text:
             with self.named(f"the statements of {Path(file).name}"):
-                self.token("statements", self.placed(found))
+                self.token("statements", self.placed(text))
         for other, level in imports:
             with suppress(ImportError, ValueError):
                 package = str(vars(module).get("__package__") or name.rpartition(".")[0])
                 self.statements(importlib.util.resolve_name("." * level + other, package) if level else other)
 
     def place_of(self, module: str, file: str = "") -> str:
-        """Return " in FILE" for the name of a part, and note the folder of the user's code."""
-        found = getattr(sys.modules.get(module), "__file__", None) if module != "__main__" or not file else None
-        place = str(file if file.startswith(TYPED) else found or file)
+        """Return " in FILE", the suffix of a part's name, and record the folder of the user's code for `placed`."""
+        loaded_from = getattr(sys.modules.get(module), "__file__", None) if module != "__main__" or not file else None
+        place = str(file if file.startswith(TYPED) else loaded_from or file)
         if place.startswith("<") or not place or "ipykernel" in place:
             return ""
         above = Path(place).absolute().parents
-        depth = module.count(".") + (Path(place).stem == "__init__") if found else 0
+        depth = module.count(".") + (Path(place).stem == "__init__") if loaded_from else 0
         folder = above[min(depth, len(above) - 1)]
         if len(folder.parts) > 1 and str(folder) not in self.folders:
             self.folders += [f"{folder}{os.sep}", str(folder)]
@@ -568,8 +579,8 @@ def _is_plain(values: Any) -> bool:
 
 
 def _derives_from(kind: type, package: str, name: str) -> bool:
-    """Return whether a class is, or derives from, the class `package...name`; the package is not imported for that."""
-    return any(one.__name__ == name and one.__module__.partition(".")[0] == package for one in kind.__mro__)
+    """Return whether a class is, or derives from, the class `name` of a package, without importing the package."""
+    return any(base.__name__ == name and base.__module__.partition(".")[0] == package for base in kind.__mro__)
 
 
 def _is_cache(kind: type | None, name: str) -> bool:
@@ -578,10 +589,12 @@ def _is_cache(kind: type | None, name: str) -> bool:
 
 
 def _is_reduced_in_c(kind: type) -> bool:
-    """Return whether C code defines how instances of a class are pickled, as that of `collections.deque` does."""
-    found = (kind.__reduce_ex__, kind.__reduce__)
+    """Return whether C code defines how a class is pickled, as for `collections.deque`."""
+    own = (kind.__reduce_ex__, kind.__reduce__)
     plain = (object.__reduce_ex__, object.__reduce__)
-    return any(one is not other and not isinstance(one, types.FunctionType) for one, other in zip(found, plain, strict=True))
+    return any(
+        method is not other and not isinstance(method, types.FunctionType) for method, other in zip(own, plain, strict=True)
+    )
 
 
 def _slots(kind: type) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""A number with the interval that it lies in: a speedup, a latency, a difference of scores."""
+"""A number with an interval around it: a speedup, a latency, a difference of scores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """A number and the ends of its interval, of 95 % unless its place says otherwise. Ends are not finite where unknown."""
+    """A number with the ends of its 95 % confidence interval (another level where documented). Unknown ends are not finite."""
 
     value: float
     low: float = nan
@@ -15,5 +15,5 @@ class Interval(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval is known: all three are finite, and in their order."""
+        """Whether the interval is known: all three numbers are finite and in ascending order."""
         return all(map(isfinite, self)) and self.low <= self.high

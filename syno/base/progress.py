@@ -1,4 +1,4 @@
-"""Displays of the progress of long work: a bar on a terminal, plain lines in a log.
+"""Displays of the progress of long work: a bar on a terminal, lines in a log.
 
 >>> with display() as shown:
 ...     shown.show(progress)
@@ -25,16 +25,16 @@ class Progress:
 
     Attributes:
         title: name of the work.
-        finished: how many items are finished, by earlier runs, too.
-        total: how many items there will be.
-        valid: how many of the finished items gave a result; a pruned trial did.
-        running: how many items are in progress now, by all workers.
+        finished: number of finished items, including those of earlier runs.
+        total: number of items of the whole work.
+        valid: number of finished items with a result; pruned trials count.
+        running: number of items in progress now, of all workers.
         best: the highest reward so far; None if there is none.
         seconds: time since this worker began.
-        rate: how many items all workers have finished per second since then.
-        notes: other values to show, by name.
-        screened: how many items were not begun, as they cannot meet the goal, by the reason in a word or two.
-        fastest: of those, the highest speedup that was measured; None if none was.
+        rate: items per second that all workers finished since then.
+        notes: further values to display, by name.
+        screened: number of items that screening rejected because they cannot meet the goal, by a short reason.
+        fastest: highest speedup measured of a screened item; None if none was measured.
     """
 
     title: str
@@ -56,7 +56,7 @@ class Progress:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """The time that the rest takes at this rate; None if there is no rate yet."""
+        """Estimated seconds until all items are finished; None while the rate is unknown."""
         left = self.total - self.finished
         return 0.0 if left <= 0 else left / self.rate if self.rate else None
 
@@ -104,7 +104,7 @@ def display(stream: TextIO | None = None) -> Display:
 
 
 class LogDisplay:
-    """Writes a line every now and then: the first, the last, and one every `interval` seconds."""
+    """A log that gets the first and the last line, and one every `interval` seconds."""
 
     def __init__(self, stream: TextIO | None = None, interval: float = LOG_SECONDS) -> None:
         self._stream = stream or sys.stderr
@@ -121,7 +121,7 @@ class LogDisplay:
             self._write(self._last)
 
     def show(self, progress: Progress) -> None:
-        """Write a line if it is time for one."""
+        """Write a line if the interval has passed."""
         self._last, self._is_written = progress, False
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._interval

@@ -1,4 +1,6 @@
-"""Texts in source: as a docstring of Python, and as comments. Whatever the text is, the source does the same."""
+"""Quoting of arbitrary text in generated source: as a Python docstring and as comments. No text can change what the source
+does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 
 from syno.base.addresses import visible
 
-CONTINUES = ("\\", "??/")  # ends of lines of C, after which a comment goes on
+CONTINUES = ("\\", "??/")  # line ends with which a comment of C continues in the next line
 
 
 def docstring(text: str) -> str:

@@ -18,8 +18,8 @@ from syno.base.files import check_name, json_with_checksum, read_json, write_who
 from syno.base.interval import Interval
 from syno.base.release import VERSION
 
-Number = Annotated[int, Field(ge=0)]  # of things of which there may be none
-Count = Annotated[int, Field(ge=1)]  # of things of which there is at least one
+Number = Annotated[int, Field(ge=0)]  # a count that may be 0
+Count = Annotated[int, Field(ge=1)]  # a count of at least 1
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LONGEST_PATH = 250  # characters of a `package.module:name`
@@ -30,7 +30,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-Name = Annotated[str, AfterValidator(_check_name)]  # of an operator, a network or an experiment, or `package.module:name`
+Name = Annotated[str, AfterValidator(_check_name)]  # name of an operator, a network or an experiment, or `package.module:name`
 
 
 def _check_interval(interval: Interval) -> Interval:
@@ -41,20 +41,20 @@ def _check_interval(interval: Interval) -> Interval:
     return interval
 
 
-# Of a time, a speed or a ratio of two. In a file it has names, as other values with several numbers do.
+# Interval of a time, a speed or a ratio. In a file it is a mapping with named ends, as other values of several numbers are.
 PositiveInterval = Annotated[Interval, AfterValidator(_check_interval), PlainSerializer(Interval._asdict)]
 
 
 class Record(BaseModel):
     """A record in a file of its own. Records are frozen; unknown fields are errors.
 
-    Anybody may have written the file. So names are checked (`Name`), and all other texts are read as `cleaned` returns them:
-    with escapes of what could hide text or steer a terminal.
+    Files may come from strangers. So names are checked (`Name`), and all other texts are passed through `cleaned`: control
+    characters, which could hide text or steer a terminal, become escapes.
 
     Attributes:
-        kind_of_record: what the record is called in messages.
-        again: the command or action that makes the record again, for messages.
-        passing: fields that may differ between records of the same result, such as the time.
+        kind_of_record: name of this kind of record in messages.
+        again: the command or action that creates the record anew, for messages.
+        passing: fields that do not belong to the result, such as the time; `write` ignores them when it compares.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")  # JSON has no inf and nan
@@ -63,26 +63,26 @@ class Record(BaseModel):
     passing: ClassVar[frozenset[str]] = frozenset()
 
     def write(self, path: Path) -> None:
-        """Write the record as JSON; readers see the whole file or none. Raises SpecError if it cannot be written.
+        """Write the record as JSON, atomically. Raises SpecError if it cannot be written.
 
-        A file that holds the same result stays as it is, with its date. So a job that outlived its workflow and finishes late
-        does not cause the steps that depend on its record to run again.
+        A file that already holds the same result is not touched, so its modification time stays: a late job of an interrupted
+        workflow does not make later steps run again.
         """
         if not self._is_in(path):
             write_whole(path, json_with_checksum(cleaned(json.loads(self.model_dump_json()))))
 
     def _is_in(self, path: Path) -> bool:
-        """Return whether the file can be read and holds the same result."""
+        """Return whether the file holds a readable record with the same result."""
         try:
             other = self.read(path)
         except SpecError:
             return False
-        own, there = (cleaned(one.model_dump(exclude=set(self.passing))) for one in (self, other))
+        own, there = (cleaned(record.model_dump(exclude=set(self.passing))) for record in (self, other))
         return bool(own == there)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the record in a file.
+        """Read the record in a file.
 
         Raises SpecError, which names the file, if it cannot be read, holds no such record, or does not match its checksum.
         """
@@ -104,9 +104,9 @@ class Record(BaseModel):
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python, of Syno, and of those of `packages` that are installed."""
-    found = {"python": platform.python_version(), "syno": VERSION}
+    """Return the versions of Python, of Syno, and of the installed ones among `packages`."""
+    installed = {"python": platform.python_version(), "syno": VERSION}
     for package in packages:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            installed[package] = version(package)
+    return installed

@@ -1,4 +1,6 @@
-"""Tables of named things, such as policies or compilers, to which a user adds by a path `package.module:name`."""
+"""Registries: tables of named entries, such as policies or compilers. Users name their own entries by a path
+`package.module:name`.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A table of named things of one kind, filled by decoration. A user's own thing is found by its path.
+    """A registry of entries of one kind, filled by a decorator. A user's own entry is imported by its path.
 
     Args:
-        kind: what an entry is, for messages.
-        accepts: returns whether a thing found by a path can be an entry; by default everything can.
-        needed: what such a thing must be, for messages, such as "a subclass of Policy".
+        kind: what an entry is, for messages, such as "policy".
+        accepts: returns whether an imported object can be an entry; by default every object can.
+        needed: the requirement that `accepts` checks, for messages, such as "a subclass of Policy".
 
     >>> shapes: Registry[Callable[[], int]] = Registry("shape")
     >>> @shapes.register("square")
@@ -43,7 +45,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Enter the decorated thing under `name`. A name is given once."""
+        """Register the decorated object under `name`. Raises ValueError if the name is taken."""
 
         def enter(entry: T) -> T:
             if name in self._entries:
@@ -64,22 +66,22 @@ class Registry(Mapping[str, T], Generic[T]):
             raise UnknownNameError(f'unknown {self.kind} "{name}"; there are: {allowed}.{hint}') from None
 
     def find(self, name: str) -> T:
-        """Return an entry by its name, or the user's own thing by its path `package.module:name`.
+        """Return the entry of this name, or import the user's own from its path `package.module:name`.
 
-        Raises UnknownNameError if `name` is neither, SpecError if it cannot be imported or is nothing of this kind.
+        Raises UnknownNameError if `name` is neither, SpecError if the object cannot be imported or is no entry of this kind.
         """
         if name in self._entries:
             return self._entries[name]
         self.check(name)
-        found: T = imported(name, self.kind)
-        if not self._accepts(found):
-            raise SpecError(f'the {self.kind} is "{name}", which is {found!r}; it must be {self._needed}')
-        return found
+        entry: T = imported(name, self.kind)
+        if not self._accepts(entry):
+            raise SpecError(f'the {self.kind} is "{name}", which is {entry!r}; it must be {self._needed}')
+        return entry
 
     def check(self, name: str) -> None:
-        """Raise UnknownNameError if `name` is neither a name here nor a path, SpecError if it is no valid path.
+        """Raise UnknownNameError if `name` is neither registered nor a path, SpecError if it is a malformed path.
 
-        Nothing is imported: whoever only reads which policy or compiler it was does not run it.
+        Imports nothing, so that readers of results do not run user code.
         """
         if is_path(name):
             check_path(name, self.kind)
@@ -90,7 +92,7 @@ class Registry(Mapping[str, T], Generic[T]):
                 raise UnknownNameError(f'{error} Your own is "package.module:name"') from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries  # without extensions: a word that is no name would load them each time
+        return name in self._entries  # does not load extensions, which each unknown name would do
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -104,7 +106,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def plural(kind: str) -> str:
-    """Return the plural of what an entry is: of the noun before "of", as in "curves of milestones"."""
+    """Return the plural of an entry's kind, in which the noun comes before "of", as in "curves of milestones"."""
     noun, of, rest = kind.partition(" of ")
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         noun = f"{noun[:-1]}ie"
@@ -113,36 +115,36 @@ def plural(kind: str) -> str:
 
 NAME = r"[^\W\d]\w*"
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*:{NAME}")  # package.module:name
-_CODE_FOLDERS: list[str] = []  # the one that was given last comes first
+_CODE_FOLDERS: list[str] = []  # the last added first
 
 
 def search_code_in(folder: Path) -> None:
-    """Import modules of users from this folder, too: from now on, before the folder where the command runs and earlier ones.
+    """Add a folder to the import path of user code, before the working directory and folders that were added earlier.
 
-    The folder comes first in `sys.path`, which processes that compile and measure get as well. Not within `reading_only`, where
-    `imported` raises: a stranger's `json.py` on the path is code that runs, too.
+    The folder comes first in `sys.path`, which compiling and measuring processes inherit. Does nothing within `reading_only`:
+    there, `imported` raises, since a stranger's `json.py` on the path would be run.
     """
     if _ONLY_READS.get():
         return
-    given = str(folder.absolute())
+    path = str(folder.absolute())
     for folders in (_CODE_FOLDERS, sys.path):
-        if given in folders:
-            folders.remove(given)
-        folders.insert(0, given)
+        if path in folders:
+            folders.remove(path)
+        folders.insert(0, path)
 
 
 def _prepare_import(module: str) -> None:
-    """Put the folder where the command runs on the import path, and forget another folder's module of the same name."""
+    """Put the working directory on the import path, and unload a module of this name that came from another folder."""
     here, top = str(Path.cwd()), module.partition(".")[0]
     if here not in sys.path:
         sys.path.insert(len(_CODE_FOLDERS), here)
-    found = next((file for folder in (*_CODE_FOLDERS, here) if (file := _file_in(folder, top))), None)
+    file_here = next((file for folder in (*_CODE_FOLDERS, here) if (file := _file_in(folder, top))), None)
     loaded = getattr(sys.modules.get(top), "__file__", None)
-    if found is None or loaded is None or loaded == found:
+    if file_here is None or loaded is None or loaded == file_here:
         return
     other = next((folder for folder in _CODE_FOLDERS if loaded == _file_in(folder, top)), None)
     if other is not None:
-        for name in [name for name, one in sys.modules.items() if _lies_in(one, other)]:
+        for name in [name for name, loaded_module in sys.modules.items() if _lies_in(loaded_module, other)]:
             del sys.modules[name]
         importlib.invalidate_caches()
 
@@ -152,36 +154,36 @@ def _lies_in(module: object, folder: str) -> bool:
 
 
 def _file_in(folder: str, module: str) -> str | None:
-    """Return the file of a module or package in a folder; None if it has none."""
-    found = (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py"))
-    return next((str(file) for file in found if file.is_file()), None)
+    """Return the file of a module or package in a folder; None if the folder lacks it."""
+    candidates = (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py"))
+    return next((str(file) for file in candidates if file.is_file()), None)
 
 
 def is_path(name: str) -> bool:
-    """Return whether a name is the path of a user's own thing, `package.module:name`."""
+    """Return whether a name is the path `package.module:name` of a user's own object."""
     return ":" in name
 
 
 def own_paths(value: object) -> Iterator[str]:
     """Yield all paths `package.module:name` in a value, such as settings.
 
-    A text of several lines is an operator, in which `d3:H` is an axis with its size.
+    A text of several lines is an operator, in which `d3:H` is a dim with its size, so it is skipped.
     """
     if isinstance(value, str):
         if "\n" not in value:
             yield from (part.strip() for part in value.split(",") if PATH.fullmatch(part.strip()))
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from own_paths(one)
+        for element in value.values():
+            yield from own_paths(element)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from own_paths(one)
+        for element in value:
+            yield from own_paths(element)
 
 
 def check_path(path: str, kind: str) -> tuple[str, str]:
-    """Return the module and the name of a path `package.module:name`, without importing it.
+    """Split a path `package.module:name` into module and name, without importing it.
 
-    Raises SpecError if it has another form; `kind` is what the thing is to be.
+    Raises SpecError if it has another form; `kind` says what the path must name, for messages.
     """
     module, _, name = path.partition(":")
     if not PATH.fullmatch(path):
@@ -190,30 +192,30 @@ def check_path(path: str, kind: str) -> tuple[str, str]:
 
 
 def code_file(path: str, code: Path | None = None) -> Path | None:
-    """Return the file from which `imported` would take the module of a path, or its outermost package, without importing it.
+    """Return the file from which `imported` would load the module of a path, or its outermost package, without importing it.
 
-    None if there is no such file, as of built-in modules. `code` is the folder that comes before all others.
+    None if there is no such file, as for built-in modules. `code` is a folder that comes before all others.
     """
     top = path.partition(":")[0].partition(".")[0]
     folders = ([] if code is None else [str(code)]) + [*_CODE_FOLDERS, str(Path.cwd()), *sys.path]
     return next((Path(file) for folder in folders if (file := _file_in(folder, top))), None)
 
 
-OWN_PACKAGE = "syno."  # whose baselines have paths, too
-_ONLY_READS: ContextVar[str] = ContextVar("only_reads", default="")  # what only reads; "" while code may run
+OWN_PACKAGE = "syno."  # baselines of Syno are named by paths, too
+_ONLY_READS: ContextVar[str] = ContextVar("only_reads", default="")  # the command that only reads; "" if user code may run
 
 
 def only_read(reader: str) -> None:
-    """Import nothing of a user's own from now on, in this context; `reader` only reads, for the message of the RunsCodeError.
+    """Forbid imports of user code in this context, from now on. `reader` is the command, for the message of the RunsCodeError.
 
-    Results of strangers name code. What only reads them asks for none; this holds it to that.
+    Results of strangers name code. Commands that only read results must not run it.
     """
     _ONLY_READS.set(reader)
 
 
 @contextmanager
 def reading_only(reader: str) -> Iterator[None]:
-    """Import nothing of a user's own in the block; see `only_read`."""
+    """Forbid imports of user code in the block; see `only_read`."""
     token = _ONLY_READS.set(reader)
     try:
         yield
@@ -222,13 +224,13 @@ def reading_only(reader: str) -> Iterator[None]:
 
 
 def imported(path: str, kind: str) -> Any:
-    """Import the thing at the path `package.module:name`, from an experiment's folder or the one where the command runs, too.
+    """Import the object at the path `package.module:name`, also from an experiment's folder or the working directory.
 
     Args:
         path: the path.
-        kind: what the thing is to be, for messages.
+        kind: what the object must be, for messages.
 
-    Raises SpecError if `path` is no such path or cannot be imported, RunsCodeError within `reading_only`.
+    Raises SpecError if `path` is malformed or cannot be imported, RunsCodeError within `reading_only`.
     """
     module, name = check_path(path, kind)
     reader = _ONLY_READS.get()
@@ -238,18 +240,20 @@ def imported(path: str, kind: str) -> Any:
         )
     _prepare_import(module)
     try:
-        with unchanged_process(environment=False):  # packages that it imports may read the environment later
-            found = importlib.import_module(module)
+        with unchanged_process(
+            environment=False
+        ):  # variables that the module sets may be read later by packages that it imports
+            value = importlib.import_module(module)
     except ImportError as error:
         raise SpecError(f'the {kind} is "{path}", which cannot be imported: {error}') from error
     except SynoError:
         raise
-    except Exception as error:  # the module's own: it runs as it is imported
+    except Exception as error:  # raised by the module's code, which runs on import
         raise UserCodeError(f'the {kind} is "{path}", and {module} fails as it is imported: {reason_of(error)}') from error
     try:
-        return getattr(found, name)
+        return getattr(value, name)
     except AttributeError:
-        there = [other for other in vars(found) if not other.startswith("_")]
+        there = [other for other in vars(value) if not other.startswith("_")]
         raise SpecError(
-            f'the {kind} is "{path}", but {module} ({found.__file__}) has no "{name}".{suggestion(name, there)}'
+            f'the {kind} is "{path}", but {module} ({value.__file__}) has no "{name}".{suggestion(name, there)}'
         ) from None

@@ -1,6 +1,6 @@
-"""The version of Syno, the name that pip has it under, and the command with which pip installs it.
+"""The version of Syno, its distribution name, and the pip command that installs it.
 
-Nothing here asks pip, so it holds also where Syno runs from its folder and is not installed.
+The values do not depend on pip, so they are valid also if Syno runs from its source folder without being installed.
 """
 
 VERSION = "0.1.0"
@@ -8,7 +8,7 @@ DISTRIBUTION = "syno-operators"  # the package to import is `syno`, a name that 
 
 
 def pip_install(extra: str) -> str:
-    """Return the pip command for an extra of Syno; an installed Syno stays at its version.
+    """Return the pip command that installs an extra of Syno, at the version of an installed Syno.
 
     >>> pip_install("tvm")
     'pip install "syno-operators[tvm]"'

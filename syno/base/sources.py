@@ -1,4 +1,4 @@
-"""Checksums of source files, by which results of different code of one version are told apart."""
+"""Checksums of source files, which tell results of different development states of one version apart."""
 
 from __future__ import annotations
 

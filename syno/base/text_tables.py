@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def wrapped(rows: Sequence[Row], width: int, narrow: Collection[str] = ()) -> str:
-    """Return a table as plain text whose cells are wrapped to a page of `width` characters, but for the `narrow` columns."""
+    """Return a table as plain text of `width` characters; cells are wrapped, except in the `narrow` columns."""
     from rich.console import Console
     from rich.table import Table
 
@@ -65,18 +65,18 @@ def wrapped(rows: Sequence[Row], width: int, narrow: Collection[str] = ()) -> st
 
 
 def plural(count: int, noun: str, form: str = "") -> str:
-    """Return a number of things in words: "1 trial", "2 trials". `form` is the format of the number, such as ","."""
+    """Return a number with a noun in the right form: "1 trial", "2 trials". `form` is the format of the number, such as ","."""
     return f"{count:{form}} {noun}{'' if count == 1 else 's'}"
 
 
 def in_bytes(count: float) -> str:
-    """Return a number of bytes in words: "184 MB", "1.8 GB"."""
+    """Return a number of bytes with its unit: "184 MB", "1.8 GB"."""
     power = 0 if count < 1000 else min(int(log10(count)) // 3, len(UNITS) - 1)
     return f"{count / 1000**power:.3g} {UNITS[power]}"
 
 
 def html_table(rows: Sequence[Row], caption: str = "") -> str:
-    """Return an HTML table of the values, which are escaped, below a caption."""
+    """Return an HTML table of escaped values, with a caption."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(shown(row.get(name)))}</td>" for name in columns) + "</tr>" for row in rows)

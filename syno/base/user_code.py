@@ -1,6 +1,6 @@
-"""Calls of functions that are the user's own: what they raise becomes one message that names the line in the user's file.
+"""Calls of user code: an exception becomes one message that names the line in the user's file.
 
-What they set for the whole process, such as random numbers or torch's default type, ends with the call.
+Process-wide state that the code changes, such as random seeds or torch's default dtype, is restored after the call.
 
 >>> def make(*, classes): return classes[0]
 >>> check_arguments(make, "the model", {"width": 1.0})
@@ -30,14 +30,14 @@ from syno.base.errors import SynoError, UserCodeError
 OWN = Path(__file__).parents[1]  # the package syno
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OF_PACKAGES = frozenset({"site-packages", "dist-packages"})  # names of folders
-LONGEST_REASON = 500  # characters of what an exception says
-# What has nothing to do with the code that was called; whoever runs it knows what to do.
+LONGEST_REASON = 500  # characters of an exception's message
+# Exceptions that user code does not cause, such as a lack of memory: their messages need no line of the user's file.
 OF_THE_MACHINE = ("OutOfMemoryError", "MemoryError")
 
 
 @contextmanager
 def user_code(description: str) -> Iterator[None]:
-    """Run the user's own code in the block; an exception that it raises becomes a UserCodeError.
+    """Run user code in the block; an exception that it raises becomes a UserCodeError.
 
     Args:
         description: the user's function, as a message begins, such as 'the model "my_network:make"'.
@@ -54,16 +54,16 @@ def user_code(description: str) -> Iterator[None]:
 
 @contextmanager
 def unchanged_process(seed: int | None = None, *, environment: bool = True) -> Iterator[None]:
-    """Restore at the end of the block what the user's own code changed in this process.
+    """Restore process-wide state that user code changes in the block.
 
-    That is the folder where it runs, the environment, filters of warnings, the random numbers of Python, NumPy and torch, and
-    torch's and NumPy's settings: one network must not change how others are trained and measured. What this process has not
-    imported yet is not restored: it has no state to return to.
+    Restored are the working directory, the environment, warning filters, the random states of Python, NumPy and torch, and
+    torch's and NumPy's settings: one network must not change how others are trained and measured. Packages that are not
+    imported yet have no state to restore.
 
     Args:
-        seed: of all random numbers in the block, so that equal seeds make equal weights; None: they go on from where they are.
-        environment: whether the environment and the folder are restored. A module may set them as it is imported, for packages
-            that read them later.
+        seed: seeds all random generators in the block, so that equal seeds draw equal weights; None: the generators go on.
+        environment: whether environment and working directory are restored. False for imports: a
+            module may set variables for packages that read them later.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with ExitStack() as restored, warnings.catch_warnings():
@@ -95,9 +95,9 @@ def _set_environment(variables: Mapping[str, str]) -> None:
 
 
 def _restore_torch(torch: Any, restored: ExitStack) -> None:
-    """Let torch's settings and random numbers be as they are now when `restored` is closed."""
+    """Register callbacks that restore torch's settings and random states of now when `restored` is closed."""
     cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
-    # `torch.get_default_device` returns the CPU where none was set, and only None takes a setting back.
+    # `torch.get_default_device` returns the CPU if no device was set, and only None resets the setting.
     settings: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.get_default_device, lambda found: torch.set_default_device(None if found.type == "cpu" else found)),
@@ -140,7 +140,7 @@ def _flushes_denormals(torch: Any) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """The exception in words: its type, its message, and the last place in the user's files, if it passed one."""
+    """Return an exception as text: its type, its message, and the innermost line in the user's files, if there is one."""
     message = " ".join(str(error).split())
     if len(message) > LONGEST_REASON:
         message = f"{message[:LONGEST_REASON]} ..."
@@ -150,12 +150,12 @@ def reason_of(error: Exception) -> str:
 
 
 def last_own_line(traceback: TracebackType | None) -> FrameSummary | None:
-    """The innermost place of a traceback that lies in the user's own files; None if there is none."""
+    """Return the innermost frame of a traceback that lies in the user's files; None if there is none."""
     return next((frame for frame in reversed(extract_tb(traceback)) if _is_the_users(frame.filename)), None)
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a value in words, with an article."""
+    """Return the type of a value with an article, for messages, such as "an int"."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -192,6 +192,6 @@ def is_installed(file: Path) -> bool:
 
 
 def _short_path(filename: str) -> str:
-    """The path from the folder where the command runs, if it lies in there."""
+    """Return a path relative to the working directory, if it lies in there."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

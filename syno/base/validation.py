@@ -1,7 +1,8 @@
-"""Settings files: reading them, and explaining in words which fields are wrong.
+"""Settings files: reading them, and messages about invalid fields.
 
-Every YAML file is read here, also files of other projects; `syno.base.text_tables` has the checks of its text. PyYAML is loaded
-when a file is read: settings that are made in Python, as on a machine with PyTorch alone, do without it.
+Every YAML file is read here, also files of other projects; `syno.base.text_tables` has the checks of its text. PyYAML is
+imported only when a file is read: settings that are made in Python do not need it, for instance on a machine with PyTorch
+alone.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
 from syno.base.errors import SpecError, suggestion
 
 MOST_BYTES = 100_000  # config/paper.yaml, with six experiments, has 5,000
-MOST_CLAUSES, LONGEST_CLAUSE = 10, 1_000  # in a message
+MOST_CLAUSES, LONGEST_CLAUSE = 10, 1_000  # limits of a message
 ABSENT = object()
-LONGEST_VALUE = 60  # characters that are shown of a setting's value
+LONGEST_VALUE = 60  # characters of a setting's value in a message
 
 
 class Settings(BaseModel):
-    """Base of all groups of settings: true and false are no numbers, though Python counts them as 1 and 0.
+    """Base of all settings classes. Booleans are refused as numbers, though Python counts them as 1 and 0.
 
-    YAML reads yes, no, on and off as true and false, too.
+    YAML reads yes, no, on and off as booleans, too.
     """
 
     @field_validator("*", mode="before")
@@ -36,9 +37,9 @@ class Settings(BaseModel):
 
 
 def set_fields(settings: BaseModel, values: Mapping[str, Any]) -> None:
-    """Set fields of frozen settings whose values follow from other fields. Only for the last validator of the settings.
+    """Set fields of frozen settings that are derived from other fields. Only for the last validator of the settings.
 
-    The fields do not count as given (`model_fields_set`).
+    The fields do not count as set by the user (`model_fields_set`).
     """
     # A frozen model refuses `setattr`, and pydantic ignores the copy that a validator returns when a class is called.
     settings.__dict__.update(values)
@@ -52,10 +53,7 @@ def _has_boolean(value: object) -> bool:
 
 @cache
 def _takes_booleans(annotation: Hashable) -> bool:
-    """Return whether a field with this annotation may have booleans in its value.
-
-    True for a field that is another model, which checks its own fields.
-    """
+    """Return whether values of a field with this annotation may contain booleans."""
     if annotation in (bool, Any, object) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return True
     parts = get_args(annotation)
@@ -68,9 +66,9 @@ def read_mapping(file: Path, kind: str, model: type[BaseModel]) -> dict[str, Any
     Args:
         file: the file.
         kind: what the file describes, for messages.
-        model: the fields that it can have, for messages.
+        model: the settings class, whose fields messages list.
 
-    Raises SpecError if the file holds no mapping, or one with keys that are not text.
+    Raises SpecError if the file holds no mapping, or if a key is not a string.
     """
     content, fields = read_yaml(file), f"{kind} has the fields {', '.join(model.model_fields)}"
     if not isinstance(content, dict):
@@ -81,7 +79,7 @@ def read_mapping(file: Path, kind: str, model: type[BaseModel]) -> dict[str, Any
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the errors of a model's fields, one clause each."""
+    """Return the message of a validation error, with one clause for each invalid field."""
     clauses = []
     for problem in error.errors():
         where = [str(part) for part in problem["loc"]]
@@ -117,10 +115,10 @@ def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def submodel(annotation: Any) -> type[BaseModel] | None:
-    """Return the model inside a field's annotation, such as `tuple[Model, ...]` or `Model | None`; None without one."""
+    """Return the model class in a field's annotation, such as `tuple[Model, ...]` or `Model | None`; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := submodel(part)) is not None), None)
+    return next((model for part in get_args(annotation) if (model := submodel(part)) is not None), None)
 
 
 def read_yaml(file: Path) -> Any:
@@ -140,7 +138,9 @@ def read_yaml(file: Path) -> Any:
 
 
 def named_differences(stored: object, current: object, name: str = "") -> list[str]:
-    """Return the differences between two settings, in words: names with both values. `name` is the name of the settings."""
+    """Return the differences between two settings, each as text with the field's name and both values. `name` is the settings'
+    own.
+    """
     if stored == current:
         return []
     if not isinstance(stored, dict) or not isinstance(current, dict):

@@ -1,7 +1,6 @@
-"""YAML as text: parsing it safely.
+"""Safe parsing of YAML text.
 
-Before anything is built from a text, it is checked that it is not nested too deeply, and stays small when its aliases are
-expanded. A key that is given twice is an error.
+Before any object is built, the nesting depth and the size with all aliases expanded are checked. Duplicate keys are errors.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def _check_size(text: str) -> None:
-    """Raise YAMLError if building the content would take very long or overflow the stack. Reads events, builds nothing."""
+    """Raise YAMLError if the content would be too large or nested too deeply. Reads only parser events; builds no objects."""
     sizes: dict[str, int] = {}  # number of values under each anchor, with aliases expanded
     open_: list[tuple[str | None, int]] = []  # open mappings and lists: their anchor, and the count before them
     count = 0
@@ -67,7 +66,7 @@ def _place(event: yaml.Event) -> str:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key that is given twice and a number that is very long."""
+    """A SafeLoader that refuses duplicate keys and very long numbers."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Check the keys as written, before "<<" merges other mappings into them."""
@@ -94,7 +93,7 @@ _PlainLoader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def to_yaml(content: object) -> str:
-    """Return a text that `parse_yaml` reads as an equal value."""
+    """Return YAML text from which `parse_yaml` reads an equal value."""
     return str(yaml.safe_dump(content, sort_keys=False, width=120))
 
 

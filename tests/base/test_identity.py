@@ -587,7 +587,7 @@ def test_long_chains_are_followed_to_their_end():
 
 
 def test_what_cannot_be_described_is_said():
-    told = "^the data: what is in _io.TextIOWrapper, sqlite3.Connection cannot be described"
+    told = "^the data: the content of _io.TextIOWrapper, sqlite3.Connection cannot be hashed"
     with (
         Path(os.devnull).open() as file,
         closing(sqlite3.connect(":memory:")) as database,
