@@ -22,8 +22,8 @@ FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 PATIENCE_SECONDS = 120.0  # for the answer of a server that still imports
 STREAMS = (0, 1, 2)
 LENGTH_BYTES = 8  # length prefix of a request
-# Variables that Python or libraries read when they are loaded; a command reads all others when it begins, when numbers of threads
-# and visible GPUs can still be set.
+# Variables that Python or libraries read when they are loaded; a command reads the others when it begins: numbers of threads
+# and visible GPUs can still be set then.
 READ_ONCE = (
     "ATEN_", "CUDA_", "DNNL_", "GLIBC_", "GOMP_", "KMP_", "LANG", "LC_", "LD_", "MALLOC_", "MKL_", "MPL", "OMP_", "ONEDNN_",
     "OPENBLAS_", "PYTHON", "PYTORCH", "TORCH",

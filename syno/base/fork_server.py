@@ -70,9 +70,8 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
     time.
     """
     connection.settimeout(PATIENCE_SECONDS)
-    connection.sendall(
-        b"ready\n"
-    )  # the client sends its streams only now: while it waits in the queue, they must not be held open
+    # The client sends its streams only after this line: while it waits in the queue, they must not be held open.
+    connection.sendall(b"ready\n")
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     start, streams, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STREAMS))
     try:
@@ -83,8 +82,8 @@ def received(connection: socket.socket) -> tuple[Request, Any]:
         theirs = fields.pop("identity")
         request = Request(**fields, streams=tuple(streams))
     except BaseException:
-        for stream in streams:
-            os.close(stream)
+        for descriptor in streams:
+            os.close(descriptor)
         raise
     connection.setblocking(False)
     return request, theirs

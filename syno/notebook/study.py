@@ -287,8 +287,6 @@ class Study:
             self._evaluate = training.evaluation(self.space.spec, original)
         return self._evaluate
 
-    # ---- results ---------------------------------------------------------------------------------------------------
-
     @property
     def trials(self) -> TrialTable:
         """All trials, a row for each, as a pandas frame; `syno.search.storage.records.table` has the columns."""

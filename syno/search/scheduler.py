@@ -69,8 +69,6 @@ class Scheduler:
         self._frozen = 0  # how many trials are excluded from garbage collection
         self._versions = versions(PACKAGES)
 
-    # ---- reading --------------------------------------------------------------------------------------------------
-
     def read(self, trials: Sequence[FrozenTrial] | None = None) -> None:
         """Update state and policy with everything that is stored, in an order that follows from what is stored.
 
@@ -153,8 +151,6 @@ class Scheduler:
         else:
             return False
         return True
-
-    # ---- the next trial -------------------------------------------------------------------------------------------
 
     def next(self, most: int, most_screened: float = inf) -> RunningTrial | None:
         """Create a trial for this worker and return it; None if none of the first `most` operators needs one.
@@ -242,8 +238,6 @@ class Scheduler:
             self.finish(trial, Result("interrupted", message=reason))
             return False
         return True
-
-    # ---- a trial that runs ----------------------------------------------------------------------------------------
 
     def goes_on(self, trial: RunningTrial, step: float, value: float) -> bool:
         """Return whether a running trial goes on after a step; if not, it is to pause.

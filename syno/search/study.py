@@ -363,8 +363,6 @@ class Study:
             policy.tell(proposal, self.reward(metrics))
         return policy
 
-    # ---- running --------------------------------------------------------------------------------------------------
-
     def run(
         self,
         evaluate: Evaluation | Evaluate,
@@ -450,8 +448,6 @@ class Study:
         self.policy = self._make_policy()
         self._scheduler = self._make_scheduler(self.policy)
 
-    # ---- values that all workers share ----------------------------------------------------------------------------
-
     def kept(self, name: str) -> Any:
         """Return the value that is kept with the study under this name; None if there is none."""
         with database_errors(self._store.place):
@@ -461,8 +457,6 @@ class Study:
         """Keep a value with the study, as JSON, in place of an earlier one."""
         with database_errors(self._store.place):
             self._store.describe(f"kept {name}", value)
-
-    # ---- results ---------------------------------------------------------------------------------------------------
 
     @property
     def trials(self) -> pandas.DataFrame:

@@ -1,4 +1,4 @@
-"""The steps that options, sizes and rules allow from a state, before the shape distance is asked.
+"""Candidate steps: the steps that options, sizes and rules allow from a state, before the shape distance prunes them.
 
 Source: the published system's generation of primitives.
 """
@@ -22,13 +22,13 @@ from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CONTRACTION, CandidateStep, StepKind
 
-# The order in which the look-ahead tries them: one step that leads on is enough for it. Of the Unfolds and Shifts that
-# rules allow two of three lead on in ResNet-18's space, of the Splits one of forty.
+# The order in which the look-ahead tries kinds: one feasible step is enough. In ResNet-18's space, two of three Unfolds and
+# Shifts that rules allow are feasible, but only one of forty Splits.
 LIKELY_FIRST = (UNFOLD, SHIFT, REDUCE, STRIDE, EXPAND, MERGE, CONTRACTION, SPLIT)
 
 
 class Branch:
-    """A candidate step, and the state after it once somebody has asked for that.
+    """A candidate step with its cached child state.
 
     Attributes:
         candidate: the step.
@@ -44,22 +44,22 @@ class Branch:
 
     @property
     def id(self) -> str:
-        """The content id of the step."""
+        """Content id of the step."""
         self._id = self._id or self.candidate.id
         return self._id
 
     def child(self, after: Callable[[CandidateStep], State | None]) -> State | None:
-        """Return the state after the step if it is feasible, else None. `after`, which finds it, is asked once."""
+        """Return the state after the step, or None if it is infeasible. `after` computes it on the first call."""
         if not self._is_known:
             self._child, self._is_known = after(self.candidate), True
         return self._child
 
 
 class Branches:
-    """The branches of one state, made as far as somebody goes through them.
+    """The branches of one state, generated lazily.
 
     Attributes:
-        operators: the complete operators that the state is.
+        operators: the complete operators that the state's dims form.
     """
 
     __slots__ = ("_made", "_more", "operators")
@@ -73,9 +73,9 @@ class Branches:
         return chain.from_iterable(map(self._of_kind, self._made))
 
     def likely_first(self) -> Iterator[Branch]:
-        """Yield all branches, first those of the kinds that lead on most often."""
-        # All kinds, also those that LIKELY_FIRST does not name: a kind left out would never be looked at, and its operators
-        # would be missing without a word.
+        """Yield all branches; the kinds of steps that most often lead to operators come first."""
+        # All kinds, also those that LIKELY_FIRST does not name: a kind left out would never be tried, and its operators
+        # would silently be missing.
         order = dict.fromkeys((*LIKELY_FIRST, *self._made))
         return chain.from_iterable(self._of_kind(kind) for kind in order if kind in self._made)
 
@@ -97,7 +97,7 @@ class Branches:
 
 
 def taken_out(options: list[Branch | PGraph], random: Random) -> Branch | PGraph:
-    """Remove one of the options at random, and return it."""
+    """Remove a random option from the list and return it."""
     place = random.randrange(len(options))
     options[place], options[-1] = options[-1], options[place]
     return options.pop()
@@ -119,12 +119,12 @@ OPTIONS: dict[
 
 @dataclass
 class Candidates:
-    """Proposes steps.
+    """Generator of candidate steps.
 
     Attributes:
-        spec, sizes, facts: the spec, and what is known of its sizes and dims.
-        rules: the rules that are on.
-        proposers: for each kind of step, the function that yields the steps of this kind that sizes and windows allow.
+        spec, sizes, facts: the spec, and the tables of facts about sizes and dims.
+        rules: the active rules.
+        proposers: for each kind of step, the function that yields the steps that sizes and windows allow.
     """
 
     spec: OperatorSpec
@@ -150,7 +150,7 @@ class Candidates:
         }
 
     def __call__(self, state: State) -> Iterator[CandidateStep]:
-        """Yield every step that options and rules allow, in an order that is the same in every process."""
+        """Yield every step that options and rules allow, in an order that is the same in all processes."""
         for kind in self.proposers:
             yield from self.of_kind(state, kind)
 
@@ -168,11 +168,11 @@ class Candidates:
                 yield from propose(state)
 
     def step(self, state: State, kind: StepKind, on: tuple[Dim, ...] = (), size: Size | None = None) -> CandidateStep:
-        """Return the step of this kind on these dims, allowed or not."""
+        """Return the step of this kind on these dims, without checking whether it is allowed."""
         return CandidateStep(self.spec, self.sizes, self.facts, state, kind, on, size)
 
     def root(self) -> State:
-        """Return the state before the first step: the output's axes without those that are bound to the input's."""
+        """Return the initial state: the output's axes except those bound to axes of the input."""
         bound = {out for out, _ in self.spec.bound_axes}
         axes = [dims.output_axis(i, size) for i, size in enumerate(self.spec.output_sizes) if i not in bound]
         return State(tuple(sorted(axes, key=lambda dim: dim.id)), (), Ends(self.sizes.none))
@@ -181,10 +181,8 @@ class Candidates:
         most = self._most[kind]
         return most is None or getattr(state.ends.counts, OPTIONS[kind][0]) < most
 
-    # ---- one kind each ------------------------------------------------------------------------------------------
-
     def _reductions(self, state: State) -> Iterator[CandidateStep]:
-        """Yield sums in the order of their sizes, so that a set of them is reached in one way only."""
+        """Yield reductions in ascending order of their sizes, so that each set of reductions is reached on one path only."""
         loops = [dim.size for dim in state.ends.sums]
         pure = len(loops) == state.steps
         if not pure and self.rules.is_on("C1"):
@@ -198,7 +196,7 @@ class Candidates:
                 yield self.step(state, REDUCE, (), size)
 
     def within_multiple(self, reached: Size) -> bool:
-        """Return whether the product of all reductions is small enough."""
+        """Return whether the product of all reductions, `reached`, is within the limit `reductions: multiple`."""
         return self.sizes[reached / self._input].highest <= self.spec.reductions.multiple
 
     def _shifts(self, state: State) -> Iterator[CandidateStep]:
@@ -226,7 +224,11 @@ class Candidates:
                     yield self.step(state, UNFOLD, (position, window))
 
     def _repeats(self, state: State) -> Iterator[CandidateStep]:
-        """Yield Expands of pieces of a Merge. The quotient tiles, as does the remainder of a piece; other remainders repeat."""
+        """Yield Expands on pieces of a Merge.
+
+        An Expand of the quotient, or of a remainder of a piece, tiles the axis; that of any other remainder repeats each
+        element.
+        """
         largest, pieces = self.spec.repeats.largest, (Origin.QUOTIENT, Origin.REMAINDER)
         for dim in state.data if largest > 1 else ():
             origin = self.facts[dim].origin
@@ -244,7 +246,9 @@ class Candidates:
                     yield self.step(state, MERGE, (dim,), block)
 
     def _contractions(self, state: State) -> Iterator[CandidateStep]:
-        """Yield choices of inner and outer dims. A choice that can no longer become a weight is not followed up."""
+        """Yield contractions: choices of inner and outer dims. Partial choices that can no longer become a weight are
+        pruned.
+        """
         usage_now = state.ends.usage
         dims = [dim for dim in state.data if not self.facts[dim].discards]
         dims = [dim for dim in dims if self.sizes.fits(usage_now, self.facts[dim].size.shared)]
@@ -276,7 +280,9 @@ class Candidates:
         yield from choose(0, (), (), usage_now, state.ends.outer)
 
     def may_be_outer(self, facts: DimFacts, reached: Size) -> bool:
-        """Return whether a weight may end the dim; `reached` is the product of the ended sizes, this dim included."""
+        """Return whether a weight may end the dim (as an outer dim). `reached` is the product of all ended sizes, including
+        this dim's.
+        """
         options = self.spec.contractions
         if facts.role is Role.OUTER:
             return self.sizes[reached].highest <= options.largest_outer
@@ -285,7 +291,7 @@ class Candidates:
         return self._has_role(facts)
 
     def _has_role(self, facts: DimFacts) -> bool:
-        """Return whether any weight can end the dim. One may end a bare sum if no rule forbids that."""
+        """Return whether any weight can end the dim. A bare sum can only be ended if rule C12 is off."""
         origins = (REDUCE, Origin.QUOTIENT, Origin.REMAINDER)
         bare = facts.origin in origins and facts.only_sums and not facts.tags
         return facts.role is not Role.INNER or (bare and not self.rules.is_on("C12"))

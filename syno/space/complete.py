@@ -1,4 +1,4 @@
-"""Complete operators: the ways to read a state as an operator, within the budget.
+"""Complete operators: the pGraphs that a state's dims form as axes of the input, checked against the budget.
 
 Source: the published system's finalization.
 """
@@ -35,7 +35,7 @@ class Cost:
     Attributes:
         flops: multiply-adds of the model.
         parameters: parameters of the model.
-        memory_bytes: the most bytes that one stage of one layer holds.
+        memory_bytes: peak memory of one stage of one layer, in bytes.
     """
 
     flops: float
@@ -43,15 +43,15 @@ class Cost:
     memory_bytes: int
 
     def metrics(self, original: Cost | None = None) -> dict[str, float]:
-        """Return the cost by name, as evaluations do, with the FLOPs and parameters of `original` if it is given."""
-        found = {"flops": self.flops, "parameters": self.parameters, "memory_bytes": float(self.memory_bytes)}
+        """Return the cost as metrics by name. With `original`, its FLOPs and parameters are included."""
+        metrics = {"flops": self.flops, "parameters": self.parameters, "memory_bytes": float(self.memory_bytes)}
         if original is not None:
-            found |= {"original_flops": original.flops, "original_parameters": original.parameters}
-        return found
+            metrics |= {"original_flops": original.flops, "original_parameters": original.parameters}
+        return metrics
 
 
 def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
-    """Return the cost of the spec's model with the operator, by the cheapest plan.
+    """Return the cost of the spec's model with the operator, for the plan with the fewest FLOPs.
 
     >>> import syno
     >>> spec = syno.preset("resnet18")
@@ -67,13 +67,13 @@ def cost(operator: PGraph, spec: OperatorSpec) -> Cost:
 
 
 def flops(operator: PGraph, spec: OperatorSpec) -> float:
-    """Return the FLOPs of the spec's model with the operator, by the cheapest plan."""
+    """Return the FLOPs of the spec's model with the operator, for the plan with the fewest FLOPs."""
     plan, _, total = _cheapest(operator, spec)
     return spec.budget.rest_flops + total(plan.flops)
 
 
 def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, Callable[[Callable[[Valuation], int]], int]]:
-    """Return the plan with the fewest FLOPs, the different valuations, and the sum of a count over all layers."""
+    """Return the plan with the fewest FLOPs, the distinct valuations, and a function that sums a count over all layers."""
     rows, numbers = _different(spec.valuations, tuple(operator.variables))
 
     def total(count: Callable[[Valuation], int]) -> int:
@@ -84,14 +84,14 @@ def _cheapest(operator: PGraph, spec: OperatorSpec) -> tuple[Plan, Valuations, C
 
 @lru_cache(maxsize=256)
 def _different(layers: Valuations, used: tuple[str, ...]) -> tuple[Valuations, tuple[int, ...]]:
-    """Return the different values of some variables in the layers, and the number of layers with each."""
+    """Return the distinct values of the variables `used` in the layers, and the number of layers with each."""
     distinct = Counter(tuple((name, value) for name, value in row.items() if name in used) for row in layers)
     return Valuations([dict(key) for key in distinct]), tuple(distinct.values())
 
 
 @dataclass
 class Completion:
-    """Reads states as operators."""
+    """Turns states into complete operators."""
 
     spec: OperatorSpec
     sizes: SizeTable
@@ -108,13 +108,13 @@ class Completion:
         self.unordered = frozenset(marked - ordered)
 
     def __call__(self, state: State) -> list[PGraph]:
-        """Return the complete operators that the state's dims form as axes of the input, at most `finalizations` of them."""
+        """Return the complete operators whose input axes are the state's dims, at most `finalizations` of them."""
         if not state.ends.counts.weights or len(state.data) != len(self.wanted):
             return []
-        found = [axes for axes in self.assignments(state) if self.rules.reject(self.candidate(state, axes)) is None]
-        if not found:
+        assignments = [axes for axes in self.assignments(state) if self.rules.reject(self.candidate(state, axes)) is None]
+        if not assignments:
             return []
-        operators = [state.assembled(self.spec, axes) for axes in found]
+        operators = [state.assembled(self.spec, axes) for axes in assignments]
         enough = [self.requirements.unmet(operator) is None for operator in operators]
         if not any(enough):  # takes much less time to know than the cost
             return []
@@ -130,11 +130,11 @@ class Completion:
         return cost(operator, self.spec)
 
     def candidate(self, state: State, axes: tuple[Dim, ...]) -> CandidateStep:
-        """Return the step that makes these dims the input's axes."""
+        """Return the Finalize step that makes these dims the input's axes."""
         return CandidateStep(self.spec, self.sizes, self.facts, state, FINALIZE, axes)
 
     def assignments(self, state: State) -> Iterator[tuple[Dim, ...]]:
-        """Yield the ways to match dims with the input's axes: their sizes must be the same."""
+        """Yield the assignments of dims to the input's axes; sizes must be equal."""
         if any(self.facts[dim].discards for dim in state.data):
             return
         if sorted(map(str, self.wanted)) != sorted(str(dim.size) for dim in state.data):
@@ -147,15 +147,15 @@ class Completion:
                 )
 
     def operator(self, state: State, axes: tuple[Dim, ...]) -> PGraph:
-        """Return the operator with these axes of the input, in normal form."""
+        """Return the operator with these dims as axes of the input, in normal form."""
         return normal_form(state.assembled(self.spec, axes))
 
     def cheap_forever(self, state: State, bound: float = 0) -> bool:
-        """Return whether the state is so cheap that no operator made of it by reshaping alone reaches the least FLOPs.
+        """Return whether every operator made from this state by views alone has fewer than the least FLOPs.
 
-        Only for states whose data has as many elements as the input: neither a weight nor a window can follow. Reshaping the
-        input takes at most one pass over it for each view. `bound` is a lower bound on the FLOPs of what is there already,
-        which saves finding its cheapest plan where it is enough.
+        Only for states whose data has as many elements as the input: neither a weight nor a window can follow. Each view takes
+        at most one pass over the input. `bound` is a lower bound on the FLOPs so far; if it suffices, the cheapest plan is not
+        computed.
         """
         least = self.spec.budget.least_flops - self.spec.budget.rest_flops
         if least <= 0 or not state.ends.counts.weights:
@@ -172,27 +172,27 @@ class Completion:
         return flops(partial, self.spec) + views < self.spec.budget.least_flops
 
     def leak(self, operator: PGraph) -> str | None:
-        """Return where the operator reads ahead along a causal axis in one of the layers, in words; None if nowhere."""
+        """Return, in words, where the operator reads ahead along a causal axis in one of the layers; None if it never does."""
         for axis in self.spec.causal:
             for values in {tuple((name, row[name]) for name in operator.variables): None for row in self.spec.valuations}:
                 try:
-                    found = leak(operator, axis, dict(values))
+                    position = leak(operator, axis, dict(values))
                 except LoweringError as error:  # such an operator would be refused when a layer is replaced
                     return str(error)
-                if found is not None:
-                    return str(found)
+                if position is not None:
+                    return str(position)
         return None
 
     def excess(self, price: Cost) -> str | None:
-        """Return the bound of the budget that the cost breaks, in words; None if there is none."""
+        """Return the bound of the budget that the cost exceeds, in words; None if it is within the budget."""
         budget = self.spec.budget
-        for what, value, least, most in (
+        for quantity, value, least, most in (
             ("FLOPs", price.flops, budget.least_flops, budget.most_flops),
             ("parameters", price.parameters, budget.least_parameters, budget.most_parameters),
             ("bytes of memory", price.memory_bytes, 0, budget.most_memory_bytes),
         ):
             if value < least:
-                return f"{value:.4g} {what}, below the budget of at least {least:.4g}"
+                return f"{value:.4g} {quantity}, below the budget of at least {least:.4g}"
             if value > most:
-                return f"{value:.4g} {what}, above the budget of at most {most:.4g}"
+                return f"{value:.4g} {quantity}, above the budget of at most {most:.4g}"
         return None

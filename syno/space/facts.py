@@ -1,6 +1,6 @@
-"""Facts about dims, which rules and distance use: everything that follows from the expression below a dim.
+"""Facts about dims for rules and distance: the properties that follow from the expression below a dim.
 
-The facts about a dim are computed once per space. Adjacency and order of channels are the published system's.
+The facts about a dim are computed once per space. Adjacency and order of channels are defined as in the published system.
 
 Source: the published system's coloring of pGraphs.
 """
@@ -17,7 +17,7 @@ from syno.space.spec import OperatorSpec
 
 
 class Origin(Enum):
-    """Origin of a dim: an axis of the output, or which of the two tops of a Merge or a Share."""
+    """Origin of a dim: an axis of the output, or one of the two tops of a Merge or a Share."""
 
     OUTPUT = auto()  # an axis of the output
     QUOTIENT = auto()  # the first dim above a Merge
@@ -27,7 +27,7 @@ class Origin(Enum):
 
 
 class Role(Enum):
-    """The use of a dim that a weight may have in addition to indexing by it."""
+    """What a weight may do with a dim, besides being indexed by it."""
 
     INNER = auto()  # no other use
     OUTER = auto()  # it may end the dim, an axis of the output or a piece of one
@@ -36,7 +36,7 @@ class Role(Enum):
 
 TWO_TOPS = {MERGE: (Origin.QUOTIENT, Origin.REMAINDER), SHARE: (Origin.DATA, Origin.WEIGHT)}
 
-Side = Operation | Dim | None  # a Merge, a reduction, or nothing
+Side = Operation | Dim | None  # a Merge, a reduction (as Dim), or None
 Blocks = dict[int, tuple[Side, Side]]  # by weight (0: since the last Share), the sides to the left and to the right
 
 
@@ -61,16 +61,16 @@ class DimFacts:
 
 
 class FactTable(dict[Dim, DimFacts]):
-    """Facts about dims, each computed once. A dict, whose look-ups run no Python."""
+    """Facts about dims, each computed once. A dict, since its look-ups run no Python code."""
 
     def __init__(self, spec: OperatorSpec, sizes: SizeTable) -> None:
         super().__init__()
         self.spec, self.sizes = spec, sizes
 
     def __missing__(self, dim: Dim) -> DimFacts:
-        found = self[dim] = self._find(dim)
-        found.is_tied = bool(found.shared_by) or any(side is not None for sides in found.blocks.values() for side in sides)
-        return found
+        facts = self[dim] = self._find(dim)
+        facts.is_tied = bool(facts.shared_by) or any(side is not None for sides in facts.blocks.values() for side in sides)
+        return facts
 
     def _find(self, dim: Dim) -> DimFacts:
         facts = DimFacts()
@@ -142,7 +142,7 @@ def _join_blocks(left: Blocks, right: Blocks) -> Blocks:
 
 
 def adjacent(left: DimFacts, right: DimFacts) -> bool:
-    """Return whether `left` ends where `right` begins: pieces of one Merge, or two reductions."""
+    """Return whether the end of `left` is the beginning of `right`: they are pieces of one Merge, or two reductions."""
     for weight, (_, end) in left.blocks.items():
         if end is None or weight not in right.blocks:
             continue

@@ -1,6 +1,6 @@
-"""Numbers that describe an operator, for models that predict how good or how fast it is.
+"""Features of an operator: numbers from which models predict its quality and speed.
 
-They follow from the operator's graph and the sizes of its spec alone; nothing is trained or timed.
+They are computed from the operator's graph and the sizes of its spec; nothing is trained or timed.
 
 >>> from syno.space.presets import preset
 >>> import syno
@@ -30,27 +30,36 @@ from syno.space.complete import cost
 from syno.space.spec import OperatorSpec
 
 LONG_ENOUGH = 9  # positions of an axis, which windows of 5 applied twice do not exceed
-APPLIED = {1: "once", 2: "twice"}  # how often the operator is applied before its reading is looked at
-READING = ("share", "least positions", "most positions", "own position", "neighbours", "overlap")  # beside one for each axis
+APPLIED = {1: "once", 2: "twice"}  # number of applications for which reading is computed
+READING = (
+    "share",
+    "least positions",
+    "most positions",
+    "own position",
+    "neighbours",
+    "overlap",
+)  # besides one number for each axis
 
 
 class OperatorFeatures:
-    """A function from operators to numbers, one for each of `columns`. Sizes and costs are logarithms to base 2.
+    """Computes the features of operators, one number for each of `columns`. Sizes and costs are logarithms to base 2.
 
-    reading     how many positions of each axis of the input an output element depends on; the least and the most over the
-                axes that are no channels; whether its own position and the neighbours on both sides are among them; the overlap
-                with the positions that a convolution reads, as intersection over union, whose window is the number of positions
-                that the spec requires, or 3; all of this
-                for the operator applied once and twice (0 where the output has another shape than the input)
+    reading     the number of positions that an output element reads along each axis of the input; the minimum and maximum over
+        the
+                axes other than channels; whether its own position and the neighbours on both sides are read; the intersection
+                over
+                union with the positions that a convolution reads, whose window is the number of positions that the spec
+                    requires,
+                or 3; all of this for the operator applied once and twice (0 if the output's shape differs from the input's)
     costs       FLOPs, parameters and memory of the spec's network with the operator, and of the stages of one layer
-    primitives  how many of each, and of weights
+    primitives  the number of each kind, and of weights
     weights     elements of the smallest and the largest, products of the sums, the narrowest result between two stages
 
-    Reading and stages are those of one layer of the spec: of those with input and output of equal shape the smallest whose
-    axes are long enough to see a window applied twice.
+    Reading and stages are computed for one layer of the spec: the smallest layer with equal input and output shapes whose axes
+    are long enough for a window applied twice.
 
     Attributes:
-        columns: names of the numbers.
+        columns: names of the features.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -68,33 +77,35 @@ class OperatorFeatures:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers, in order."""
+        """Names of the features, in order."""
         return (
-            *(f"{times}: {what}" for times in APPLIED.values() for what in (*self._axes.values(), *READING)),
+            *(f"{times}: {quantity}" for times in APPLIED.values() for quantity in (*self._axes.values(), *READING)),
             *("FLOPs", "parameters", "memory", "stages", "FLOPs of a layer", "largest stage", "narrowest result"),
             *(f"{name}s" for name in TABLE),
             *("weights", "smallest weight", "largest weight", "smallest sum", "largest sum", "sums"),
         )
 
     def __call__(self, operator: PGraph) -> tuple[float, ...]:
-        """Return the numbers of an operator.
+        """Return the features of an operator, in the order of `columns`.
 
         Raises SizeError, ValuationError or LoweringError for an operator that does not fit the spec's layers.
         """
-        found = self._known.get(operator.id)
-        if found is None:
+        numbers = self._known.get(operator.id)
+        if numbers is None:
             values = {name: value for name, value in self._row.items() if name in operator.variables}
-            found = self._known[operator.id] = (
+            numbers = self._known[operator.id] = (
                 *(number for times in APPLIED for number in self._reading(operator, values, times)),
                 *self._costs(operator, operator.valuation(values)),
                 *_primitives(operator),
                 *_weights(operator, operator.valuation(values)),
             )
-        return found
+        return numbers
 
     @cached_property
     def _row(self) -> Mapping[str, int]:
-        """The values of the layer that is looked at. The batch is one example where it goes through unchanged."""
+        """The values of the layer whose reading and stages are computed. A batch axis that is bound to the output has
+        size 1.
+        """
         bound = {name for _, into in self.spec.bound_axes for name in map(str, [self.spec.input_sizes[into]])}
 
         def shapes(row: Valuation) -> list[list[int]]:
@@ -111,7 +122,7 @@ class OperatorFeatures:
     def _reading(self, operator: PGraph, values: Mapping[str, int], applied: int) -> Iterator[float]:
         try:
             read = support(operator, values, applied=applied)
-        except SizeError:  # another shape than the input's, or too much to follow
+        except SizeError:  # the output's shape differs from the input's, or the support is too large
             yield from [0.0] * (len(self._axes) + len(READING))
             return
         lines = {axis: read.any(axis=tuple(other for other in range(read.ndim) if other != axis)) for axis in self._axes}
@@ -139,7 +150,7 @@ class OperatorFeatures:
 
 
 def cheapest(operator: PGraph, values: Valuation) -> Plan:
-    """Return the plan with the fewest FLOPs; of equal plans, that with the most stages."""
+    """Return the plan with the fewest FLOPs; among equals, the one with the most stages."""
     return min(plans(operator, Valuations([values])), key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 
@@ -157,13 +168,13 @@ def _weights(operator: PGraph, values: Valuation) -> Iterator[float]:
 
 
 def _around(read: np.ndarray, own: Sequence[int], axis: int) -> bool:
-    """Return whether the neighbours on both sides along an axis are read."""
+    """Return whether both neighbours of the position `own` along an axis are read."""
     sides = [[*own[:axis], own[axis] + step, *own[axis + 1 :]] for step in (-1, 1)]
     return all(0 <= side[axis] < read.shape[axis] and bool(read[tuple(side)]) for side in sides)
 
 
 def _overlap(read: np.ndarray, own: Sequence[int], reach: int) -> float:
-    """Return the intersection over union of the positions read and those up to `reach` positions from the own one."""
+    """Return the intersection over union of the positions read and the box of `reach` positions around `own`."""
     around = np.zeros_like(read)
     around[tuple(slice(max(place - reach, 0), place + reach + 1) for place in own)] = True
     return float((read & around).sum() / max((read | around).sum(), 1))

@@ -14,22 +14,22 @@ from syno.base.validation import Settings
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-MOST_LAYERS = 10_000  # of equal sizes: deeper networks are mistakes
+MOST_LAYERS = 10_000  # replaced layers of equal sizes; more are taken for a mistake
 DistanceKind = Literal["exact", "paper", "published", "none"]
 
 
 class OptionGroup(Settings):
-    """A group of options. Frozen; unknown names are errors. The text below a field says what the option means."""
+    """A group of options. Frozen; unknown names are errors. The text below a field explains the option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def with_(self, **changes: Any) -> Self:
-        """Return a copy with these fields changed, checked again."""
+        """Return a validated copy with these fields changed."""
         return type(self)(**{**self.model_dump(), **changes})
 
 
 class Occurrences(OptionGroup):
-    """The most occurrences of each primitive in an operator; None for as many as the depth allows."""
+    """Maximum number of occurrences of each primitive in an operator; None for as many as the depth allows."""
 
     reductions: Count = 5
     """most Reduce primitives"""
@@ -50,7 +50,7 @@ class Occurrences(OptionGroup):
     expands: Count | None = None
     """most Expand primitives that repeat elements; those inside contractions are not counted"""
     chain_length: Positive = 6
-    """most primitives above each other on one path"""
+    """most primitives on one path, above each other"""
 
     @field_validator("tensors", mode="before")
     @classmethod
@@ -64,7 +64,7 @@ class Sizes(OptionGroup):
     """The sizes that axes may have: products of powers of the variables."""
 
     enumerations_per_variable: Positive = 5
-    """how many exponents of each variable are tried"""
+    """number of exponents that are tried for each variable"""
     variables: Positive = 3
     """most different variables in one size"""
     powers: Positive = 16
@@ -72,9 +72,11 @@ class Sizes(OptionGroup):
     exact_division: bool = True
     """whether every size must be a whole number in every layer"""
     count_coefficients_in_weights: bool = False
-    """whether an axis of a weight uses up an occurrence of the coefficients in its size"""
+    """whether an axis of a weight counts as an occurrence of the coefficients in its size"""
     count_merges: bool = True
-    """whether a Merge that divides by more than a size holds uses up occurrences; the published system does not count them"""
+    """whether a Merge that divides by a variable that the size does not contain counts as an occurrence; the published system
+    does not count it
+    """
     drop_ones: bool = True
     """whether sizes that are 1 in every layer are excluded; the published system searches loops of length 1"""
 
@@ -83,24 +85,24 @@ class Reductions(OptionGroup):
     """Bounds of sums."""
 
     multiple: Annotated[float, Field(ge=1)] = 4
-    """largest product of all sums, as a multiple of the number of elements of the input (without bound axes)"""
+    """largest product of all sums, as a multiple of the number of elements of the input without bound axes"""
     largest_pooling: Annotated[float, Field(ge=1)] = 8
     """largest product of sums over elements that no weight multiplies"""
 
 
 class Windows(OptionGroup):
-    """The windows of Unfold, the steps of Stride, and Shift beside blocks."""
+    """The windows of Unfold, the steps of Stride, and Shifts beside blocks."""
 
     odd: bool = True
     """whether windows must have an odd size in every layer"""
     largest: Annotated[int, Field(gt=1)] = 30
     """largest window of an Unfold"""
     least_ratio: Annotated[float, Field(ge=1)] = 2.0
-    """least ratio of an axis to its window"""
+    """least ratio of an axis's length to its window"""
     largest_strided: Annotated[int, Field(gt=1)] = 30
     """largest axis that a Stride reads"""
     shift_pattern: Annotated[float, Field(ge=0)] = 2.0
-    """largest minor axis of a Split on which a Shift may stand, and largest block of a Merge on a Shift"""
+    """largest minor axis of a Split that a Shift may rotate, and largest block that a Merge may cut off above a Shift"""
 
 
 class Contractions(OptionGroup):
@@ -109,7 +111,7 @@ class Contractions(OptionGroup):
     least_elements: Count = 100
     """least number of elements of a weight, in the smallest layer"""
     largest_outer: Positive = 6144
-    """largest product of those axes of weights that only the output has"""
+    """largest product of the axes of weights that only the output has (outer dims)"""
     least_low_rank: Positive = 3
     """least size of an axis that two weights share, in the largest layer"""
     most_low_rank: Positive = 8
@@ -122,7 +124,7 @@ class Repeats(OptionGroup):
     largest: Positive = 5
     """largest product of all repeats; 1 allows none"""
     tile: bool = True
-    """whether whole axes may be repeated, too (tile)"""
+    """whether whole axes may be repeated (tile), besides single elements"""
 
 
 class Budget(OptionGroup):
@@ -137,7 +139,7 @@ class Budget(OptionGroup):
     most_parameters: float = float("inf")
     """most parameters"""
     most_memory_bytes: float = float("inf")
-    """most bytes of the data, the weights and the result of one stage of a layer"""
+    """most bytes of data, weights and result of one stage of a layer"""
     rest_flops: Annotated[float, Field(ge=0)] = 0
     """FLOPs of the model outside the replaced layers"""
     rest_parameters: Annotated[float, Field(ge=0)] = 0
@@ -145,15 +147,17 @@ class Budget(OptionGroup):
 
     @model_validator(mode="after")
     def _some_room(self) -> Self:
-        for what, least, most, rest in (
+        for quantity, least, most, rest in (
             ("flops", self.least_flops, self.most_flops, self.rest_flops),
             ("parameters", self.least_parameters, self.most_parameters, self.rest_parameters),
         ):
             if least > most:
-                raise ValueError(f"least_{what} is {least:g} and most_{what} is {most:g}: no model fits; raise most_{what}")
+                raise ValueError(
+                    f"least_{quantity} is {least:g} and most_{quantity} is {most:g}: no model fits; raise most_{quantity}"
+                )
             if most <= rest:
                 raise ValueError(
-                    f"most_{what} is {most:g}, but the model outside the replaced layers has {rest:g} already; raise it"
+                    f"most_{quantity} is {most:g}, but the model outside the replaced layers has {rest:g} already; raise it"
                 )
         return self
 
@@ -164,4 +168,4 @@ class LayerValues(OptionGroup):
     values: Mapping[str, Positive]
     """value of each variable, by its name"""
     count: Annotated[int, Field(ge=1, le=MOST_LAYERS)] = 1
-    """how many of the replaced layers have these values"""
+    """number of replaced layers with these values"""

@@ -1,7 +1,7 @@
-"""Specs of the paper's searches, one per model: the layers that they replaced, and their bounds.
+"""Specs of the paper's searches, one per model: the layers to replace, and the bounds.
 
-The sizes follow from the models' architectures at 224x224 pixels (GPT-2: 2048 tokens). FLOPs and parameters of the rest of
-each model are those that the published results imply.
+The sizes follow from the models' architectures at 224x224 pixels (GPT-2: 2048 tokens). FLOPs and parameters outside the
+replaced layers are derived from the published results.
 
 Paper: section 8.1 (setup). Source: settings and results of the published artifact.
 """
@@ -39,8 +39,8 @@ class VisionModel(NamedTuple):
 
     Attributes:
         rows: C_in, C_out, H and the number of layers of these sizes.
-        flops, rest_flops: FLOPs of the original model, and of what it has outside of the replaced layers, for one image.
-        rest_parameters: parameters outside of the replaced layers.
+        flops, rest_flops: FLOPs of the original model, and of its layers that are not replaced, for one image.
+        rest_parameters: parameters of the layers that are not replaced.
         largest_outer, most_low_rank, merges: options of the space.
         ratio: least and most FLOPs of the model, as shares of the original's.
     """
@@ -110,7 +110,7 @@ for name, model in VISION_MODELS.items():
 
 @PRESETS.register("gpt2")
 def gpt2() -> OperatorSpec:
-    """Return the spec of GPT-2: the projections to query, key and value (12)."""
+    """Return the spec of GPT-2: the 12 projections to query, key and value."""
     projections = 12 * 2048 * 768 * 2304
     rest = 209.69e9
     return OperatorSpec(

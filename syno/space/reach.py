@@ -1,6 +1,6 @@
-"""Find the steps to a known operator, or what keeps it out of a space.
+"""Paths to known operators: the steps to an operator, or the reason why a space does not contain it.
 
-An operator is the same in whatever order independent primitives come. `reach` looks for an order that the rules accept.
+Independent primitives can be added in any order. `reach` searches for an order that the rules accept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno.space.state import State
 from syno.space.state_graph import StateGraph
 from syno.space.steps import CONTRACTION, CandidateStep, Step
 
-# These reject an order of independent steps and no operator: they are reported only if nothing else kept an order out.
+# Rules that reject an order of independent steps but no operator: reported only if no other reason excludes the operator.
 ORDER_RULES = ("rule C7", "rule C8")
 
 
@@ -31,11 +31,11 @@ class PathStep:
 
     Attributes:
         step: the step.
-        candidate: what it adds.
+        candidate: the step with the dims that it builds on.
         state: the state after it; for the last step, which completes the operator, the state before it.
         distance: the shape distance of `state`.
-        left: how many primitives may still be added.
-        cheapest: the cheapest assignment of the axes of `state`; None while more sums have to come.
+        left: number of primitives that may still be added.
+        cheapest: the cheapest assignment of the axes of `state`; None while further reductions follow.
     """
 
     step: Step
@@ -50,7 +50,7 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
     """Return the steps to the operator.
 
     Raises:
-        UnreachableError: the space does not hold it; the message names the rule, the option or the bound that excludes it.
+        UnreachableError: the space does not contain it; the message names the rule, option or bound that excludes it.
     """
     check_shapes(space.spec, operator)
     if (lack := space.completion.requirements.unmet(operator)) is not None:
@@ -62,13 +62,13 @@ def reach(space: StateGraph, operator: PGraph) -> list[PathStep]:
         if path is not None:
             return path
         refusals += orders.refusals
-    # Report the refusal that came furthest. That an order was refused says little as long as there is any other reason.
+    # Report the refusal of the longest path. A refused order says little if there is any other reason.
     furthest = max(refusals, key=lambda refusal: (not refusal[1].split(": ", 1)[-1].startswith(ORDER_RULES), refusal[0]))
     raise UnreachableError(f"{operator.name} is not in the space {space.spec.name}: {furthest[1]}")
 
 
 def check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
-    """Raise UnreachableError if the operator has other variables, axes or bound axes than the space."""
+    """Raise UnreachableError if the operator's variables, axes or bound axes differ from the spec's."""
     for name, variable in operator.variables.items():
         if spec.table.get(name) != variable:
             raise UnreachableError(
@@ -76,10 +76,10 @@ def check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
                 "rename the operator's variables to those"
             )
     for title, dims, sizes in (("output", operator.output, spec.output_sizes), ("input", operator.input, spec.input_sizes)):
-        given = [dim.size for dim in dims]
-        if len(given) != len(sizes) or any(a is not b for a, b in zip(given, sizes, strict=True)):
+        own = [dim.size for dim in dims]
+        if len(own) != len(sizes) or any(a is not b for a, b in zip(own, sizes, strict=True)):
             raise UnreachableError(
-                f"{operator.name} has {title} [{', '.join(map(str, given))}], the space {spec.name} has "
+                f"{operator.name} has {title} [{', '.join(map(str, own))}], the space {spec.name} has "
                 f"[{', '.join(map(str, sizes))}]; variables must have the same names and kinds"
             )
     for out, into in spec.bound_axes:
@@ -91,10 +91,10 @@ def check_shapes(spec: OperatorSpec, operator: PGraph) -> None:
 
 @dataclass
 class StepOrders:
-    """The depth-first search for an order of one operator's steps.
+    """The depth-first search for an order of one operator's steps that a space accepts.
 
     Attributes:
-        refusals: why steps were not taken, each with the number of primitives before it.
+        refusals: reasons why steps were refused, each with the number of primitives before the step.
     """
 
     space: StateGraph
@@ -112,7 +112,9 @@ class StepOrders:
         return None if start is None else self._onwards(*start)
 
     def begin(self) -> tuple[State, list[PathStep]] | None:
-        """Return the state after the operator's sums, which come first, and the steps to it; None if the space has none."""
+        """Return the state after the operator's reductions, which come first, and the steps to it; None if the space refuses
+        one.
+        """
         state, path = self.space.root, list[PathStep]()
         for dim in sorted(self.operator.reduces, key=self._sum_order):
             candidate = self.space.candidates.step(state, REDUCE, (), dim.size)
@@ -136,20 +138,20 @@ class StepOrders:
         candidates = list(self.following(state))
         if not candidates:
             if not set(state.data) <= set(self.operator.input):
-                return None  # weights wait for each other in this order
+                return None  # with this order of weights, each waits for another
             last = self.last(state)
             return None if last is None else [*path, last]
         for candidate in candidates:
             after = self.take(candidate, check=True)
             if after is not None:
-                found = self._onwards(after, [*path, self._path_step(candidate, after)])
-                if found is not None:
-                    return found
+                longer = self._onwards(after, [*path, self._path_step(candidate, after)])
+                if longer is not None:
+                    return longer
         self.failed.add(state)
         return None
 
     def following(self, state: State) -> Iterator[CandidateStep]:
-        """Yield the operator's steps whose dims are there."""
+        """Yield the operator's next possible steps: those whose dims are all in the state."""
         live, weight = set(state.data), state.ends.counts.weights
         if weight < len(self.operator.weights):
             shares = [axis.operation for axis in self.operator.weights[weight] if axis.operation is not None]
@@ -164,7 +166,7 @@ class StepOrders:
                 yield self.space.candidates.step(state, operation.primitive, operation.bottoms, size)
 
     def take(self, step: CandidateStep, *, check: bool) -> State | None:
-        """Return the state after the step. Return None, and note the reason, if the space has no such step."""
+        """Return the state after the step; None if the space refuses the step, with the reason added to `refusals`."""
         space, state = self.space, step.state
         reason = why_not_offered(space.candidates, step) or why_rejected(space.rules, step)
         if reason is None:
@@ -179,7 +181,7 @@ class StepOrders:
         self.refusals.append((state.steps, reason))
 
     def last(self, state: State) -> PathStep | None:
-        """Return the step that reads the state as the operator. Return None, and note the reason, if there is none."""
+        """Return the Finalize step to the operator; None if the space refuses it, with the reason added to `refusals`."""
         reason = self._why_incomplete(state)
         if reason is not None:
             self._refuse(state, reason)
@@ -189,7 +191,7 @@ class StepOrders:
         return PathStep(step, completion.candidate(state, axes), state, 0, self.space.spec.depth - state.steps, None)
 
     def _why_incomplete(self, state: State) -> str | None:
-        """Return the option, rule or bound that excludes the complete operator, in words; None if nothing does."""
+        """Return the option, rule or bound that excludes the complete operator, in words; None if there is none."""
         space, completion = self.space, self.space.completion
         if not state.ends.counts.weights:
             return "it has no weight, and an operator has at least one"
@@ -215,7 +217,7 @@ class StepOrders:
 
 
 def _is_part(operation: Operation) -> bool:
-    """Return whether the operation is no step of its own: a reduction, or the Expand inside a contraction."""
+    """Return whether the operation belongs to another step: a reduction, or the Expand inside a contraction."""
     if operation.primitive is REDUCE:
         return True
     below = operation.bottoms[0].operation

@@ -1,4 +1,4 @@
-"""The settings of a requirement: how much of its input an operator must read."""
+"""Settings of a reading requirement: how much of its input an operator must read."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ AUTO, NONE = "auto", "none"  # in place of a requirement: what the network asks 
 
 
 class Reads(OptionGroup):
-    """The least that the element in the middle of the output must depend on in the input, in every replaced layer.
+    """The least that an output element in the middle must depend on, in every replaced layer.
 
-    Beside the options, each size of an axis of the input, such as `H`, may be given with a number: the least number of
-    different positions that are read along an axis of this size, in each layer that has more than one.
+    Besides the options, sizes of input axes, such as `H`, are given with a number: the least number of different positions that
+    are read along an axis of this size, in each layer where the axis has more than one position.
     """
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Positive] = Field(init=False)
 
     applied: Literal[1, 2] = 2
-    """how often the operator is applied, each time to its own output; 2 as in neighbouring layers, with as many channels in as
-    out"""
+    """number of times that the operator is applied, each time to its own output; 2 as in neighbouring layers, with equal
+    numbers of input and output channels
+    """
     centred: bool = True
-    """whether the output element's own position must be read, and be one of the given number of positions side by side along
-    each axis on which 2 or more are asked for, of a causal axis the last one; `along: every` asks for the whole square.
-    Positions are counted around the border, and reading blocks, of which no element reads beyond its own, is not enough"""
+    """whether the output element's own position must be read together with its neighbours: along each axis with a requirement
+    of 2 or more, it must be part of a run of that many adjacent positions (along a causal axis, the last one). With `along:
+    every`, the whole square must be read. Positions wrap around the border. Reading separate blocks, whose elements read only
+    their own block, is not enough
+    """
     channels: Literal["all", "none"] = "all"
     """whether every position of each unordered axis of the input, such as the channels, must be read: `all` or `none`"""
     along: Literal["every", "any"] = "every"
-    """whether every axis of a given size is read at this number of positions (a square), or at least one (a line)"""
+    """whether every axis of a given size must be read at this number of positions (a square), or at least one axis (a line)"""
 
     @property
     def positions(self) -> dict[str, int]:
@@ -84,29 +87,31 @@ class Reads(OptionGroup):
 
 
 def least_positions(least: int, length: int) -> int:
-    """Return the positions of an axis that a requirement of `least` asks for: an axis of length 1 has no neighbours."""
+    """Return the number of positions that a requirement of `least` demands on an axis: 1 if the axis has length 1, without
+    neighbours.
+    """
     return least if length > 1 else 1
 
 
 def _shortest(size: Size, layers: Valuations) -> int:
-    """Return the smallest number of positions of an axis in those layers that have several; 1 if none has."""
+    """Return the length of an axis in the smallest layer where it has several positions; 1 if it has only one everywhere."""
     return min([length for row in layers if (length := row.integer(size)) > 1], default=1)
 
 
 def usual_reads(inputs: Sequence[Size], outputs: Sequence[Size], free: Sequence[Size], layers: Valuations) -> Reads:
-    """Return the requirement that is measured where a spec has none.
+    """Return the requirement that is measured for specs without one.
 
-    Around its own position 3 positions (as many as there are, if there are fewer) along every axis of which the output has one
-    of equal size, and all channels: applied twice, or once if the output does not have the input's shape.
+    It is 3 positions around the own one (fewer on shorter axes) along every input axis that has an output axis of equal size,
+    and all channels. The operator is applied twice, or once if the output's shape differs from the input's.
     """
     sizes = {str(size): min(3, _shortest(size, layers)) for size in free if size in outputs}
     return Reads.model_validate({"applied": 1 if paired(inputs, outputs) is None else 2, **sizes})
 
 
 def paired(inputs: Sequence[Size], outputs: Sequence[Size]) -> list[tuple[Variable, Variable]] | None:
-    """Return the pairs of variables, as C_in and C_out, that have to be equal for the output to have the input's shape.
+    """Return pairs of variables, such as (C_out, C_in), that must be equal for the output to have the input's shape.
 
-    None if that is not enough.
+    None if no such equations suffice.
     """
     if len(inputs) != len(outputs):
         return None

@@ -1,4 +1,4 @@
-"""Why a step is not taken, in words: the option that forbids it, the rule that rejects it, the bound that it exceeds."""
+"""Reasons why a step is refused, in words: an option, a rule or a bound."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def described(step: CandidateStep) -> str:
 
 
 def why_rejected(rules: RuleSet, step: CandidateStep) -> str | None:
-    """Return the first rule that rejects the step, in words; None if all accept it. Nothing is counted."""
+    """Return the first rule that rejects the step, in words; None if all accept it. Rejections are not counted."""
     row = next((row for row in rules.of(step.kind) if row.rejects(step)), None)
     return None if row is None else f"rule {row.id} rejects it ({row.forbids}: {row.reason})"
 
 
 def why_infeasible(feasibility: Feasibility, state: State) -> str:
-    """Return the bound that keeps an infeasible state from becoming an operator, in words."""
+    """Return the bound that excludes all completions of an infeasible state, in words."""
     spec = feasibility.spec
     left, least, most = spec.depth - state.steps, feasibility.least_flops, feasibility.most_flops
     if left < 0:

@@ -1,8 +1,8 @@
-"""The check that an operator reads what a spec requires of it, from its index map alone.
+"""The check of a spec's reading requirement, on the operator's index map.
 
-The element in the middle of the output is looked at, in each replaced layer, at the layer's own sizes. An operator that is
-applied twice is applied to its own output, so that there must be as many channels in as out: in a layer where the numbers
-differ, both are their least common multiple, which every size that divides one of them divides, too.
+It is checked for the middle element of the output, in each replaced layer, at the layer's sizes. An operator that is applied
+twice needs equal numbers of input and output channels: in a layer where they differ, both are replaced by their least common
+multiple, which keeps all sizes whole.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from syno.space.spec import OperatorSpec
 
 @dataclass
 class Requirements:
-    """The check of one spec's requirement.
+    """The check of one spec's reading requirement.
 
     Attributes:
         spec: the spec.
-        asked: for each size that the requirement names, the axes of the input of this size.
-        own: for each ordered axis of the input, the axis of the output that it belongs to: of equal size, in order.
+        asked: for each size in the requirement, the axes of the input of this size.
+        own: for each ordered axis of the input, its axis of the output, of equal size and in the same order.
     """
 
     spec: OperatorSpec
@@ -52,25 +52,27 @@ class Requirements:
 
     @cached_property
     def rows(self) -> tuple[Valuation, ...]:
-        """The values of the variables at which operators are checked, different ones only, those of small inputs first."""
+        """The distinct valuations at which operators are checked, those with small inputs first."""
         assert self.reads is not None
         pairs = paired(self.spec.input_sizes, self.spec.output_sizes) if self.reads.applied > 1 else None
-        found: dict[tuple[tuple[str, int], ...], Valuation] = {}
+        distinct: dict[tuple[tuple[str, int], ...], Valuation] = {}
         for row in self.spec.valuations:
             values = dict(row)
             for _ in pairs or ():  # as often as a chain of pairs is long
-                for one, other in pairs or ():
-                    values[one.name] = values[other.name] = lcm(values[one.name], values[other.name])
-            found[tuple(values.items())] = Valuation(values)
+                for first, other in pairs or ():
+                    values[first.name] = values[other.name] = lcm(values[first.name], values[other.name])
+            distinct[tuple(values.items())] = Valuation(values)
         # Small inputs first: most operators that read too little do so there already, and it takes the least time.
-        return tuple(sorted(found.values(), key=lambda row: row.numel(self.spec.input_sizes)))
+        return tuple(sorted(distinct.values(), key=lambda row: row.numel(self.spec.input_sizes)))
 
     @cached_property
     def _supports(self) -> tuple[SharedSupport, ...]:
         return tuple(map(SharedSupport, self.rows))
 
     def unmet(self, operator: PGraph) -> str | None:
-        """Return the axis along which the operator reads too little, and the requirement, in words; None if it reads enough."""
+        """Return the axis along which the operator reads too little, with the requirement, in words; None if it reads
+        enough.
+        """
         if self.reads is None:
             return None
         for row, shared in zip(self.rows, self._supports, strict=True):
@@ -98,15 +100,15 @@ class Requirements:
             counts = [read.count(axis) for axis in self.asked[name]]
             fine = [axis for axis, number in zip(self.asked[name], counts, strict=True) if number >= least]
             if not fine or (reads.along == "every" and len(fine) < len(counts)):
-                which = "each axis" if reads.along == "every" else "one axis"
-                return f"reads {' and '.join(map(str, counts))} positions along {name} (reads: {name} is {least}, for {which})"
+                axes = "each axis" if reads.along == "every" else "one axis"
+                return f"reads {' and '.join(map(str, counts))} positions along {name} (reads: {name} is {least}, for {axes})"
             if least == 1 or not reads.centred:
                 continue
             beside = f"{least} positions side by side along {name}, its own among them (reads: centred)"
             alone = [{axis: self._runs(axis, least, sizes[axis])} if axis in self.own else {} for axis in fine]
             if reads.along == "every":
-                runs |= {axis: found for one in alone for axis, found in one.items()}
-            elif not any(self._reads_around(reading, one, sizes) for one in alone):
+                runs |= {axis: ranges for choice in alone for axis, ranges in choice.items()}
+            elif not any(self._reads_around(reading, choice, sizes) for choice in alone):
                 return f"does not read {beside}"
         if reads.centred and not self._reads_around(reading, runs, sizes):
             if not runs:
@@ -115,9 +117,9 @@ class Requirements:
         return None
 
     def _runs(self, axis: int, least: int, size: int) -> list[range]:
-        """Return the runs of this many neighbouring positions that contain the middle one; they may wrap around the border.
+        """Return all runs of `least` adjacent positions that contain the middle; they may wrap around the border.
 
-        Of a causal axis, the one that ends there, as far as positions before it are left.
+        Along a causal axis, there is one run, which ends at the middle and is cut at the border.
         """
         middle = size // 2
         if str(self.spec.input_sizes[axis]) in self.spec.causal:
@@ -125,13 +127,14 @@ class Requirements:
         return [range(first, first + least) for first in range(middle + 1 - least, middle + 1)]
 
     def _reads_around(self, reading: _Reading, runs: Mapping[int, Sequence[range]], sizes: Sequence[int]) -> bool:
-        """Return whether a run along each of these axes is read, all combinations of their positions, and the middle crossed.
+        """Return whether the middle element reads some run along each axis (all combinations), and whether the middle is
+        crossed.
 
-        It is crossed if one of the two elements beside it, along an axis, reads the position of the other. Where an operator
-        reads blocks, neither does at their border.
+        It is crossed if, of two adjacent output elements, one reads the position of the other. An operator that reads separate
+        blocks crosses no border between blocks.
         """
         own = {axis: sizes[axis] // 2 for axis in self.own}
-        whole = {axis: [[place % sizes[axis] for place in run] for run in found] for axis, found in runs.items()}
+        whole = {axis: [[place % sizes[axis] for place in run] for run in choices] for axis, choices in runs.items()}
         if not reading.at({}).holds(own, whole):
             return False
         for axis in runs:
@@ -143,11 +146,11 @@ class Requirements:
 
 @dataclass
 class _Reading:
-    """The positions that elements of the output read.
+    """The input positions that elements of the output read.
 
     Attributes:
         support: the support of an operator.
-        middle: the position of the element in the middle.
+        middle: position of the middle element of the output.
     """
 
     support: OperatorSupport
@@ -155,17 +158,17 @@ class _Reading:
     _known: dict[tuple[int, ...], _Read] = field(default_factory=dict)
 
     def at(self, moved: Mapping[int, int]) -> _Read:
-        """Return the positions that the middle reads if it is moved to these positions along axes of the output."""
+        """Return the positions read by the middle element, moved to the positions `moved` along output axes."""
         position = tuple(moved.get(axis, place) for axis, place in enumerate(self.middle))
-        found = self._known.get(position)
-        if found is None:
-            found = self._known[position] = _Read(self.support.graph.input, self.support.at(position))
-        return found
+        read = self._known.get(position)
+        if read is None:
+            read = self._known[position] = _Read(self.support.graph.input, self.support.at(position))
+        return read
 
 
 @dataclass
 class _Read:
-    """The positions of the input that are read: every combination of one of each factor; none if there are no factors."""
+    """A set of input positions: the Cartesian product of its factors; empty if there are no factors."""
 
     axes: tuple[Dim, ...]
     factors: tuple[Combined, ...] | None
@@ -178,19 +181,20 @@ class _Read:
         return len(next(factor for factor in self.factors if dim in factor.columns).held((dim,)))
 
     def holds(self, place: Mapping[int, int], near: Mapping[int, Sequence[Sequence[int]]]) -> bool:
-        """Return whether a place is read with some position along each axis that it leaves open.
+        """Return whether some position at `place` is read, with the other axes free.
 
         Args:
             place: positions along axes of the input, by the number of the axis.
-            near: for some of these axes, sets of positions in the place of one. Of one set for each axis, every combination
-                must be read.
+            near: for some of these axes, alternative sets of positions instead of the single one. For one set of each axis,
+                every
+                combination must be read.
         """
         for factor in self.factors or ():
-            given = [axis for axis in place if self.axes[axis] in factor.columns]
-            if not given:
+            factor_axes = [axis for axis in place if self.axes[axis] in factor.columns]
+            if not factor_axes:
                 continue
-            held = factor.held(tuple(self.axes[axis] for axis in given))
-            ways = product(*(near.get(axis, [(place[axis],)]) for axis in given))
+            held = factor.held(tuple(self.axes[axis] for axis in factor_axes))
+            ways = product(*(near.get(axis, [(place[axis],)]) for axis in factor_axes))
             if not any(held.issuperset(product(*way)) for way in ways):
                 return False
         return self.factors is not None

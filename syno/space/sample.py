@@ -1,4 +1,4 @@
-"""Random sampling of operators, each once."""
+"""Random sampling of operators without replacement."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from syno.space.steps import Step
 
 
 def all_orders(space: StateGraph, operator: PGraph) -> list[tuple[State, Step]]:
-    """Return every step that lies on some path from the root to the operator, with the state before it, each once.
+    """Return every (state, step) pair on any path from the root to the operator, without duplicates.
 
-    Raises UnreachableError, as `reach` does, if there is none.
+    Raises UnreachableError, as `reach` does, if there is no path.
     """
     check_shapes(space.spec, operator)
-    found = dict[tuple[State, str], Step]()
+    steps = dict[tuple[State, str], Step]()
     for graph in weight_orders(operator):
-        found |= _AllOrders(space, graph).collected()
-    if not found:
+        steps |= _AllOrders(space, graph).collected()
+    if not steps:
         reach(space, operator)
-    return [(state, step) for (state, _), step in found.items()]
+    return [(state, step) for (state, _), step in steps.items()]
 
 
 @dataclass
@@ -52,17 +52,17 @@ class _AllOrders(StepOrders):
         if start is None or not self._collect(start[0]):
             return {}
         before = self.space.root
-        for one in start[1]:
-            self.steps[before, one.step.id] = one.step
-            before = one.state
+        for path_step in start[1]:
+            self.steps[before, path_step.step.id] = path_step.step
+            before = path_step.state
         return self.steps
 
     def _collect(self, state: State) -> bool:
-        """Collect the steps from `state` on that lead to the operator; return whether there are any."""
+        """Collect the steps on paths from `state` to the operator; return whether there are any."""
         if state not in self._leads:
             candidates = list(self.following(state))
-            taken = [(one, after) for one in candidates if (after := self.take(one, check=True)) is not None]
-            steps = [Step(one.kind.name, one.id, after) for one, after in taken if self._collect(after)]
+            taken = [(candidate, after) for candidate in candidates if (after := self.take(candidate, check=True)) is not None]
+            steps = [Step(candidate.kind.name, candidate.id, after) for candidate, after in taken if self._collect(after)]
             if not candidates and set(state.data) <= set(self.operator.input):
                 last = self.last(state)
                 steps = [] if last is None else [last.step]
@@ -75,22 +75,23 @@ LEAST_WALKS, WALKS_EACH = 1000, 100  # walks after which `sample` gives up: in a
 
 
 def never() -> bool:
-    """Return False: no walk is given up."""
+    """Return False: no walk is aborted."""
     return False
 
 
 @dataclass
 class Sampler:
-    """Random walks that find each operator once. Found operators and dead ends are not drawn again.
+    """Random walks without replacement: operators that were drawn, and dead ends, are not visited again.
 
     Attributes:
         space: the space to walk in.
-        random: the source of random numbers.
-        by_kind: whether a step's kind is drawn first, then one of the kind; else one of all steps.
-        operators: the operators found, in order; of those given first, other forms are not found.
-        walks: walks so far.
-        dead_ends: walks that met a state from which no step leads to an operator.
-        duplicates: walks that ended in another form of an operator found before.
+        random: the random number generator.
+        by_kind: whether each step is drawn in two stages: first its kind, then a step of this kind; False: uniformly from all
+            steps.
+        operators: the operators drawn, in order; of those given at first, other forms are not drawn either.
+        walks: number of walks so far.
+        dead_ends: number of walks that met a state from which no step leads to an operator.
+        duplicates: number of walks that ended in another form of an operator that was drawn before.
     """
 
     space: Space
@@ -108,9 +109,9 @@ class Sampler:
         self.operators = self.operators if self.operators is not None else self.space.distinct()
 
     def draw(self, is_over: Callable[[], bool] = never) -> PGraph | None:
-        """Walk once. Return an operator not found before, or None: a dead end, a duplicate, or nothing left.
+        """Walk once. Return a new operator, or None after a dead end or a duplicate, or if the space is exhausted.
 
-        `is_over` is called before each step. Once it returns True, the walk is given up and not counted.
+        `is_over` is called before each step. Once it returns True, the walk is aborted and not counted.
         """
         if self.is_exhausted:
             return None
@@ -144,7 +145,7 @@ class Sampler:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return whether every operator was found."""
+        """Return whether every operator was drawn."""
         return self.space.root in self._done
 
     @property
@@ -164,7 +165,7 @@ class Sampler:
 
 
 def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = None) -> list[PGraph]:
-    """Return random operators of a space. No two of them mean the same. Equal arguments give equal operators.
+    """Return random operators of a space, without duplicates. Equal arguments give equal operators.
 
     >>> from syno import Space, preset, sample
     >>> space = Space(preset("resnet18").with_(depth=4))
@@ -172,11 +173,12 @@ def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = 
     ['resnet18_1', 'resnet18_2', 'resnet18_3']
 
     Args:
-        space: the space. What it learns about its dead ends makes the next call faster.
+        space: the space. It caches dead ends, so that the next call is faster.
         count: the number of operators. The list is shorter if the space holds fewer, or if the walks do not suffice.
         seed: seed of the random walks.
-        most_walks: the largest number of walks; None for 100 for each operator and 1,000 more. Most spaces give an operator in
-            every other walk; the limit is for those in which nearly all walks meet dead ends.
+        most_walks: the largest number of walks; None for 1,000, and 100 for each operator. In most spaces every other walk
+            finds an
+            operator; the limit is for spaces in which nearly all walks meet dead ends.
 
     Raises SpecError if `count` is below 0, if the space is empty, or if no walk found an operator; the message says what helps.
     """
@@ -187,13 +189,13 @@ def sample(space: Space, count: int, *, seed: int = 0, most_walks: int | None = 
     check_not_empty(space)
     limit = LEAST_WALKS + WALKS_EACH * count if most_walks is None else most_walks
     sampler, name = Sampler(space, Random(seed)), name_from(space.spec.name)
-    found: list[PGraph] = []
-    while len(found) < count and sampler.walks < limit and not sampler.is_exhausted:
+    operators: list[PGraph] = []
+    while len(operators) < count and sampler.walks < limit and not sampler.is_exhausted:
         operator = sampler.draw()
         if operator is not None:
-            found.append(operator.renamed(f"{name}_{len(found) + 1}"))
-    if found:
-        return found
+            operators.append(operator.renamed(f"{name}_{len(operators) + 1}"))
+    if operators:
+        return operators
     if sampler.is_exhausted:
         raise SpecError(why_empty(space.spec))
     raise SpecError(

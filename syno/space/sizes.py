@@ -1,4 +1,4 @@
-"""Facts about sizes under the values of all layers, and the sizes that steps may take.
+"""Facts about sizes under the valuations of all layers, and the sizes that steps may have.
 
 Source: the published system's size enumeration.
 """
@@ -19,7 +19,7 @@ Usage = tuple[int, ...]  # occurrences used up so far, one number per variable o
 
 
 def added(usage: Usage, more: Usage) -> Usage:
-    """Return the occurrences that both use up together."""
+    """Return the sum of two usages, for each variable."""
     return tuple(map(add, usage, more))
 
 
@@ -42,9 +42,9 @@ class SizeFacts:
 
 
 class SizeTable(dict[Size, SizeFacts]):
-    """Facts about sizes, each computed once, and the sizes that reductions, strides and merges may take.
+    """Facts about sizes, each computed once, and the possible sizes of reductions, strides and merges.
 
-    Nothing is looked up more often, so that this is a dict, whose look-ups run no Python.
+    It is a dict, whose look-ups run no Python code, since nothing is looked up more often.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -59,8 +59,8 @@ class SizeTable(dict[Size, SizeFacts]):
         self._rows = [(dict(zip(self.variables, row, strict=True)), count) for row, count in distinct.items()]
 
     def __missing__(self, size: Size) -> SizeFacts:
-        found = self[size] = self._find(size)
-        return found
+        facts = self[size] = self._find(size)
+        return facts
 
     def _find(self, size: Size) -> SizeFacts:
         options, facts = self.spec.sizes, SizeFacts()
@@ -91,7 +91,7 @@ class SizeTable(dict[Size, SizeFacts]):
         return facts
 
     def _value(self, size: Size, row: dict[Variable, int]) -> tuple[int, int]:
-        """Return numerator and denominator for one layer."""
+        """Return numerator and denominator of the size's value in one layer."""
         above = below = 1
         for variable, exponent in size.exponents:
             if exponent > 0:
@@ -100,30 +100,28 @@ class SizeTable(dict[Size, SizeFacts]):
                 below *= row[variable] ** -exponent
         return above, below
 
-    # ---- occurrences --------------------------------------------------------------------------------------------
-
     def reduced(self, size: Size) -> Usage:
-        """Return the occurrences that a reduction or a stride of this size uses up."""
+        """Return the occurrences that a reduction or stride of this size uses."""
         return tuple(map(abs, self[size].exponents))
 
     def merged(self, block: Size, quotient: Size) -> Usage:
-        """Return the occurrences that cutting an axis into these two uses up: powers that the axis itself does not have."""
+        """Return the occurrences that a cut into these two sizes uses: powers of variables that the axis itself does not
+        have.
+        """
         pairs = zip(self[block].exponents, self[quotient].exponents, strict=True)
         return tuple((abs(a) + abs(b) - abs(a + b)) // 2 for a, b in pairs)
 
     def fits(self, usage: Usage, more: Usage) -> bool:
-        """Return whether no variable occurs too often."""
+        """Return whether `usage` plus `more` stays within the limit of each variable."""
         for used, added, limit in zip(usage, more, self.limits, strict=True):  # noqa: SIM110  (all() is slower)
             if added and used + added > limit:
                 return False
         return True
 
-    # ---- enumeration --------------------------------------------------------------------------------------------
-
     def sizes(self, usage: Usage) -> tuple[Size, ...]:
-        """Return every size that a reduction or a stride may have, after `usage`."""
-        found = self._sizes.get(usage)
-        if found is None:
+        """Return every size that a reduction or stride may have after the occurrences `usage`."""
+        sizes = self._sizes.get(usage)
+        if sizes is None:
             width = self.spec.sizes.enumerations_per_variable
             windows = []
             for variable, limit, used in zip(self.variables, self.limits, usage, strict=True):
@@ -132,13 +130,13 @@ class SizeTable(dict[Size, SizeFacts]):
                     windows.append(range(0, min(room, width - 1) + 1))
                 else:
                     windows.append(range(max(width // 2 - width + 1, -room), min(width // 2, room) + 1))
-            found = self._sizes[usage] = tuple(s for s in self._combined(windows) if self[s].is_legal and self[s].is_valid)
-        return found
+            sizes = self._sizes[usage] = tuple(s for s in self._combined(windows) if self[s].is_legal and self[s].is_valid)
+        return sizes
 
     def divisors(self, size: Size) -> tuple[tuple[Size, Usage], ...]:
-        """Return every block that an axis of this size may be cut into, with the occurrences that the cut uses up."""
-        found = self._divisors.get(size)
-        if found is None:
+        """Return every block into which an axis of this size may be cut, with the occurrences that the cut uses."""
+        divisors = self._divisors.get(size)
+        if divisors is None:
             width = self.spec.sizes.enumerations_per_variable
             windows = []
             for variable, limit, exponent in zip(self.variables, self.limits, self[size].exponents, strict=True):
@@ -150,17 +148,19 @@ class SizeTable(dict[Size, SizeFacts]):
                 else:
                     windows.append(range(max(low, min(exponent, 0) - limit), min(high, max(exponent, 0) + limit) + 1))
             blocks = [block for block in self._combined(windows) if self._divides(block, size)]
-            found = self._divisors[size] = tuple((block, self.merged(block, size / block)) for block in blocks)
-        return found
+            divisors = self._divisors[size] = tuple((block, self.merged(block, size / block)) for block in blocks)
+        return divisors
 
     def _divides(self, block: Size, size: Size) -> bool:
         sizes = (block, size / block)
-        if not all(one.trait in LEGAL for one in sizes):  # cheaper than the facts, which most do not need then
+        if not all(piece.trait in LEGAL for piece in sizes):  # cheaper than the facts, which most do not need then
             return False
-        return all(facts.is_legal and facts.is_valid for facts in (self[one] for one in sizes))
+        return all(facts.is_legal and facts.is_valid for facts in (self[piece] for piece in sizes))
 
     def _combined(self, windows: list[range]) -> Iterator[Size]:
-        """Yield the sizes with exponents from the windows, at most `variables` of them; the first variable changes fastest."""
+        """Yield the sizes with exponents from these ranges, with at most `sizes: variables` variables; the first variable
+        changes fastest.
+        """
         options, last = self.spec.sizes, len(self.variables) - 1
         primaries = [variable.kind is VariableKind.PRIMARY for variable in self.variables]
         powers = [{e: Size.of(v, e) for e in window} for v, window in zip(self.variables, windows, strict=True)]

@@ -20,27 +20,27 @@ from syno.space.state_graph import StateGraph
 from syno.space.steps import FINALIZE, Draft, Step, StepKind
 
 LOOK_AHEAD = 2  # steps; 1 lets walks meet a third more dead ends, 3 takes longer than it saves
-WITH_REQUIREMENTS = 3  # the same where `reads` is given: fewer operators are found at the end, so that more is saved
+WITH_REQUIREMENTS = 3  # with `reads`: dead ends are more frequent, so a longer look-ahead pays
 
 
 class Space(StateGraph):
-    """All operators that a spec allows, reached step by step from the output up.
+    """All operators that a spec allows, built step by step from the output up.
 
-    Every answer is a function of the spec: what a space remembers makes it faster and changes no answer.
+    All results are functions of the spec: caches make a space faster but change no result.
 
     >>> from syno import Space, preset
     >>> len(list(Space(preset("resnet18").with_(depth=4)).enumerate()))
     36
 
     Args:
-        spec: what is searched.
-        use_distance: whether states that the spec's shape distance excludes are left out, and dead ends a few steps ahead.
-        is_guide: whether only operators that meet the requirement in a usual way are reached; for walks, see `guide`.
-        like: another space of this spec, with which tables of what is known are shared.
+        spec: the spec of the search.
+        use_distance: whether to prune states that the spec's shape distance excludes, and dead ends a few steps ahead.
+        is_guide: whether to reach only operators that meet the reading requirement in a usual way; see `guide`.
+        like: another space of this spec, whose caches are shared.
     """
 
-    # The share of walks that do not keep to the guide, so that every operator can be found. The others find operators
-    # that meet a requirement 2 to 4 times as fast.
+    # The share of walks in the whole space, so that every operator can be found. Walks that keep to the guide find
+    # operators that meet a requirement 2 to 4 times as fast.
     unguided = 1 / 32
 
     def __init__(
@@ -51,35 +51,34 @@ class Space(StateGraph):
         self.look_ahead = 0 if self.feasibility.kind == "none" else LOOK_AHEAD if spec.reads is None else WITH_REQUIREMENTS
         self._steps: dict[State, tuple[Step, ...]] = {}
         self._alive: dict[tuple[State, int], bool] = {}
-        self._looks_taken: dict[
-            State, dict[str, Step | None]
-        ] = {}  # by the id of the step; of nodes whose steps are not all known
+        self._looks_taken: dict[State, dict[str, Step | None]] = {}  # steps by id, for nodes whose steps are not all evaluated
 
     @property
     def id(self) -> str:
-        """Content id: that of the spec."""
+        """Content id of the spec."""
         return self.spec.id
 
     def name(self, node: Hashable) -> str:
-        """Return the content id of a state or an operator, the same in every process."""
+        """Return the content id of a state or an operator, the same in all processes."""
         assert isinstance(node, State | PGraph)
         return node.id
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Return a name that operators share if they mean the same, as far as this space tells them apart.
+        """Return a name that is equal for operators that compute the same, as far as this space can tell.
 
-        All are compared at the same two valuations, at which the usual sizes are whole numbers. One with other sizes is
-        evaluated without them if they do not matter (`syno.space.identity.valuations`), else at two larger valuations for all
-        such operators; where those are too large, at that of the two, or at those of its own, at which its sizes are whole.
+        All operators are compared at the same two valuations, at which the usual sizes are whole numbers. Operators with other
+        sizes are rewritten without them if possible (`syno.space.identity.valuations`), else evaluated at two larger
+        valuations. If those are too large, whichever of the two usual valuations fit are used, or valuations of the operator's
+        own.
         """
         return fingerprint(**self._fingerprint_arguments(operator))
 
     def distinct(self, operators: Iterable[PGraph] = ()) -> Distinct:
-        """Return a collection of operators of this space of which no two have the same fingerprint."""
+        """Return a collection of operators of this space with pairwise different fingerprints."""
         return Distinct(lambda operator: glance(**self._fingerprint_arguments(operator)), self.fingerprint, operators)
 
     def _fingerprint_arguments(self, operator: PGraph) -> dict[str, Any]:
-        """Return the arguments with which fingerprints of this space are found."""
+        """Return the arguments of `fingerprint` and `glance` for an operator of this space."""
         operator, valuations = self._comparison(operator)
         rolled = rolled_axes(self.spec) if self.rules.is_on("S1") else ((), ())
         return {
@@ -92,23 +91,23 @@ class Space(StateGraph):
             "valuations": valuations,
         }
 
-    # ---- steps --------------------------------------------------------------------------------------------------
-
     def is_alive(self, state: State, ahead: int | None = None) -> bool:
-        """Return whether the state is an operator, or `ahead` steps lead on from it (default: `look_ahead`)."""
+        """Return whether the state is an operator, or `ahead` further steps are possible from it (default: `look_ahead`)."""
         ahead = self.look_ahead if ahead is None else ahead
         if not ahead:
             return True
-        found = self._alive.get((state, ahead))
-        if found is None:
-            found = self._alive[state, ahead] = bool(self.operators(state)) or any(
+        is_alive = self._alive.get((state, ahead))
+        if is_alive is None:
+            is_alive = self._alive[state, ahead] = bool(self.operators(state)) or any(
                 (child := branch.child(self.feasibility.after)) is not None and self.is_alive(child, ahead - 1)
                 for branch in self.branches(state).likely_first()
             )
-        return found
+        return is_alive
 
     def steps(self, node: Hashable) -> tuple[Step, ...]:
-        """Return all steps from a node that lead on, in an order that is the same in every process; none from an operator."""
+        """Return all steps from a node that lead to operators as far as known, in an order that is the same in all
+        processes.
+        """
         if not isinstance(node, State):
             return ()
         known = self._steps.get(node)
@@ -119,7 +118,7 @@ class Space(StateGraph):
         return known
 
     def drafts(self, node: Hashable) -> Iterator[Draft]:
-        """Yield drafts of steps from a node: of all of `steps`, and of others that may turn out to lead nowhere."""
+        """Yield drafts of the steps from a node: a superset of `steps`, some of which may lead to dead ends."""
         if not isinstance(node, State):
             return
         for step in self._steps[node] if node in self._steps else map(Step.finalize, self.operators(node)):
@@ -129,7 +128,7 @@ class Space(StateGraph):
                 yield Draft(branch.candidate.kind.name, branch.id, partial(self._look, node, branch))
 
     def _look(self, node: State, branch: Branch) -> Step | None:
-        """Return the step if it leads on, else None."""
+        """Return the branch as a step, or None if it is a dead end. Cached."""
         looked = self._looks_taken.setdefault(node, {})
         if branch.id not in looked:
             looked[branch.id] = self._leading_on(branch)
@@ -141,9 +140,9 @@ class Space(StateGraph):
         return Step(branch.candidate.kind.name, branch.id, child) if leads_on else None
 
     def step(self, node: Hashable, kind: str, id_: str) -> Step | None:
-        """Return the step of this kind (its name) and id from a node on the path of an operator; None if there is none.
+        """Return the step with this kind (its name) and id from a node on the path of an operator; None if there is none.
 
-        The other steps from the node are not looked at, which is what makes `steps` slow.
+        Unlike `steps`, which is slow, it does not evaluate the other steps of the node.
         """
         if not isinstance(node, State):
             return None
@@ -151,18 +150,17 @@ class Space(StateGraph):
             return next((step for step in map(Step.finalize, self.operators(node)) if step.id == id_), None)
         if node in self._steps:
             return next((step for step in self._steps[node] if step.kind == kind and step.id == id_), None)
-        # The rules are not asked: they count what they reject, and the step was accepted when the path was made.
+        # Rules are not checked again: they would count rejections, and they accepted the step when the path was made.
         for candidate in self.candidates.proposed(node):
             if candidate.kind.name == kind and candidate.id == id_:
                 return Step(kind, id_, candidate.taken())
         return None
 
     def enumerate(self, *, distinct: bool = False) -> Iterator[tuple[int, PGraph]]:
-        """Yield every operator with its number of primitives, those with fewest first.
+        """Yield every operator with its number of primitives, in ascending order of that number.
 
         Args:
-            distinct: leave out operators that mean the same as an earlier one, by fingerprint. Only 16 bytes for each
-                operator are kept for that.
+            distinct: skip operators with the fingerprint of an earlier one. This stores 16 bytes for each operator.
         """
         seen: set[bytes] = set()
         frontier = [self.root]
@@ -183,17 +181,15 @@ class Space(StateGraph):
         """Return the steps to a known operator.
 
         Raises:
-            UnreachableError: the operator is not in the space; the message names what excludes it.
+            UnreachableError: the operator is not in the space; the message names the rule, option or bound that excludes it.
         """
-        return tuple(found.step for found in reach(self, operator))
-
-    # ---- random walks -------------------------------------------------------------------------------------------
+        return tuple(path_step.step for path_step in reach(self, operator))
 
     def walk(self, node: Hashable, random: Random, *, by_kind: bool = True) -> tuple[Step, ...] | None:
-        """Return the steps of a random completion below the node, ending in a Finalize; None if the walk met a dead end.
+        """Return the steps of a random completion below the node, which end in a Finalize; None if the walk met a dead end.
 
-        Each step is drawn with equal chances among the kinds of steps that can be taken and then among those of the
-        kind, or, without `by_kind`, among all. The walk depends on the state of `random` alone. Where the spec has a
+        With `by_kind`, each step is drawn in two stages: first uniformly among the possible kinds, then among the steps of this
+        kind; otherwise uniformly among all steps. The walk depends only on the state of `random`. If the spec has a reading
         requirement, most walks keep to the `guide`.
         """
         path: list[Step] = []
@@ -209,15 +205,17 @@ class Space(StateGraph):
     def drawn(
         self, state: State, random: Random, *, by_kind: bool, without: frozenset[Hashable] | set[Hashable] = frozenset()
     ) -> Step | None:
-        """Return a random step, none to a node in `without`; None if there is no step.
+        """Return a random step that is no dead end and whose node is not in `without`; None if there is none.
 
-        Steps are tried in random order until one leads on, which is cheaper than trying all.
+        Steps are tried in random order until one is feasible, which is cheaper than evaluating all.
         """
         branches = self.branches(state)
         waiting: dict[StepKind, list[Branch | PGraph]] = {FINALIZE: [*branches.operators]} if branches.operators else {}
         waiting.update(branches.by_kind())
         if not by_kind and waiting:
-            waiting = {FINALIZE: [option for options in waiting.values() for option in options]}  # all as if of one kind
+            waiting = {
+                FINALIZE: [option for options in waiting.values() for option in options]
+            }  # all steps in one list, as if of one kind
         while waiting:
             kind = random.choice(list(waiting))
             chosen = taken_out(waiting[kind], random)
@@ -231,7 +229,9 @@ class Space(StateGraph):
         return None
 
     def guided(self, random: Random, node: Hashable) -> Space:
-        """Return the space that a walk from the node keeps to: the guide, or sometimes, or where it excludes the node, this."""
+        """Return the space for a walk from the node: mostly the guide; this space with a small probability, or if the guide
+        excludes the node.
+        """
         guide = self.guide
         if guide is None or random.random() < self.unguided or not (isinstance(node, State) and guide.is_feasible(node)):
             return self
@@ -239,9 +239,9 @@ class Space(StateGraph):
 
     @cached_property
     def guide(self) -> Space | None:
-        """The operators that meet the requirement in a usual way, as walks find them sooner; None without a requirement.
+        """The subspace of operators that meet the reading requirement in a usual way, in which walks succeed sooner.
 
-        `syno.space.distance.reading` says which. None as well if there are no such operators.
+        `syno.space.distance.reading` defines it as the narrow bound. None without a requirement, or if the subspace is empty.
         """
         reads = self.spec.reads
         if self.is_guide or reads is None or not reads.positions or self.feasibility.kind != "exact":

@@ -40,31 +40,34 @@ DEFAULT_OCCURRENCES = 3
 
 
 class OperatorSpec(OptionGroup):
-    """The operators that a search looks for, and their bounds. `OperatorSpec.load` reads a spec from a YAML file.
+    """The operators that a search looks for, and their bounds.
+
+    `OperatorSpec.load` reads a spec from a YAML file.
 
     >>> OperatorSpec(input="N, K", output="N, M", variables="N:0, K, M", layers=[{"N": 1, "K": 64, "M": 10}]).depth
     12
     """
 
     name: str = "operator"
-    """label"""
+    """name of the spec"""
     input: str
     """shape of the input, such as `N, C_in: unordered, H, H`; `unordered` marks axes whose positions have no order"""
     output: str
     """shape of the output, as for `input`"""
     variables: str
-    """`primaries; coefficients`, each as `name=value:occurrences`, as in `N:0, C_in:2, H:0; k=3:2`. Occurrences bound how often
-    reductions and weights may use a variable (3 if not given, 0 excludes it)"""
+    """`primaries; coefficients`, each as `name=value:occurrences`, as in `N:0, C_in:2, H:0; k=3:2`. Occurrences limit how often
+    reductions and weights may use a variable (default 3; 0 excludes it)
+    """
     layers: tuple[LayerValues, ...]
     """values of the variables in each replaced layer"""
     bound_axes: tuple[tuple[Count, Count], ...] = ()
-    """pairs of an output axis and an input axis that are the same, such as the batch"""
+    """pairs of an output axis and an input axis that are identical, such as the batch"""
     causal: tuple[str, ...] = ()
     """sizes of axes, such as seq_len, along which no output position may read a later input position"""
     depth: Positive = 12
     """most primitives of an operator; a contraction counts as one"""
     finalizations: Positive = 2
-    """most operators made from one set of coordinates; they differ in the order of the input's axes"""
+    """most operators made from one state; they differ in the order of the input's axes"""
     occurrences: Occurrences = Occurrences()
     sizes: Sizes = Sizes()
     reductions: Reductions = Reductions()
@@ -77,12 +80,14 @@ class OperatorSpec(OptionGroup):
     rules_on: tuple[str, ...] = ()
     """ids of rules to switch on that are off by default, and your own rules as `package.module:name`"""
     distance: DistanceKind = "exact"
-    """shape distance that keeps a search from dead ends: `exact` (loses no operator), `paper` (the paper's formula),
-    `published` (that of the authors' program), `none`"""
+    """shape distance by which a search prunes dead ends: `exact` (loses no operator), `paper` (the paper's formula),
+    `published` (that of the authors' program), `none`
+    """
     reads: Requirement = None
     """how much of the input an operator must read, such as `{H: 3, applied: 2, centred: true, channels: all, along: every}`:
-    applied twice, a square of 3 around its own position and all channels; `none`; or `auto`, the default for the layers of a
-    workload's network: what that network asks for"""
+    applied twice, a square of 3 positions around its own position, and all channels; `none`; or `auto`, the default for the
+    layers of a workload's network: the requirement that the network defines
+    """
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -92,7 +97,7 @@ class OperatorSpec(OptionGroup):
 
     @classmethod
     def load(cls, file: Path) -> OperatorSpec:
-        """Read a YAML file.
+        """Read a spec from a YAML file.
 
         Raises:
             SpecError: the message says what is wrong with the file, and what is allowed.
@@ -107,7 +112,7 @@ class OperatorSpec(OptionGroup):
 
     @cached_property
     def id(self) -> str:
-        """Content id of everything but the name."""
+        """Content id of all fields except the name."""
         defaults = {"causal": not self.causal, "distance": self.distance == "exact", "reads": self.reads is None}
         unsaid = {"name", *(name for name, is_default in defaults.items() if is_default)}
         # Specs had their ids before there were these options.
@@ -116,7 +121,7 @@ class OperatorSpec(OptionGroup):
     @field_validator("layers", mode="before")
     @classmethod
     def _layers(cls, layers: Any) -> Any:
-        """Accept a layer given as a mapping of values, without `count`."""
+        """Accept a layer as a plain mapping of values, without `count`."""
         if not isinstance(layers, list | tuple):
             return layers
         return [
@@ -132,8 +137,6 @@ class OperatorSpec(OptionGroup):
             raise ValueError(str(error)) from None
         return self
 
-    # ---- the parsed text ------------------------------------------------------------------------------------
-
     @cached_property
     def _declared_variables(self) -> tuple[VariableTable, dict[Variable, int]]:
         limits: dict[str, int] = {}
@@ -148,12 +151,12 @@ class OperatorSpec(OptionGroup):
 
     @property
     def table(self) -> VariableTable:
-        """The variables; one with the same value in all layers has it as its default."""
+        """The variables. A variable with the same value in all layers has this value as its default."""
         return self._declared_variables[0]
 
     @property
     def limits(self) -> Mapping[Variable, int]:
-        """The most occurrences of each variable."""
+        """The maximum number of occurrences of each variable."""
         return self._declared_variables[1]
 
     @cached_property
@@ -163,22 +166,22 @@ class OperatorSpec(OptionGroup):
 
     @cached_property
     def output_sizes(self) -> tuple[Size, ...]:
-        """The output's sizes, axis by axis."""
+        """The sizes of the output's axes, in order."""
         return tuple(size for size, _ in _axes(self.output, self.table))
 
     @cached_property
     def input_sizes(self) -> tuple[Size, ...]:
-        """The input's sizes, axis by axis."""
+        """The sizes of the input's axes, in order."""
         return tuple(size for size, _ in _axes(self.input, self.table))
 
     @cached_property
     def unordered_output(self) -> frozenset[int]:
-        """The output axes without an order of their own."""
+        """The output axes whose positions have no order."""
         return frozenset(axis for axis, (_, unordered) in enumerate(_axes(self.output, self.table)) if unordered)
 
     @cached_property
     def unordered_input(self) -> frozenset[int]:
-        """The input axes without an order of their own."""
+        """The input axes whose positions have no order."""
         return frozenset(axis for axis, (_, unordered) in enumerate(_axes(self.input, self.table)) if unordered)
 
     def _check(self) -> None:

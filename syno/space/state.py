@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 
 class Increase(NamedTuple):
-    """A dim that widens the data on its way from the input: a window, a repeat, or an axis that only a weight has."""
+    """A dim that widens the data between input and output: a window, a repeat, or an axis that only a weight has."""
 
     size: Size
     sums: frozenset[Dim]  # the reductions below
@@ -46,7 +46,9 @@ class Increase(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Running totals of a state: used occurrences of variables, and where its weights begin. They follow from the dims."""
+    """Running totals of a state, derived from its dims: used occurrences of variables, counts of primitives, and where weights
+    begin.
+    """
 
     usage: Usage
     counts: Counts = Counts()
@@ -60,7 +62,7 @@ class Ends(NamedTuple):
     weight_sums: tuple[frozenset[Dim], ...] = ()  # for each weight, the reductions below it
 
     def after(self, usage: Usage, counts: Counts, **changes: Any) -> Ends:
-        """Return the totals after a step that adds `usage` and `counts`, with the other fields changed as given."""
+        """Return the totals after a step that adds `usage` and `counts`, with further fields replaced by `changes`."""
         now = Counts._make(map(add, self.counts, counts))
         return self._replace(usage=added(self.usage, usage), counts=now, **changes)
 
@@ -72,7 +74,7 @@ class State:
     Attributes:
         live: the dims that the next step can build on, and the axes of weights, sorted by id.
         expansions: the dims that index no tensor, sorted by id.
-        ends: running totals, kept so that they need not be counted again.
+        ends: running totals, stored to avoid recounting.
     """
 
     live: tuple[Dim, ...]
@@ -98,7 +100,7 @@ class State:
 
     @cached_property
     def id(self) -> str:
-        """Content id, the same in every process."""
+        """Content id, the same in all processes."""
         return content_id("state", *(dim.id for dim in self.live), "expand", *(dim.id for dim in self.expansions))
 
     def replaced(self, bottoms: Sequence[Dim], tops: Iterable[Dim], expanded: Sequence[Dim], ends: Ends) -> State:
@@ -110,7 +112,7 @@ class State:
         return State(tuple(live), expansions, ends)
 
     def assembled(self, spec: OperatorSpec, axes: tuple[Dim, ...]) -> PGraph:
-        """Return the operator that reads its input at `axes`, and its weights at the axes that the state has for them."""
+        """Return the operator with `axes` as axes of its input, and the state's weight sides as axes of its weights."""
         weights: list[list[Dim]] = [[] for _ in range(self.ends.counts.weights)]
         for dim in self.live:
             if dim.is_weight_side:

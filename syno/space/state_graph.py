@@ -1,4 +1,4 @@
-"""The graph of states and steps that a search walks in, and the check that it holds an operator."""
+"""The graph of states and steps in which a search walks, and the check that it contains an operator."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class StateGraph:
     """The states of one spec, and the steps between them.
 
     Args:
-        spec: what is searched.
-        use_distance: whether states that the shape distance excludes are left out.
-        is_guide: whether the narrow bound on what is read is used (`syno.space.distance.reading`), which loses operators.
-        like: another graph of this spec, with which tables of what is known are shared.
+        spec: the spec of the search.
+        use_distance: whether to prune states that the shape distance excludes.
+        is_guide: whether to use the narrow reading bound (`syno.space.distance.reading`), which also excludes some operators.
+        like: another graph of this spec, whose caches are shared.
 
     Attributes:
-        sizes, facts: what is known of sizes and dims.
-        rules: the canonicalization rules that are on, with counts of what they reject.
+        sizes, facts: tables of facts about sizes and dims.
+        rules: the active canonicalization rules, with counts of their rejections.
         candidates: proposes steps.
-        completion: reads states as complete operators.
+        completion: turns states into complete operators.
         feasibility: the shape distance, and bounds on FLOPs.
     """
 
@@ -62,18 +62,16 @@ class StateGraph:
 
     @cached_property
     def root(self) -> State:
-        """The output's axes."""
+        """The initial state: the output's axes."""
         return self.candidates.root()
 
     def is_feasible(self, state: State) -> bool:
-        """Return whether the state may still become an operator. Never False for one that can, except by a published
-        distance.
-        """
+        """Return whether the state may still become an operator. False is certain, except with a published distance."""
         return self.feasibility(state)
 
     def distance_of(self, state: State, most: int | None = None) -> int:
-        """Return a lower bound on the primitives that the state still needs; UNREACHABLE if it is above `most` (default: the
-        depth left).
+        """Return a lower bound on the primitives that the state still needs; UNREACHABLE above `most` (default: the depth
+        left).
         """
         return self.feasibility.distance_of(state, most)
 
@@ -85,11 +83,11 @@ class StateGraph:
                 yield branch.candidate, child
 
     def operators(self, state: State) -> list[PGraph]:
-        """Return the complete operators that the state is."""
+        """Return the complete operators that the state's dims form."""
         return self.branches(state).operators
 
     def _branches(self, state: State) -> Branches:
-        """Return the operators that the state is, and the steps from it; `branches` remembers them."""
+        """Return the state's complete operators, and its candidate steps; cached by `branches`."""
         deepest = state.steps >= self.spec.depth
         kinds = () if deepest else OPTIONS
         return Branches(self.completion(state), {kind: self.candidates.of_kind(state, kind) for kind in kinds})
@@ -104,24 +102,24 @@ def check_not_empty(graph: StateGraph) -> None:
 
 def why_empty(spec: OperatorSpec) -> str:
     """Return the message about a space without operators: the first single change of its spec that leaves room for one."""
-    found = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
+    problem = f'the space "{spec.name}" holds no operator of at most {spec.depth} primitives'
     if spec.distance != "exact":
         spec = spec.with_(distance="exact")
         if (graph := StateGraph(spec)).is_feasible(graph.root):
-            return f"{found} that its distance lets walks reach; give distance: exact, which loses none"
+            return f"{problem} that its distance lets walks reach; give distance: exact, which loses none"
     for change, wider in _changes(spec):
         few = min(FEW_SUMS, wider.occurrences.reductions)
         graph = StateGraph(wider.with_(occurrences=wider.occurrences.with_(reductions=few)))
         if graph.is_feasible(graph.root):
-            return f"{found}; {change}"
+            return f"{problem}; {change}"
     return (
-        f"{found}, nor with more FLOPs, more depth or more of any one primitive; look for an output axis that nothing can end, "
-        "or an input axis that nothing can make (input, output, variables: occurrences of a primary may be 0)"
+        f"{problem}, nor with more FLOPs, more depth or more of any one primitive; look for an output axis that nothing can "
+        "end, or an input axis that nothing can make (input, output, variables: occurrences of a primary may be 0)"
     )
 
 
 def _changes(spec: OperatorSpec) -> Iterator[tuple[str, OperatorSpec]]:
-    """Yield single changes that make a spec's space larger, the likely ones first."""
+    """Yield single changes of a spec that enlarge its space, the likeliest first, each with its description."""
     budget, occurrences, contractions = spec.budget, spec.occurrences, spec.contractions
     if spec.reads is not None:
         yield "none of them reads what is required: ask for less, or for nothing (reads: none)", spec.with_(reads=None)

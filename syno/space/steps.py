@@ -1,4 +1,4 @@
-"""Steps: what may be added to a state, and the state or the operator that it leads to."""
+"""Steps: additions to a state, and the state or operator that they lead to."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from syno.space.state import Counts, Increase, State
 
 @dataclass(frozen=True, eq=False)
 class NonPrimitive:
-    """A kind of step that is no single primitive.
+    """A kind of step that is not a single primitive: Contraction or Finalize.
 
     Attributes:
-        name: as in journals and tables.
+        name: the name in journals and tables.
     """
 
     name: str
@@ -32,12 +32,12 @@ class NonPrimitive:
 
 
 StepKind = Primitive | NonPrimitive
-CONTRACTION = NonPrimitive("Contraction")  # all Shares of one weight, with the Expands of those of its axes that only it has
-FINALIZE = NonPrimitive("Finalize")  # the live dims are taken as the input's axes
+CONTRACTION = NonPrimitive("Contraction")  # all Shares of one weight, with the Expands of its outer dims
+FINALIZE = NonPrimitive("Finalize")  # the live dims become the input's axes
 KINDS: dict[str, StepKind] = {
     kind.name: kind for kind in (REDUCE, CONTRACTION, SHIFT, STRIDE, SPLIT, UNFOLD, EXPAND, MERGE, FINALIZE)
 }
-# Steps whose dims play different parts; those of others are a set.
+# Kinds of steps whose dims have different roles; the dims of other kinds are a set.
 IN_ORDER = tuple(kind for kind in KINDS.values() if isinstance(kind, Primitive) and len(kind.bottoms) > 1)
 ONE_MORE = {  # what a step of this kind adds to the counts of a state; a contraction adds its shares as well
     REDUCE: Counts(reductions=1),
@@ -53,16 +53,16 @@ SHIFT_AMOUNT = 1  # a Shift by more is seldom useful; the published system has n
 
 @dataclass(slots=True)
 class CandidateStep:
-    """A step that could be taken.
+    """A step that may be taken, subject to options, rules and distance.
 
     Attributes:
-        spec, sizes, facts: the spec, and what is known of its sizes and dims.
-        state: where the step starts.
+        spec, sizes, facts: the spec, and the tables of facts about sizes and dims.
+        state: the state before the step.
         kind: a primitive, CONTRACTION or FINALIZE: one of KINDS.
         dims: the dims that it builds on: (major, minor) of a Split, (position, window) of an Unfold, the shared dims of a
             Contraction, the input's axes of a Finalize.
         size: the block of a Merge, the factor of a Stride, the domain of a Reduce.
-        outer: those of a Contraction's `dims` that only the weight is indexed by.
+        outer: the dims of a Contraction that index only the weight.
     """
 
     spec: OperatorSpec
@@ -75,7 +75,7 @@ class CandidateStep:
     outer: frozenset[Dim] = frozenset()
 
     def of(self, position: int = 0) -> DimFacts:
-        """Return the facts about one of the dims."""
+        """Return the facts about the dim at `position`."""
         return self.facts[self.dims[position]]
 
     def other(self, kind: StepKind, on: tuple[Dim, ...], size: Size | None = None) -> CandidateStep:
@@ -84,18 +84,18 @@ class CandidateStep:
 
     @property
     def block(self) -> Size:
-        """The size that the step brings with it."""
+        """The size argument of the step; fails if the kind has none."""
         assert self.size is not None
         return self.size
 
     @property
     def leader(self) -> tuple[int, str]:
-        """The height and id of the lowest dim. It puts independent contractions in order."""
+        """Height and id of the lowest dim: sort key of independent contractions."""
         return min((self.facts[dim].height, dim.id) for dim in self.dims)
 
     @property
     def id(self) -> str:
-        """Content id of what the step adds: the same in every state and process."""
+        """Content id of the addition: the same in every state and process."""
         names = [dim.id + ("-" if dim in self.outer else "") for dim in self.dims]
         return content_id(self.kind.name, str(self.size), *(names if self.kind in IN_ORDER else sorted(names)))
 
@@ -175,12 +175,12 @@ class CandidateStep:
 
 @dataclass(frozen=True)
 class Step:
-    """A step that leads on.
+    """A feasible step.
 
     Attributes:
-        kind: the name of the primitive, "Contraction" or "Finalize". Policies and journals know steps by name and id.
-        id: content id of what is added: the same addition has the same id in different states.
-        node: the state or the complete operator that it leads to.
+        kind: name of the primitive, "Contraction" or "Finalize". Policies and journals identify steps by kind and id.
+        id: content id of the addition: the same in different states.
+        node: the state or the complete operator after the step.
         operator: the complete operator if this is a Finalize.
     """
 
@@ -195,17 +195,17 @@ class Step:
         return cls(FINALIZE.name, content_id(FINALIZE.name, operator.id), operator, operator)
 
     def itself(self) -> Step:
-        """Return this step, as a draft's `look`."""
+        """Return this step: the `look` of a draft that needs no evaluation."""
         return self
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A candidate for a step, which nobody has looked at yet.
+    """A candidate for a step, not yet evaluated.
 
     Attributes:
         kind, id: those of the step.
-        look: returns the step if it leads on, else None.
+        look: returns the step; None if it is a dead end.
     """
 
     kind: str

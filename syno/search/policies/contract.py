@@ -162,8 +162,6 @@ class Policy(ABC):
         self._proposed = 0  # by all workers
         self._prepare()
 
-    # ---- the three events -----------------------------------------------------------------------------------------
-
     def ask(self, salt: str = "") -> Proposal | Exhausted:
         """Return the next operator to evaluate, which is then outstanding; or EXHAUSTED."""
         proposal = self.propose(salt)
@@ -257,7 +255,6 @@ class Policy(ABC):
             raise SpecError(f"the operator with fingerprint {candidate.fingerprint} is not outstanding: it was {known}")
         return adopted
 
-    # ---- for subclasses ---------------------------------------------------------------------------
     def _prepare(self) -> None:  # noqa: B027  (optional)
         """Set up the policy's memory before the first event."""
 

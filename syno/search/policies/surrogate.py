@@ -535,8 +535,6 @@ class Surrogate(Policy):
             self._layer_errors[operator.id] = self.layer_error(operator)
         return self._layer_errors[operator.id]
 
-    # ---- candidates -----------------------------------------------------------------------------------------------
-
     def _walks(self, draws: Draws, count: int) -> list[tuple[TreeStep, ...]]:
         """Return random paths to operators that are not taken."""
         count = max(count // self._rounds, LEAST)
@@ -588,8 +586,6 @@ class Surrogate(Policy):
             assert operator is not None, "a path ends in a Finalize"
             rows.append((0.0, *self._descriptions.of(Proposal(actions(path), self.walks.fingerprint(path[-1]), operator))))
         return np.array(rows)
-
-    # ---- the model ------------------------------------------------------------------------------------------------
 
     def _fitted(self) -> Model:
         """Model of rewards, fitted on the snapshot of trials at the last refit."""
@@ -657,8 +653,6 @@ class Surrogate(Policy):
                 "name a search of a similar space"
             )
         return found
-
-    # ---- events ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, candidate: Candidate) -> None:
         before = self._proposed - 1

@@ -1,8 +1,8 @@
 """The shape distance: a lower bound on the primitives that a partial operator still needs.
 
-A search builds an operator from the output up, one primitive after the other, until the live dims are the axes of the
-input. Most partial operators can no longer become one within the depth that is left. The shape distance tells many of
-them apart without trying: a state whose distance is above the depth left is not entered.
+A search builds an operator from the output up, one primitive after the other, until the live dims are the axes of the input.
+Most partial operators can no longer become one within the depth that is left. The shape distance detects many of them without
+search: a state whose distance exceeds the remaining depth is not entered.
 
 What is bounded
     The number of primitives from a state to the nearest complete operator. One Contraction counts as one primitive, however
@@ -10,9 +10,10 @@ What is bounded
 
 The relaxed problem
     The distance looks at sizes only. `feasibility.Relaxation` turns each live dim of a state into an `Axis`: its size,
-    where a Merge may cut it, and how it may end. `Limits` holds what may still be used: primitives of each kind,
-    occurrences of variables, and pairs of axes that rules keep from each other. States with the same axes and limits share
-    one answer. The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes. See "An example"
+    where a Merge may cut it, and how it may end. `Limits` holds the remaining allowances: primitives of each kind,
+        occurrences of variables, and pairs of axes that rules keep apart. States with the same axes and limits share one
+        cached distance. The `DistanceGoal` is the same for all states of a space: the sizes of the input's axes. See "An
+            example"
     below.
 
 Cases of an axis
@@ -31,10 +32,13 @@ Cases of an axis
                 by a weight                                                       each piece but those of weights
     ==========  ================================================================  ===============================
 
-    The input's axes are partitioned into blocks. A *group* is a block with the axes that it is made of. If the product of
-    these is larger than the block, the rest is the group's *surplus*: one more Merge cuts it off, and then it ends as an
-    axis of its own would. The number of Contractions is chosen last, from the least that the cases need up to the most that
-    the limits allow; they add their number to the cost. The distance is the least cost over all partitions, assignments and
+    The input's axes are partitioned into blocks. A *group* is a block with the axes that form it. If the product of these axes
+        is
+        larger than the block, the quotient is the group's *surplus*: one more Merge cuts it off, and it then ends like an axis
+        of
+        its own. The number of Contractions is chosen last, between the minimum that the cases need and the maximum that the
+            limits
+        allow, and is added to the cost. The distance is the least cost over all partitions, assignments and
     numbers of contractions: `search` finds it by branch and bound, `cost` adds up what one assignment needs.
 
 An example
@@ -86,29 +90,31 @@ Why it is never above the truth
     has, and never omits one that some operator has.
 
 Why it is close to the truth
-    Assignments that no operator has are left out where that is cheap to see (`conditions`): a Merge can cut few axes, and
-    not into any pieces; windows need an axis to slide over; rules keep axes from being joined; weights need enough elements,
-    an axis in common with the data, and occurrences of variables. Each condition is necessary for the axes *as they are*.
-    One Merge and one Split may exchange parts of axes and so avoid a condition: where they may, such an assignment counts
-    with these two primitives more. A condition that follows from a canonicalization rule is used only while that rule is on:
-    the distance asks for `syno.space.rules.guarantees.Guarantees` and knows no rule by its id.
+    Assignments that no operator has are excluded if a cheap condition shows it (`conditions`): a Merge can cut only few axes,
+        and only into certain pieces; windows need an axis to slide over; rules forbid joining some axes; weights need enough
+        elements, an axis in common with the data, and occurrences of variables. Each condition is necessary for the axes *as
+            they
+        are*. One Merge and one Split may exchange parts of axes and so avoid a condition: where this is possible, the
+            assignment
+        costs two more primitives instead of being excluded. A condition that follows from a canonicalization rule is used only
+        while that rule is on: the distance reads `syno.space.rules.guarantees.Guarantees` and knows no rule ids.
 
 FLOPs
-    `conditions.within_flops` leaves out numbers of contractions with which the operator has too few or too many FLOPs.
-    `feasibility.FlopsBound` is a second lower bound, on the order of the sums that a state has already. `feasibility` puts
-    these together and answers for whole states. Sets of sums, which come first, are looked at there before any state is
-    built.
+    `conditions.within_flops` excludes numbers of contractions with which the operator has too few or too many FLOPs.
+        `feasibility.FlopsBound` is a second lower bound: the cheapest order of the sums that a state already has. `feasibility`
+        combines both with the distance. Reductions come first in an operator, so their sets are examined before any state is
+        built.
 
 Speed
-    Nine of ten searches find that no operator is left, so it pays to find that soon. `feasibility.Joins` refuses most
-    Splits before their state is made. Equal problems are searched once: axes are numbered, so that a problem is found by a
-    few integers. The search adds codes of sizes in place of multiplying sizes, and asks tables for what a surplus is like
-    (`surpluses`). It asks for ways to end surpluses before anything else about a complete assignment, as that rejects most.
-    In the space of guided walks it leaves out whatever the narrow bound on what is read does not allow (`reading`) as soon
-    as it can be told.
+    Nine of ten searches prove that no operator is left, so fast rejection pays. `feasibility.Joins` refuses most Splits before
+        their state is built. Equal problems are searched once: axes are numbered, so that the cache key of a problem is a few
+        integers. The search adds codes of sizes instead of multiplying sizes, and looks up facts about surpluses in tables
+        (`surpluses`). Of a complete assignment, it first checks the ways to end surpluses, which rejects the most. In the space
+            of
+        guided walks it prunes partial assignments that the narrow reading bound excludes (`reading`).
 
-Tests compare the distance with the truth on small specs, found by going through their whole space: it is never larger, and
-equal in more than 95 % of the states.
+Tests compare the distance with the true number of primitives on small specs, whose whole space is enumerated: it is never
+    larger, and equal in more than 95 % of the states.
 
 Paper: section 5.4 (shape distance). The published system charges a step for each axis that a contraction ends, and does
 not know which axes a Merge may cut: near its depth limit it loses operators. `syno.paper.distances` has its distance and
@@ -129,13 +135,13 @@ if TYPE_CHECKING:
 
 
 class OtherDistance(Protocol):
-    """A distance in place of this project's, as `distance` of a spec names it."""
+    """Protocol of another distance, which the option `distance` of a spec names, in place of this package's."""
 
     def __call__(self, state: State, most: int) -> int:
-        """Return the distance of a state; UNREACHABLE if it is above `most`, the primitives left."""
+        """Return the distance of a state; UNREACHABLE if it is above `most`, the number of primitives left."""
 
     def of_sums(self, root: State, sums: tuple[Size, ...], depth: int) -> int:
-        """Return the distance of the state after these reductions, from which `depth` primitives are left."""
+        """Return the distance of the state after these reductions on `root`, with `depth` primitives left."""
 
 
 OtherDistances: TypeAlias = Callable[["Candidates", "tuple[Size, ...]"], OtherDistance]

@@ -1,4 +1,4 @@
-"""An assignment of cases to the axes of a relaxed state, which the search for the shape distance changes in place.
+"""An assignment of cases to the axes of a relaxed state, mutated in place by the search for the shape distance.
 
 Paper: section 5.4.
 """
@@ -11,19 +11,19 @@ from syno.algebra import ONE, Size
 from syno.space.distance.problem import Axis, DistanceGoal, Limits
 from syno.space.sizes import Usage
 
-Block = tuple[tuple[Size, ...], Size, int]  # axes of the input that are made together, their product, minus the code of that
+Block = tuple[tuple[Size, ...], Size, int]  # axes of the input, their product, and its code negated
 
 
 @dataclass(slots=True, eq=False)
 class InputGroup:
-    """A block of axes of the input that are made together, by Splits of its members and then Merges.
+    """A block of input axes that are formed together: Splits join the members, Merges cut the result into the block's axes.
 
     Attributes:
-        block: the sizes of the input's axes.
+        block: the sizes of the input's axes in the block.
         goal: their product.
-        code: that of the surplus, which changes with every member.
-        members: the axes that it is made of.
-        surplus: the product of the members over the goal, once all are known. If it is not 1, it is cut off and ended.
+        code: code of the surplus's size, updated with every member.
+        members: the state's axes that are joined.
+        surplus: product of the members divided by `goal`, set once all members are known. If it is not 1, a Merge cuts it off.
     """
 
     block: tuple[Size, ...]
@@ -34,20 +34,20 @@ class InputGroup:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the members are joined as they are: to one axis of the input, with nothing cut off."""
+        """Whether the joined members are exactly one axis of the input, with nothing to cut off."""
         return self.surplus is ONE and len(self.block) == 1
 
 
 class Assignment:
-    """A case for each axis of a state. The search changes it in place.
+    """A case for each axis of a state. The search mutates it in place.
 
     Attributes:
         goal, limits: of the problem.
-        axes: in the order to which `limits.conflicts` refers.
-        groups: the input's axes, and the axes that become part of them.
-        windows, repeated, ended, parted: the axes that become windows, are repeated, are ended by weights, end in pieces.
-        contractions: how many are still to come.
-        base: the number of Merges that part the input's axes in a block.
+        axes: in the order of the indices in `limits.conflicts`.
+        groups: the input's axes, with the state's axes that become part of them.
+        windows, repeated, ended, parted: the axes with the cases WINDOW, REPEAT, WEIGHT and PIECES.
+        contractions: number of contractions still to come.
+        base: number of Merges that cut blocks into the input's axes.
     """
 
     def __init__(self, goal: DistanceGoal, axes: tuple[Axis, ...], limits: Limits, partition: list[Block]) -> None:
@@ -63,21 +63,21 @@ class Assignment:
 
     @property
     def surpluses(self) -> list[Size]:
-        """The sizes that must be cut off, one for each group that has too much."""
+        """The sizes that must be cut off, one for each group with a surplus."""
         return [group.surplus for group in self.groups if group.surplus is not ONE]
 
     @property
     def whole_groups(self) -> list[InputGroup]:
-        """Groups without surplus: their axes can be joined without a Merge that cuts one of them first."""
+        """Groups without surplus that form one axis of the input: they need no Merge."""
         return [group for group in self.groups if group.is_whole]
 
     def has_room(self, usage: Usage) -> bool:
-        """Return whether that many occurrences of each variable are left."""
+        """Return whether the remaining occurrences of each variable cover `usage`."""
         return fits(self.limits.room, usage)
 
 
 def fits(room: Usage, usage: Usage) -> bool:
-    """Return whether `room` has as many occurrences of each variable as `usage`."""
+    """Return whether `usage` is at most `room`, for each variable."""
     for used, left in zip(usage, room, strict=True):  # noqa: SIM110  (all() is slower)
         if used > left:
             return False
@@ -85,5 +85,5 @@ def fits(room: Usage, usage: Usage) -> bool:
 
 
 def total(*usages: Usage) -> Usage:
-    """Return the occurrences of all together."""
+    """Return the sum of usages, for each variable."""
     return tuple(map(sum, zip(*usages, strict=True)))

@@ -1,6 +1,7 @@
-"""Conditions that an assignment must meet: what Splits and Unfolds can make, what weights can do, and FLOPs.
+"""Conditions that an assignment must meet: possible Splits and Unfolds, possible weights, and FLOPs.
 
-Each is necessary: an assignment that fails one stands for no operator, unless a Merge and a Split exchange axes first.
+Each condition is necessary: an assignment that fails it stands for no operator, unless a Merge and a Split exchange parts of
+axes first.
 
 Paper: section 5.4.
 """
@@ -17,7 +18,7 @@ from syno.space.sizes import Usage
 
 
 def windows_fit(assignment: Assignment) -> bool:
-    """Return whether each window has an axis to slide over. Without a weight to come, a sum first has to join a window."""
+    """Return whether each window has an axis to slide over. If no weight follows, sums must first be joined to windows."""
     sizes, ensured, weights = assignment.sizes, assignment.ensured, assignment.contractions
     positions = {axis.size for group in assignment.groups for axis in group.members if axis.cuts.above_window <= weights}
     for group in assignment.groups:
@@ -29,7 +30,7 @@ def windows_fit(assignment: Assignment) -> bool:
         if rest is not ONE:
             positions |= {rest, *(axis.size / rest for axis in members if sizes[axis.size / rest].is_legal)}
             if len(members) > 1 and (assignment.limits.left.shifts or weights):
-                return True  # pieces of axes joined before
+                return True  # a window may slide over pieces of joined axes
     for axis in assignment.windows:
         if weights or not axis.endings.window:
             windows = [axis.size]
@@ -51,7 +52,7 @@ def _slides(assignment: Assignment, window: Size, positions: set[Size]) -> bool:
 
 
 def splits_allowed(assignment: Assignment) -> bool:
-    """Return whether Splits can make the groups if no weight comes any more."""
+    """Return whether Splits can form the groups if no weight follows."""
     conflicts = assignment.limits.conflicts
     for pairs, alone in ((conflicts.joined, False), (conflicts.joined_alone, True)):
         for a, b in _axes(assignment, pairs):
@@ -68,7 +69,7 @@ def splits_allowed(assignment: Assignment) -> bool:
 
 
 def joins_two_large_sums(assignment: Assignment) -> bool:
-    """Return whether two sums are joined that both need a weight: if it is the same one, rules keep them apart as well."""
+    """Return whether a group joins two sums that both need a weight. If they share the weight, rules forbid that, too."""
     pairs = _axes(assignment, assignment.limits.conflicts.joined_alone)
     return any(a.needs_weight and b.needs_weight and _joins(assignment, a, b, True) for a, b in pairs)
 
@@ -78,7 +79,7 @@ def _axes(assignment: Assignment, pairs: tuple[tuple[int, int], ...]) -> Iterato
 
 
 def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
-    """Return whether the two, whichever of equal axes they are, are joined as they are; with no third axis if `alone`."""
+    """Return whether one whole group contains every axis that equals `a` or `b`; with no third axis if `alone`."""
     numbers = (a.number, b.number)
     alike = sum(axis.number in numbers for axis in assignment.axes)
     return any(
@@ -88,13 +89,13 @@ def _joins(assignment: Assignment, a: Axis, b: Axis, alone: bool) -> bool:
 
 
 def may_end(assignment: Assignment, size: Size) -> bool:
-    """Return whether a weight may end a piece of that size."""
+    """Return whether a weight may end a piece of this size."""
     sizes, most = assignment.sizes, assignment.spec.contractions.largest_outer
     return assignment.has_room(sizes[size].shared) and sizes[assignment.limits.outer * size].highest <= most
 
 
 def ended_usage(assignment: Assignment) -> Usage | None:
-    """Return the occurrences that weights use up to end the axes; None if that is too much."""
+    """Return the occurrences that the weights need to end the axes with the case WEIGHT; None if they exceed the limit."""
     sizes = assignment.sizes
     shared = (sizes[axis.size].shared for axis in assignment.ended for _ in range(axis.endings.weight))
     usage = total(sizes.none, *shared)
@@ -102,9 +103,10 @@ def ended_usage(assignment: Assignment) -> Usage | None:
 
 
 def weighted_usage(assignment: Assignment) -> Usage | None:
-    """Return the occurrences that weights use up for the axes that they must end or have; None if that is too much.
+    """Return the occurrences that the weights need for the axes that they must end or index; None if they exceed the limit.
 
-    What is cut, or slid over, may be weighted in pieces or with its window: sums there are not counted.
+    Axes that are cut, or that a window slides over, may be weighted in pieces or together with the window, so they are not
+    counted.
     """
     ended, windows = ended_usage(assignment), assignment.windows
     assert ended is not None
@@ -115,9 +117,9 @@ def weighted_usage(assignment: Assignment) -> Usage | None:
 
 
 def weights_large_enough(assignment: Assignment) -> bool:
-    """Return whether each of the weights to come may have the least number of elements, in every layer.
+    """Return whether each remaining weight may have the least number of elements, in every layer.
 
-    Together they have at most the product of all axes, each as often as occurrences allow, or once for each weight.
+    All weights together have at most the product of all axes, each as often as occurrences allow, but at most once per weight.
     """
     sizes, number = assignment.sizes, assignment.contractions
     if assignment.parted or not assignment.ensured.weights_are_large:
@@ -141,7 +143,7 @@ def weights_large_enough(assignment: Assignment) -> bool:
             pieces.update(group.block, *(axis.cuts.now for axis in group.members))
         whole = all(axis.is_shareable for axis in group.members)
         # An upper bound on the elements: pieces count in every weight, even where two of them could not be cut at once.
-        for piece in pieces:  # small ones go into every weight, whatever they are cut off from
+        for piece in pieces:  # small pieces may index every weight
             usage = sizes[piece].joined
             if sizes[piece].is_legal and (not any(usage) or (not whole and fits(room, usage))):
                 elements = elements * piece**number
@@ -149,7 +151,7 @@ def weights_large_enough(assignment: Assignment) -> bool:
 
 
 def shared_axes_fit(assignment: Assignment) -> bool:
-    """Return whether each contraction finds an axis that both the weight and the data are indexed by."""
+    """Return whether each contraction has an axis that indexes both the weight and the data."""
     sizes = assignment.sizes
     members = chain.from_iterable(group.members for group in assignment.groups)
     kept = [axis for axis in (*members, *assignment.windows, *assignment.repeated) if axis.is_shareable]
@@ -159,27 +161,27 @@ def shared_axes_fit(assignment: Assignment) -> bool:
     if need <= 0 or not assignment.ensured.weights_are_matmuls:
         return True
     if assignment.parted or len(assignment.whole_groups) < len(assignment.groups):
-        return True  # pieces of what is cut may be such axes
+        return True  # pieces of cut axes may index weight and data
     usages = {sizes[axis.size].joined for axis in kept}
-    if len(assignment.ended) > 1 and assignment.contractions > 1:  # one that a later weight ends
+    if len(assignment.ended) > 1 and assignment.contractions > 1:  # an axis of one weight that a later weight ends
         usages |= {sizes[axis.size].shared for axis in assignment.ended}
     used = weighted_usage(assignment) or sizes.none
     return any(assignment.has_room(total(used, *[usage] * need)) for usage in usages)
 
 
 def ends_adjacent(assignment: Assignment) -> bool:
-    """Return whether one weight ends two axes that rules keep apart, whichever of equal axes it ends."""
+    """Return whether one weight ends two axes that rules keep apart, for every choice among equal axes."""
     ended = {id(axis) for axis in assignment.ended}
     pairs = [(a.number, b.number) for a, b in _axes(assignment, assignment.limits.conflicts.ended)]
     return any(all(id(axis) in ended for axis in assignment.axes if axis.number in pair) for pair in pairs)
 
 
 def within_flops(assignment: Assignment) -> bool:
-    """Return whether an operator with that many weights may be within the budget.
+    """Return whether an operator with this number of weights may be within the budget of FLOPs.
 
-    No operator needs more than one stage of all loops for each weight, and a last view, unless strides make axes longer
-    above. With one weight it needs no less, except for sums over unweighted elements, which come before, and for
-    repeats and windows that are pieces of the output, which come after.
+    Upper bound: one stage over all loops for each weight, and a last view (strides make axes above them longer, so then there
+    is no bound). Lower bound, with one weight: one stage over all loops, except that sums over unweighted elements come before
+    it, and repeats and windows that are pieces of the output come after it.
     """
     goal, spec, limits = assignment.goal, assignment.spec, assignment.limits
     weights = limits.weights + assignment.contractions
@@ -191,7 +193,7 @@ def within_flops(assignment: Assignment) -> bool:
 
 
 def _pool(assignment: Assignment) -> float:
-    """Return the product of the sums that may be taken over unweighted elements."""
+    """Return the product of the sums that may be taken over unweighted elements (pooling)."""
     pool, largest = 1.0, assignment.spec.windows.largest
     for group in assignment.groups:
         for axis in group.members:

@@ -1,4 +1,4 @@
-"""The test whether a state may still become an operator, by the shape distance and by bounds of FLOPs on both sides.
+"""Feasibility: whether a state may still become an operator, by the shape distance and by lower and upper bounds on FLOPs.
 
 Paper: section 5.4.
 """
@@ -45,15 +45,15 @@ from syno.space.spec import OperatorSpec
 from syno.space.state import Ends, State
 from syno.space.steps import CandidateStep, StepKind
 
-# From a state to its relaxed problem: which axes may be cut, slid over, ended, and what may still be used.
+# From a state to its relaxed problem: the possible cuts, windows and endings of axes, and the remaining allowances.
 #
-# The rules that are on decide; with a rule off, what it forbids counts as possible.
+# Active rules exclude possibilities; what an inactive rule forbids counts as possible.
 #
 # Paper: section 5.4.
 
 
 class Apart(NamedTuple):
-    """The ways of `Conflicts` in which rules keep two dims from each other."""
+    """Whether rules keep two dims apart, for each field of `Conflicts`."""
 
     ended: bool
     joined: bool
@@ -65,13 +65,13 @@ NOT_APART = Apart(False, False, False)
 
 @dataclass
 class Relaxation:
-    """Axes and limits of states that have one goal; each axis is found once."""
+    """Converts states of one spec to axes and limits of the relaxed problem; each axis is computed once."""
 
     goal: DistanceGoal
     candidates: Candidates
     reading: ReadingBound | None = None
     _axes: dict[int, dict[Dim, Axis]] = field(default_factory=lambda: defaultdict(dict))  # by the number of weights
-    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of axes, by their order
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of axes, by their sort key
     _apart: dict[tuple[Dim, Dim], Apart] = field(default_factory=dict)
     _iterations: dict[tuple[Dim, ...], int] = field(default_factory=dict)  # by the sums
 
@@ -80,7 +80,7 @@ class Relaxation:
         self.facts, self.rules = self.candidates.facts, self.candidates.rules
 
     def __call__(self, state: State, left: int) -> tuple[tuple[Axis, ...], Limits]:
-        """Return the axes of a state with `left` primitives left, sorted, and their limits."""
+        """Return the axes of a state, sorted, and the limits with `left` primitives left."""
         ends, counts, most = state.ends, state.ends.counts, self.spec.occurrences
 
         def remaining(used: int, limit: int | None) -> int:
@@ -115,20 +115,20 @@ class Relaxation:
         return tuple([known[dim] for dim in dims]), limits
 
     def _conflicts(self, dims: list[Dim]) -> Conflicts:
-        """Return the pairs of axes that rules keep from each other."""
+        """Return the pairs of axes that rules keep apart."""
         ended, joined, joined_alone = [], [], []
         tied = [(place, dim) for place, dim in enumerate(dims) if self.facts[dim].is_tied]
-        for (place, one), (other, another) in combinations(tied, 2):
-            apart = self._apart.get((one, another))
+        for (place, first), (number, second) in combinations(tied, 2):
+            apart = self._apart.get((first, second))
             if apart is None:
-                apart = self._apart[one, another] = self._find_apart(one, another)
+                apart = self._apart[first, second] = self._find_apart(first, second)
             if apart is not NOT_APART:
                 if apart.ended:
-                    ended.append((place, other))
+                    ended.append((place, number))
                 if apart.joined:
-                    joined.append((place, other))
+                    joined.append((place, number))
                 if apart.joined_alone:
-                    joined_alone.append((place, other))
+                    joined_alone.append((place, number))
         return Conflicts(tuple(ended), tuple(joined), tuple(joined_alone))
 
     def _find_apart(self, first: Dim, second: Dim) -> Apart:
@@ -143,13 +143,13 @@ class Relaxation:
         return apart if any(apart) else NOT_APART
 
     def axis(self, dim: Dim, state: State) -> Axis:
-        """Return the axis that stands for one dim, with its number."""
+        """Return the axis of a dim, with its number."""
         known = self._axes[state.ends.counts.weights]
-        found = known.get(dim)
-        if found is None:
-            found = known[dim] = self._find_axis(dim, state)
-            found.number = self._numbers.setdefault(found.order, len(self._numbers))
-        return found
+        axis = known.get(dim)
+        if axis is None:
+            axis = known[dim] = self._find_axis(dim, state)
+            axis.number = self._numbers.setdefault(axis.order, len(self._numbers))
+        return axis
 
     def _find_axis(self, dim: Dim, state: State) -> Axis:
         facts, spec, ensured, weights = self.facts[dim], self.spec, self.ensured, state.ends.counts.weights
@@ -197,23 +197,23 @@ class Relaxation:
         return self.spec.occurrences.chain_length - facts.height if self.ensured.chains_are_short else self.spec.depth
 
     def _ended_after(self, dim: Dim, facts: DimFacts) -> int:
-        """Return the number of contractions after which a weight may have ended the dim: 1, 2, or UNREACHABLE."""
+        """Return the number of contractions after which a weight may have ended the dim: 1, 2 or UNREACHABLE."""
         options, above = self.spec.contractions, self._above(facts)
         if above > 0 and self.sizes.fits(self.sizes.none, facts.size.shared):
             if self.candidates.may_be_outer(facts, dim.size):
                 return 1
             low_rank = options.least_low_rank <= facts.size.highest <= options.most_low_rank
-            if facts.origin is REDUCE and above > 1 and low_rank:  # one weight has it, a later one ends it
+            if facts.origin is REDUCE and above > 1 and low_rank:  # one weight is indexed by it, and a later one ends it
                 return 2
         return UNREACHABLE
 
     def _pool(self, facts: DimFacts) -> float:
-        """Return the product of the sums below that may stay unweighted, for the largest layer."""
+        """Return the product of the sums below the dim that may stay unweighted (pooling), in the largest layer."""
         small = [dim.size for dim in facts.pooled if self.sizes[dim.size].highest <= self.goal.largest_pooling]
         return self.sizes[product(small)].highest
 
     def _cuts(self, dim: Dim, state: State) -> tuple[Size, ...]:
-        """Return the pieces of the Merges that rules allow on the dim."""
+        """Return the sizes of the pieces into which Merges may cut the dim, under the active rules."""
         if self._is_blocked(MERGE, dim, state):
             return ()
         pieces: set[Size] = set()
@@ -224,7 +224,7 @@ class Relaxation:
         return tuple(sorted(pieces, key=lambda size: size.code))
 
     def _pieces(self, size: Size, cuts: Cuts, weight: int) -> PieceCosts:
-        """Return the costs of ending the dim in pieces, or NO_PIECES where ending it as it is costs no more."""
+        """Return the costs of ending an axis of this size in pieces; NO_PIECES if ending it as a whole costs no more."""
         anything = not self.ensured.merges_below_joins
         slides = cuts.above_window < UNREACHABLE
         if not (cuts.now or anything or cuts.above_shift or slides):
@@ -237,15 +237,15 @@ class Relaxation:
         return pieces
 
     def _is_blocked(self, kind: StepKind, dim: Dim, state: State) -> bool:
-        """Return whether rules reject every such step on the dim."""
+        """Return whether rules reject every step of this kind on the dim."""
         return is_blocked(self.rules, CandidateStep(self.spec, self.sizes, self.facts, state, kind, (dim,)))
 
 
 # A lower bound on the FLOPs that any completion of a state needs.
 #
 # Data flows from the input to the output. Windows and weights' own axes widen it, sums narrow it, and each round of sums
-# costs as many multiply-adds as the data has elements then. A sum has to wait for what widens the data above it, and all sums
-# under one weight wait for everything above any axis of that weight. The bound is the cheapest order of the sums that the
+# costs as many multiply-adds as the data has elements at that time. A sum comes after the increases above it, and all sums
+# under one weight come after all increases above any axis of that weight. The bound is the cheapest order of the sums that the
 # state has; what is yet to come is free.
 #
 # Source: the published system's bound on FLOPs.
@@ -255,45 +255,47 @@ T = TypeVar("T")
 
 @dataclass
 class FlopsBound:
-    """Bounds under one spec, for all layers together."""
+    """Lower bounds on the FLOPs of states of one spec, summed over all layers."""
 
     spec: OperatorSpec
     sizes: SizeTable
-    _known: dict[tuple[object, ...], int] = field(default_factory=dict)  # by what `cheapest` is given
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict)  # by the arguments of `cheapest`
 
     def __post_init__(self) -> None:
         self._input = product(self.spec.input_sizes)
 
     def lower_bound(self, state: State) -> int:
-        """Return the multiply-adds that the replaced layers need at least, for one batch."""
+        """Return a lower bound on the multiply-adds of the replaced layers, for one batch."""
         ends = state.ends
         if not ends.increases or not ends.sums:
             return 0
-        given = (
+        key = (
             tuple([dim.size for dim in ends.sums]),
             tuple([increase.size for increase in ends.increases]),
             tuple(waits(ends)),
-            self._input / ends.strides,  # as if all that they skip was left out at the start
+            self._input / ends.strides,  # as if strides dropped their elements at the start, for a lower bound
         )
-        found = self._known.get(given)
-        if found is None:
-            found = self._known[given] = self.cheapest(*given)
-        return found
+        flops = self._known.get(key)
+        if flops is None:
+            flops = self._known[key] = self.cheapest(*key)
+        return flops
 
     def cheapest(self, sums: Sequence[Size], increases: Sequence[Size], waits: Sequence[int], start: Size) -> int:
         """Return the multiply-adds of the cheapest order of sums.
 
         Args:
-            sums: their domains.
-            increases: by how much the data is widened.
-            waits: for each sum, the increases that must come before it, as bits.
-            start: the elements of the input.
+            sums: sizes of the sums.
+            increases: factors by which weights, windows and repeats widen the data.
+            waits: for each sum, the increases that must come before it, as a bit mask.
+            start: number of elements of the input, as a size.
         """
         # A dynamic program over sets of sums, as bits: the cost of the rest depends on which sums are done, not on their order.
         everything = (1 << len(sums)) - 1
 
         def elements(done: int, chosen: int) -> int:
-            """Return the elements of the data after the sums `done`, widened as far as the sums `chosen` need it."""
+            """Return the elements of the data after the sums `done` (a bit mask), widened as far as the sums `chosen` need
+            it.
+            """
             widened = 0
             for wait in _items_of_bits(waits, done | chosen):
                 widened |= wait
@@ -301,7 +303,7 @@ class FlopsBound:
 
         @cache
         def rest(done: int) -> int:
-            """Return the multiply-adds of the sums that are not `done`: those of the next round, and then of the others."""
+            """Return the least multiply-adds of all sums that are not `done` (a bit mask)."""
             best, pending = -1, everything & ~done
             chosen = pending
             while chosen:
@@ -320,12 +322,12 @@ def _items_of_bits(items: Sequence[T], bits: int) -> list[T]:
 
 
 def waits(ends: Ends) -> list[int]:
-    """Return, for each sum, the increases that must come before it, as bits."""
-    found = dict.fromkeys(ends.sums, 0)
+    """Return, for each sum, the bit mask of the increases that must come before it."""
+    masks = dict.fromkeys(ends.sums, 0)
     for bit, increase in enumerate(ends.increases):
         for dim in increase.sums.union(*_items_of_bits(ends.weight_sums, increase.tags >> 1)):
-            found[dim] |= 1 << bit
-    return list(found.values())
+            masks[dim] |= 1 << bit
+    return list(masks.values())
 
 
 # The sets of reductions that can begin an operator.
@@ -337,16 +339,17 @@ Sums = tuple[Size, ...]  # in the order of their enumeration
 
 @dataclass
 class SumSets:
-    """The sets of reductions that can begin an operator.
+    """The sets of reductions that can begin an operator, explored lazily and cached.
 
-    Reductions come first, and the distance needs to know nothing else there. So sets are examined without building any
-    state, and only when asked for: of ten thousand sets a few hundred lead somewhere.
+    Reductions come first, so at that point the distance depends on their sizes alone. Therefore sets are examined without
+    building states, and only on request: of ten thousand sets, a few hundred lead to operators.
 
     Attributes:
         sizes: facts about sizes.
         most: the largest number of reductions.
-        within: whether the product of all reductions is small enough.
-        distance: the distance with just these reductions, their product and their occurrences; or UNREACHABLE.
+        within: returns whether the product of all reductions is small enough.
+        distance: returns the distance for a set of reductions, their product and their occurrences; UNREACHABLE if there is
+            none.
     """
 
     sizes: SizeTable
@@ -362,21 +365,23 @@ class SumSets:
         self._usage = {size: self.sizes.reduced(size) for size in self._place}
 
     def leads_on(self, sums: Sums) -> bool:
-        """Return whether an operator may be reached from these reductions, in any order, or with later ones."""
+        """Return whether an operator may begin with these reductions, in any order and possibly followed by further
+        reductions.
+        """
         sums = self._in_order(sums)
-        found = self._leads.get(sums)
-        if found is None:
-            found = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
-        return found
+        leads = self._leads.get(sums)
+        if leads is None:
+            leads = self._leads[sums] = self._distance(sums) < UNREACHABLE or any(map(self.leads_on, self._longer(sums)))
+        return leads
 
     def distance_of(self, sums: Sums) -> int:
         """Return the least number of primitives after these reductions, in any order; later reductions count as well."""
         sums = self._in_order(sums)
-        found = self._least.get(sums)
-        if found is None:
+        distance = self._least.get(sums)
+        if distance is None:
             more = (1 + self.distance_of(longer) for longer in self._longer(sums))
-            found = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
-        return found
+            distance = self._least[sums] = min(self._distance(sums), min(more, default=UNREACHABLE), UNREACHABLE)
+        return distance
 
     def _in_order(self, sums: Sums) -> Sums:
         return tuple(sorted(sums, key=self._place.__getitem__))
@@ -388,24 +393,26 @@ class SumSets:
         return total(self.sizes.none, *(self._usage[size] for size in sums))
 
     def _longer(self, sums: Sums) -> Iterator[Sums]:
-        """Yield the sets with one more, which is not before the last."""
+        """Yield the sets with one more reduction, which does not come before the last in the order of sizes."""
         return ((*sums, size) for size in self._after(sums)) if len(sums) < self.most else iter(())
 
     def _after(self, sums: Sums) -> list[Size]:
-        """Return the sizes that may follow: none before the last in order, and none that was too much for a shorter set."""
-        found = self._next.get(sums)
-        if found is None:
+        """Return the sizes of reductions that may follow: not before the last, and not excluded for a shorter prefix
+        already.
+        """
+        following = self._next.get(sums)
+        if following is None:
             last, before = (self._place[sums[-1]], self._after(sums[:-1])) if sums else (0, list(self._place))
             used, reached = self._usage_of(sums), product(sums)
-            found = self._next[sums] = [
+            following = self._next[sums] = [
                 size
                 for size in before
                 if self._place[size] >= last and self.sizes.fits(used, self._usage[size]) and self.within(reached * size)
             ]
-        return found
+        return following
 
 
-# A test that refuses most Splits before their state is made: of forty that the rules allow, about one leads on.
+# A test that refuses most Splits before their state is built: of forty that the rules allow, about one is feasible.
 #
 # If no Merge is left, the axis that a Split joins can only become part of an axis of the input (case INPUT), or a window if
 # it is small enough: no weight and no Expand ends it, and nothing can be cut off. So the axes of its group multiply to
@@ -418,11 +425,11 @@ class SumSets:
 
 @dataclass
 class Joins:
-    """The test whether what a Split joins has a place in some operator.
+    """Early test of Splits: whether the joined size can occur in an operator.
 
     Attributes:
         goal: of the distance.
-        narrow: the narrow bound, in the space of guided walks.
+        narrow: the narrow reading bound, in the space of guided walks; else None.
     """
 
     goal: DistanceGoal
@@ -455,26 +462,28 @@ class Joins:
         return any(not variables & ~cancelled for variables in excess)
 
     def _find_excess(self, size: Size) -> tuple[int, ...]:
-        """Return, for each axis of the input, the variables of which the size has more, as bits; 0 if it may be a window."""
+        """Return, for each axis of the input, the variables in which the size exceeds it, as a bit mask; (0,) if it may be a
+        window.
+        """
         if self.goal.sizes[size].can_be_window:
             return (0,)
-        alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that are one live dim as it is
+        alone = set[Size]() if self.narrow is None else self.narrow.named  # axes of the input that must be one live dim
         return tuple(self._denominator(wanted / size) for wanted in self.goal.wanted if wanted is size or wanted not in alone)
 
     def _denominator(self, size: Size) -> int:
-        """Return the variables in the denominator of a size, as bits."""
-        found = self._below.get(size)
-        if found is None:
-            found = self._below[size] = sum(self._bits[variable] for variable, exponent in size.exponents if exponent < 0)
-        return found
+        """Return the variables in the denominator of a size, as a bit mask."""
+        mask = self._below.get(size)
+        if mask is None:
+            mask = self._below[size] = sum(self._bits[variable] for variable, exponent in size.exponents if exponent < 0)
+        return mask
 
 
 class Feasibility:
-    """Answers for the states of one space. With this project's distance, it never says no to a state that can be completed.
+    """Feasibility tests of the states of one space. With the exact distance, a state that can be completed is never rejected.
 
     Attributes:
         kind: the distance that is used, or "none".
-        least_flops, most_flops: of the replaced layers.
+        least_flops, most_flops: bounds on the FLOPs of the replaced layers.
     """
 
     def __init__(self, candidates: Candidates, completion: Completion, *, use_distance: bool, is_narrow: bool = False) -> None:
@@ -497,34 +506,36 @@ class Feasibility:
         # Where sums may come at any time (C1 is off), one can supply any variable, and no Split can be refused by its sizes.
         quick = self.kind == "exact" and self.ensured.sums_come_first
         narrow = self.reading if is_narrow else None
-        self.joins = Joins(goal, narrow) if quick else None  # with other distances it might say no where they do not
+        self.joins = Joins(goal, narrow) if quick else None  # other distances may allow Splits that this test refuses
         self._wanted = product(wanted)
         self._cheap_states: dict[State, bool] = {}
 
     def distance_of(self, state: State, most: int | None = None) -> int:
-        """Return the least number of primitives that the state needs; UNREACHABLE if above `most` (the depth left)."""
+        """Return a lower bound on the primitives that the state still needs; UNREACHABLE if it exceeds `most` (default: the
+        depth left).
+        """
         left = self.spec.depth - state.steps
         most = left if most is None else most
         if not self.ensured.sums_come_first and state.ends.counts.reductions < self.spec.occurrences.reductions:
-            return 0  # a sum can come at any time, and make anything fit
+            return 0  # a sum can follow at any time and supply any missing size
         if self._has_only_sums(state) and most <= left:
-            found = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
-            return found if found <= most else UNREACHABLE
+            distance = self.sum_sets.distance_of(tuple(dim.size for dim in state.ends.sums))
+            return distance if distance <= most else UNREACHABLE
         if self.other is not None:
             return self.other(state, most)
         return self.distance(*self.relax(state, most), most)
 
     def cheapest(self, state: State) -> CheapestAssignment | None:
-        """Return the cheapest assignment of the state's axes; None if no operator is within the depth left."""
+        """Return the cheapest assignment of the state's axes; None if no operator is within the remaining depth."""
         left = self.spec.depth - state.steps
         return self.distance.cheapest(*self.relax(state, left), left)
 
     def iterations(self, state: State) -> int:
-        """Return the FLOPs of the operator in one stage: all loops, summed over the replaced layers."""
+        """Return the FLOPs of the operator as a single stage: the product of all loops, summed over the replaced layers."""
         return self.sizes[product((*self.spec.output_sizes, *(dim.size for dim in state.ends.sums)))].total
 
     def without_budget(self, state: State) -> int:
-        """Return the distance if FLOPs did not matter; UNREACHABLE if that is above the depth left."""
+        """Return the distance without bounds on FLOPs; UNREACHABLE if it exceeds the remaining depth."""
         left = self.spec.depth - state.steps
         free = ShapeDistance(replace(self.distance.goal, least_flops=0, most_flops=float("inf")))
         return free(*self.relax(state, left), left)
@@ -533,7 +544,7 @@ class Feasibility:
         """Return whether the state may still become an operator."""
         if state.steps > self.spec.depth:
             return False
-        if self.kind != "none" and not self._within_reach(state):  # first, as it rejects by far the most
+        if self.kind != "none" and not self._within_reach(state):  # first, since it rejects by far the most states
             return False
         flops = self.flops.lower_bound(state)
         if flops > self.most_flops:
@@ -546,31 +557,31 @@ class Feasibility:
 
     def after(self, step: CandidateStep) -> State | None:
         """Return the state after a step if it may still become an operator, else None."""
-        # Splits are by far the most steps, and their states the most expensive to make for nothing: see `Joins`.
+        # Splits are by far the most frequent steps, and their states the most expensive to build in vain: see `Joins`.
         if step.kind is SPLIT and self.joins is not None and not self.joins.allow(step):
             return None
         state = step.taken()
         return state if self(state) else None
 
     def _is_cheap(self, state: State, bound: float) -> bool:
-        """Return whether all that the state can become has too few FLOPs."""
-        found = self._cheap_states.get(state)
-        if found is None:
-            found = self._cheap_states[state] = self.completion.cheap_forever(state, bound)
-        return found
+        """Return whether every operator that the state can become has too few FLOPs. Cached."""
+        is_cheap = self._cheap_states.get(state)
+        if is_cheap is None:
+            is_cheap = self._cheap_states[state] = self.completion.cheap_forever(state, bound)
+        return is_cheap
 
     def _has_only_sums(self, state: State) -> bool:
         counts = state.ends.counts
         return counts.steps == counts.reductions
 
     def _within_reach(self, state: State) -> bool:
-        if self._has_only_sums(state) and self.ensured.sums_come_first:  # cheaper than to find the least
+        if self._has_only_sums(state) and self.ensured.sums_come_first:  # cheaper than the least distance
             return self.sum_sets.leads_on(tuple(dim.size for dim in state.ends.sums))
         return self.distance_of(state) < UNREACHABLE
 
     @cached_property
     def sum_sets(self) -> SumSets:
-        """The sets of reductions that lead somewhere."""
+        """The sets of reductions that can begin an operator."""
         root = self.candidates.root()
         base, limits = self.relax(root, self.spec.depth)
         axes_of = {size: self.relax.axis(dims.reduce(size), root) for size in self.sizes.sizes(self.sizes.none)}

@@ -16,19 +16,21 @@ from syno.space.rules.guarantees import Guarantees
 from syno.space.sizes import SizeTable, Usage
 from syno.space.spec import OperatorSpec
 
-UNREACHABLE = 1_000  # more primitives than any operator has: the distance of a state that no operator is made of
+UNREACHABLE = 1_000  # more primitives than any operator has: the distance of a state that cannot become an operator
 MOST_CUTS = 2  # Merges on one axis that are considered when it ends in pieces
 
 
 class PieceCosts(NamedTuple):
-    """Merges, Unfolds and Expands that end an axis in pieces, by the number of contractions to come, or UNREACHABLE."""
+    """The number of Merges, Unfolds and Expands that end an axis in pieces, by the number of contractions to come, or
+    UNREACHABLE.
+    """
 
     without_contraction: int
     one_contraction: int
     more_contractions: int
 
     def with_contractions(self, contractions: int) -> int:
-        """Return the cost with this number of contractions."""
+        """Return the cost for this number of contractions to come."""
         return self[min(contractions, 2)]
 
 
@@ -38,24 +40,24 @@ NO_PIECES = PieceCosts(UNREACHABLE, UNREACHABLE, UNREACHABLE)
 class Cuts(NamedTuple):
     """Where a Merge may cut an axis."""
 
-    now: tuple[Size, ...]  # the pieces, blocks and quotients, of the Merges that rules allow on the axis as it is
-    above_shift: bool  # whether a Shift can go on it, and a Merge above that
-    above_split: bool  # whether a Shift can go above a Split with it as minor, and a Merge above that
-    above_window: int  # contractions before an Unfold can go on it, and a Merge above that: 0, 1, or UNREACHABLE
+    now: tuple[Size, ...]  # pieces (blocks and quotients) of the Merges that rules allow directly on the axis
+    above_shift: bool  # whether a Shift can act on the axis, and then a Merge above the Shift
+    above_split: bool  # whether a Split can take the axis as minor, then a Shift, then a Merge
+    above_window: int  # contractions before an Unfold can act on the axis, with a Merge above: 0, 1 or UNREACHABLE
 
 
 class Endings(NamedTuple):
     """The ways in which an axis may end without becoming part of the input."""
 
     weight: int  # contractions after which a weight may have ended it: 1, 2, or UNREACHABLE
-    window: int  # contractions before it can be a window as it is: 0, 1, or UNREACHABLE
+    window: int  # contractions before it can be a window uncut: 0, 1 or UNREACHABLE
     repeat: bool  # whether an Expand can end it
     pieces: PieceCosts
 
 
 @dataclass(slots=True, eq=False)
 class Axis:
-    """A live dim as the distance sees it. Two dims have two axes, which are equal if their numbers are."""
+    """A live dim in the relaxed problem. Equal dims have equal numbers, by which caches find them."""
 
     size: Size
     is_open: bool  # whether another primitive may stand above it
@@ -70,9 +72,9 @@ class Axis:
     is_misordered: bool  # whether the rules on channels keep it from being part of an unordered axis
     is_strided: bool  # whether it must end as a window or a repeat, because a Stride skips elements
     source: Source = UNKNOWN
-    number: int = 0  # given by `Relaxation`, so that axes are compared and found quickly
-    order: tuple[Any, ...] = field(init=False, repr=False)  # the axes of a state are sorted by it; equal axes have equal ones
-    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # `search` sorts them by it
+    number: int = 0  # set by `Relaxation`: key of caches
+    order: tuple[Any, ...] = field(init=False, repr=False)  # sort key of a state's axes; equal for equal axes
+    hardness: tuple[bool, int, int, int] = field(init=False, repr=False)  # sort key in `search`
 
     def __post_init__(self) -> None:
         facts = (self.is_outer, self.is_shareable, self.needs_weight, self.is_fresh, self.only_sums, self.pool)
@@ -84,7 +86,7 @@ class Axis:
 
 
 class Allowance(NamedTuple):
-    """The numbers of primitives of each kind that may still be used, at most the depth left."""
+    """The remaining number of primitives of each kind, at most the remaining depth."""
 
     merges: int
     splits: int
@@ -94,11 +96,11 @@ class Allowance(NamedTuple):
     contractions: int
 
 
-Pairs = tuple[tuple[int, int], ...]  # places of axes
+Pairs = tuple[tuple[int, int], ...]  # indices of axes
 
 
 class Conflicts(NamedTuple):
-    """Pairs of axes that rules keep from each other."""
+    """Pairs of axes that rules keep apart, as indices into the sorted axes."""
 
     ended: Pairs  # one weight may not end both
     joined: Pairs  # no Split may join them before another contraction
@@ -106,13 +108,13 @@ class Conflicts(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The amounts that may still be used, and those used so far."""
+    """The remaining allowances of a state, and the amounts used so far."""
 
     left: Allowance
     room: Usage  # occurrences of variables left
     needs_weight: bool  # whether at least one contraction must come
-    weights: int  # so far
-    iterations: int  # of all loops, summed over the layers: the FLOPs of a single stage with one weight
+    weights: int  # contractions so far
+    iterations: int  # product of all loops, summed over the layers: the FLOPs of a single stage with one weight
     outer: Size  # the product of output-only axes so far
     copies: float  # the product of repeats and of windows that are pieces of the output so far, for the largest layer
     conflicts: Conflicts
@@ -120,14 +122,15 @@ class Limits(NamedTuple):
 
 @dataclass
 class DistanceGoal:
-    """The sizes that the axes of every state in a space must become, and the bounds on the way there.
+    """The goal of the relaxed problem: the sizes that the axes of every state in a space must become, and the bounds of the
+    spec.
 
     Attributes:
         spec, sizes: of the space.
-        ensured: the facts that the distance may use because rules are on.
-        wanted: the sizes of the input's axes, those bound to the output's left out.
-        unordered: those of `wanted` that have no order of their own, whichever axis has the size.
-        least_flops, most_flops: of the replaced layers.
+        ensured: the facts that active rules guarantee.
+        wanted: the sizes of the input's axes, without those bound to the output's.
+        unordered: the sizes in `wanted` that only unordered axes of the input have.
+        least_flops, most_flops: bounds on the FLOPs of the replaced layers.
     """
 
     spec: OperatorSpec
@@ -142,17 +145,17 @@ class DistanceGoal:
     def __post_init__(self) -> None:
         self.shift_pattern = self.spec.windows.shift_pattern if self.ensured.shifted_blocks_are_small else inf
         self.largest_pooling = self.spec.reductions.largest_pooling if self.ensured.pooling_is_small else inf
-        self.elements = self.sizes[product(self.spec.output_sizes)].total  # of the output: the FLOPs of a last view
+        self.elements = self.sizes[product(self.spec.output_sizes)].total  # elements of the output: the FLOPs of a last view
 
     def pieces(self, size: Size, first: tuple[Size, ...] | None = None) -> PieceCosts:
         """Return the costs of ending an axis of this size in pieces: as windows, as repeats, or by weights.
 
         Args:
             size: of the axis.
-            first: the pieces that the first Merge may make; any if not given.
+            first: the pieces that the first Merge may cut; None for any.
         """
-        found = self._pieces.get((size, first))
-        if found is None:
+        costs = self._pieces.get((size, first))
+        if costs is None:
             least = list(NO_PIECES)
             for pieces in self._cuts(size, first, MOST_CUTS):
                 taken = [self._may_be_taken(piece) for piece in pieces]
@@ -161,12 +164,13 @@ class DistanceGoal:
                 if all(taken):
                     least[0] = min(least[0], cuts + len(pieces))
                 if all(a or b for a, b in zip(taken, ended, strict=True)):
-                    one = max(others, int(self.ensured.outer_not_adjacent))  # at least one piece is not the weight's then
-                    if others or any(taken) or not one:
-                        least[1] = min(least[1], cuts + one)
+                    # One weight cannot end all pieces if rules forbid it to end adjacent ones.
+                    uncovered = max(others, int(self.ensured.outer_not_adjacent))
+                    if others or any(taken) or not uncovered:
+                        least[1] = min(least[1], cuts + uncovered)
                     least[2] = min(least[2], cuts + others)
-            found = self._pieces[size, first] = PieceCosts(*least)
-        return found
+            costs = self._pieces[size, first] = PieceCosts(*least)
+        return costs
 
     def _cuts(self, size: Size, first: tuple[Size, ...] | None, most: int) -> Iterator[tuple[Size, ...]]:
         for block, _ in self.sizes.divisors(size):
@@ -179,11 +183,11 @@ class DistanceGoal:
                 yield from ((other, *pieces) for pieces in self._cuts(block, None, most - 1))
 
     def _may_be_ended(self, piece: Size) -> bool:
-        """Return whether a weight may end the piece."""
+        """Return whether a weight may end a piece of this size."""
         facts = self.sizes[piece]
         return facts.highest <= self.spec.contractions.largest_outer and self.sizes.fits(self.sizes.none, facts.shared)
 
     def _may_be_taken(self, piece: Size) -> bool:
-        """Return whether the piece may be a window or a repeat."""
+        """Return whether a piece of this size may be a window or a repeat."""
         facts = self.sizes[piece]
         return facts.can_be_window or 1 < self.spec.repeats.largest >= facts.highest

@@ -1,27 +1,34 @@
-"""A bound on what an operator can read. It leaves out assignments that cannot meet the spec's requirement.
+"""A bound on the number of input positions that an operator can read. It excludes assignments that cannot meet the spec's
+`reads`.
 
 Positions
-    Once the sums of an operator are there, nothing lets one element of the output depend on more positions: every primitive
-    after them takes coordinates to coordinates. So an axis of the input takes at most as many values as the live dims that it
-    is made of, together (`syno.space.distance.sources`): the members of its group, and the windows that are slid over it. In an
-    assignment each window is slid over some group. What is cut off a group, or ends in pieces, may hold a window as well, over
-    any group: then it counts in every group.
+    Only sums let an element of the output depend on several positions: every other primitive maps coordinates to coordinates.
+    So
+    for one output element, a coordinate of an input axis takes at most as many values as the live dims that form the axis take
+    together (`syno.space.distance.sources`): the members of its group, and the windows that slide over it. In an assignment,
+        each
+    window slides over one group. A surplus, or an axis that ends in pieces, may contain a window over any group, so it counts
+        in
+    every group.
 
 Applied twice
-    An axis of the input depends on axes of the output, and each of these is an axis of the input of the operator below. So it
-    takes at most as many values as after one application, times those after one of every axis that it depends on.
+    If the operator is applied to its own output, the output axes on which an input axis depends are input axes of the first
+    application. So the number of values is at most that of one application, times the numbers of the axes that it depends on.
 
 Borders of blocks
-    Where neither a window nor a Shift is to come, an axis of the input is a number whose digits are its members, or pieces of
-    them: Splits write them side by side. If its size is a power of two, every digit of more than one value is different
-    in the middle, 100...0, and in the position before it, 011...1. One of these two elements must read both, so that every
-    member must take two values. An axis of the input that is made together with others has at least one digit with its primary
-    variable, from a member with it.
+    If neither a window nor a Shift follows, the coordinate of an input axis is a mixed-radix number whose digits are the
+    members
+    (or pieces of them), joined by Splits. If the size is a power of two, every digit of more than one value differs between the
+    middle position, 100...0, and the position before it, 011...1. One of these two output elements must read both positions, so
+    every member must take two values. An input axis that is formed together with others has at least one digit with its primary
+    variable, from a member with this variable.
 
 Guided walks
-    The narrow bound is no lower bound: it asks for the usual ways to meet a requirement. Nothing is cut off a group, each axis
-    that is asked for is one live dim with an axis of the output below it, and each window can slide over such an axis. Most
-    random walks keep to the states that it allows, from which operators are found much sooner; the others may find all.
+    The narrow bound is a heuristic, which also excludes some valid operators: it demands the usual ways to meet a requirement.
+    No
+    group has a surplus, each axis named in the requirement is a single live dim that depends on an axis of the output, and each
+    window can slide over such an axis. Most random walks keep to the states that it allows, where operators are found much
+    sooner; the other walks can reach every operator.
 
 All numbers are upper bounds at one of the valuations at which the requirement is checked: it must hold at each of them.
 """
@@ -43,27 +50,27 @@ from syno.space.reads import least_positions
 from syno.space.requirements import Requirements
 from syno.space.sizes import SizeTable
 
-MOST_PLACED = 3  # windows; more count in every group
+MOST_PLACED = 3  # windows whose groups are enumerated; further windows count in every group
 Member = tuple[Size, Source]
 
 
 class Question(NamedTuple):
-    """The part of an assignment on which the number of positions read depends."""
+    """The part of an assignment that determines the number of positions read; key of the cache."""
 
-    groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of axes of the input, and what they are made of
-    windows: tuple[Member, ...]  # each is slid over one group
-    anywhere: tuple[Source, ...]  # may hold windows
-    only_digits: bool  # whether no Shift is to come, and no Merge above a Split
+    groups: tuple[tuple[tuple[Size, ...], tuple[Member, ...]], ...]  # sizes of input axes, and the members that form them
+    windows: tuple[Member, ...]  # each slides over one group
+    anywhere: tuple[Source, ...]  # surpluses and pieces, which may contain windows
+    only_digits: bool  # whether neither a Shift nor a Merge above a Split follows
 
 
 @dataclass
 class ReadingBound:
-    """The bound for one requirement.
+    """The reading bound for one requirement.
 
     Attributes:
         requirements, table: of the space.
         is_narrow: whether this is the narrow bound, for guided walks.
-        named: the sizes of the axes of the input that are asked for.
+        named: the sizes of the input axes that the requirement names.
     """
 
     requirements: Requirements
@@ -72,9 +79,9 @@ class ReadingBound:
     _answers: dict[Question, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = self.requirements
-        assert found.reads is not None
-        self.spec, self.reads = found.spec, found.reads
+        bounds = self.requirements
+        assert bounds.reads is not None
+        self.spec, self.reads = bounds.spec, bounds.reads
         self._row = self._chosen_row()
         self.sources = Sources(self._row)
         bound = {into for _, into in self.spec.bound_axes}
@@ -86,38 +93,38 @@ class ReadingBound:
             for axis in self._free
         }
         asked = [
-            (least_positions(least, self._row.integer(self.spec.table.size(name))), found.asked[name])
+            (least_positions(least, self._row.integer(self.spec.table.size(name))), bounds.asked[name])
             for name, least in self.reads.positions.items()
         ]
         self._asked = [(least, axes, all if self.reads.along == "every" else any) for least, axes in asked]
         self.named = {self._sizes[axis] for _, axes in asked for axis in axes}
         wide = {axis for least, axes in asked for axis in axes if least > 1 and self.reads.centred}
-        self._centred = wide & found.own.keys()
+        self._centred = wide & bounds.own.keys()
 
     def _chosen_row(self) -> Valuation:
         """Return the valuation with the longest axes, of powers of two if possible, which "Borders of blocks" needs."""
         asked = [self.spec.table.size(name) for name in self.reads.positions]
 
         def key(row: Valuation) -> tuple[bool, bool, int]:
-            lengths = [row.integer(size) for size in asked]  # of one position nothing is asked for
+            lengths = [row.integer(size) for size in asked]  # an axis of length 1 has no requirement
             return all(length > 1 for length in lengths), all(map(_is_power_of_two, lengths)), row.numel(asked)
 
         return max(self.requirements.rows, key=key)
 
     def allows(self, assignment: Assignment) -> bool:
-        """Return whether an operator of this assignment may meet the requirement."""
+        """Return whether an operator with this assignment may meet the requirement."""
         if self.is_narrow and not self._is_usual(assignment):
             return False
         question = self._question(assignment)
-        found = self._answers.get(question)
-        if found is None:
-            found = self._answers[question] = any(
+        is_allowed = self._answers.get(question)
+        if is_allowed is None:
+            is_allowed = self._answers[question] = any(
                 self._is_met(question, order, places) for order in self._orders(question) for places in self._places(question)
             )
-        return found
+        return is_allowed
 
     def may_join(self, group: InputGroup, axis: Axis) -> bool:
-        """Return False if the narrow bound allows no assignment in which the axis is added to the group as it is now."""
+        """Return False only if the narrow bound excludes every assignment that adds the axis to this group."""
         return group.goal not in self.named or (not group.members and axis.size is group.goal and axis.source.outputs != 0)
 
     def _question(self, assignment: Assignment) -> Question:
@@ -137,7 +144,7 @@ class ReadingBound:
         return Question(groups, windows, tuple(anywhere), only_digits)
 
     def _is_usual(self, assignment: Assignment) -> bool:
-        """Return whether the assignment is allowed by the narrow bound."""
+        """Return whether the narrow bound allows the assignment."""
         for group in assignment.groups:
             if not group.is_whole:
                 return False
@@ -147,7 +154,7 @@ class ReadingBound:
         return all(any(self.table[size / window.size].lowest >= least for size in self.named) for window in assignment.windows)
 
     def _may_hold_window(self, size: Size) -> bool:
-        """Return whether any piece may be a window that takes several values. A piece of an even number may be odd."""
+        """Return whether a piece of this size may be an odd window of several positions; pieces of an even size may be odd."""
         value = self._row.fraction(size)
         if not self.spec.windows.odd or value.denominator != 1:
             return True
@@ -165,7 +172,9 @@ class ReadingBound:
                     yield dict(zip(self._free, numbers, strict=True))
 
     def _is_met(self, question: Question, order: dict[int, int], places: tuple[int, ...]) -> bool:
-        """Return whether enough may be read with groups as these axes of the input, and windows over these groups."""
+        """Return whether enough positions may be read if groups form the input axes as in `order`, and windows slide as in
+        `places`.
+        """
         over: list[list[Source]] = [[] for _ in question.groups]
         for (_, source), place in zip(question.windows, places, strict=True):
             over[place].append(source)
@@ -197,25 +206,25 @@ class ReadingBound:
     def _digits(self, size: Size, is_whole: bool, members: tuple[Member, ...]) -> list[Source]:
         """Return the members that are digits of an axis of this size (see "Borders of blocks" above).
 
-        All of them must take two values; or one of them, if the axis is made together with others. Empty if the digits are not
-        known.
+        If `is_whole`, all of them must take two values; else (the axis is formed together with others), one of them. Empty if
+        the digits cannot be determined.
         """
         if not _is_power_of_two(self._row.integer(size)):
             return []
         if is_whole:
-            return [source for one, source in members if self._row.fraction(one) > 1]
+            return [source for size_of, source in members if self._row.fraction(size_of) > 1]
         primary = next((v for v in size.variables if v.kind is VariableKind.PRIMARY), None)
-        with_it = [(one, source) for one, source in members if primary in one.variables]
-        alone = all(sum(v.kind is VariableKind.PRIMARY for v in one.variables) == 1 for one, _ in with_it)
+        with_it = [(size_of, source) for size_of, source in members if primary in size_of.variables]
+        alone = all(sum(v.kind is VariableKind.PRIMARY for v in size_of.variables) == 1 for size_of, _ in with_it)
         shortest = min(row.integer(size) for row in self.requirements.rows)
         if not alone or self._row.integer(size) <= shortest:  # a digit with the variable may be 1 here
             return []
         return [source for _, source in with_it]
 
     def _places(self, question: Question) -> Iterator[tuple[int, ...]]:
-        """Yield the ways to slide each window over one group: one at least `least_ratio` times as long as the window.
+        """Yield the assignments of windows to groups over which they slide, which must be at least `least_ratio` times as long.
 
-        An axis of the input is at most as long as the product of its group's members, so that product is what is compared.
+        The product of a group's members, an upper bound on its axes, is compared with the window.
         """
         least, sizes = self.spec.windows.least_ratio, self.table
         wholes = [product(size for size, _ in members) for _, members in question.groups]

@@ -30,7 +30,7 @@ from syno.space.distance.problem import UNREACHABLE, Axis, DistanceGoal, Limits
 from syno.space.distance.reading import ReadingBound
 from syno.space.sizes import SizeTable
 
-# The cost of an assignment: the primitives that it needs at least, or that rules and limits forbid it.
+# The cost of an assignment: the least number of primitives, or None if rules or limits forbid the assignment.
 #
 # The surplus of a group is cut off by a Merge and then ended. A Merge goes on an axis of the output, on
 # a remainder, above a Shift of small pieces, or above a window larger than the piece. The rules on views leave no other place.
@@ -51,12 +51,12 @@ AFTER_MERGE = CutCost(1, 1)  # a Merge elsewhere first, whose pieces can then be
 
 
 class Removal(NamedTuple):
-    """One way in which a group's surplus goes.
+    """One way to end a group's surplus.
 
     Attributes:
-        merges, primitives: what it takes besides contractions and the Merge that cuts the surplus off.
-        ended: the size of what a weight ends.
-        windows, repeats: how many of each the surplus becomes.
+        merges, primitives: cost besides contractions and the Merge that cuts the surplus off.
+        ended: the size that a weight ends.
+        windows, repeats: number of windows and repeats that the surplus becomes.
     """
 
     merges: int
@@ -67,7 +67,9 @@ class Removal(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """Primitives besides contractions that an assignment needs with one way for each surplus; Merges and Splits of them."""
+    """Primitives that an assignment needs besides contractions, with one removal for each surplus; Merges and Splits of
+    them.
+    """
 
     primitives: int
     merges: int
@@ -79,15 +81,15 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
 
     Args:
         assignment: with a case for every axis, and a number of contractions.
-        cost: the sum of what the cases cost, with pieces counted as if two or more contractions came.
+        cost: sum of the costs of the cases, those of pieces as if two or more contractions followed.
         most: the largest cost of interest.
     """
     for axis in assignment.parted:
         pieces = axis.endings.pieces
         cost += pieces.with_contractions(assignment.contractions) - pieces.more_contractions
     choices = [removals(assignment, group) for group in assignment.groups if not group.is_whole]
-    found = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
-    least = min((needed.primitives for needed in found), default=UNREACHABLE)
+    possible = [needed for ways in combinations(*choices) if (needed := _primitives_needed(assignment, cost, ways)) is not None]
+    least = min((needed.primitives for needed in possible), default=UNREACHABLE)
     if least > most:
         return None
     if not _has_conflicts(assignment) and not (assignment.contractions and not weights_large_enough(assignment)):
@@ -96,17 +98,17 @@ def least_primitives(assignment: Assignment, cost: int, most: int) -> int | None
     if least + 2 > most or not _may_exchange(assignment):
         return None
     left = assignment.limits.left
-    exchanged = (n.primitives + 2 for n in found if n.merges < left.merges and n.splits < left.splits)
+    exchanged = (n.primitives + 2 for n in possible if n.merges < left.merges and n.splits < left.splits)
     return min(exchanged, default=None)
 
 
 def _primitives_needed(assignment: Assignment, cost: int, removals: tuple[Removal, ...]) -> Needed | None:
-    """Return the primitives that the assignment needs with these removals of surpluses; None if they are beyond the limits."""
+    """Return the primitives that the assignment needs with these removals of surpluses; None if they exceed the limits."""
     limits, left, ended = assignment.limits, assignment.limits.left, assignment.ended
     outer = product((limits.outer, *(axis.size for axis in ended if axis.is_outer), *(way.ended for way in removals)))
     if assignment.sizes[outer].highest > assignment.spec.contractions.largest_outer:
         return None
-    more = 0  # what else is cut off, so that each weight has something to end
+    more = 0  # further pieces to cut off, so that each weight has a dim to end
     if assignment.ensured.weights_are_matmuls:
         ends = len(ended) + 2 * len(assignment.parted) + sum(way.ended is not ONE for way in removals)
         more = max(0, assignment.contractions - ends)
@@ -124,12 +126,12 @@ def _primitives_needed(assignment: Assignment, cost: int, removals: tuple[Remova
 
 
 def _merges(assignment: Assignment) -> int:
-    """Return the Merges that the cases need: to part blocks, to cut axes into pieces, and to cut surpluses off."""
+    """Return the number of Merges that the cases need: to cut blocks into axes, axes into pieces, and surpluses off."""
     return assignment.base + len(assignment.parted) + len(assignment.surpluses)
 
 
 def _has_conflicts(assignment: Assignment) -> bool:
-    """Return whether rules or occurrences keep the axes, as they are, from these cases."""
+    """Return whether rules or occurrences exclude the assignment for the axes as they are."""
     if (assignment.windows and not windows_fit(assignment)) or weighted_usage(assignment) is None:
         return True
     if assignment.contractions == 1 and joins_two_large_sums(assignment):
@@ -141,7 +143,7 @@ def _has_conflicts(assignment: Assignment) -> bool:
 
 
 def _may_exchange(assignment: Assignment) -> bool:
-    """Return whether one more Merge and one more Split may put other axes in the place of these."""
+    """Return whether one more Merge and one more Split may exchange parts of axes, so that the conditions are met."""
     shifts, weights = assignment.limits.left.shifts, assignment.contractions
     if not assignment.ensured.merges_below_joins:
         return True
@@ -154,8 +156,8 @@ def _may_exchange(assignment: Assignment) -> bool:
 
 
 def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
-    """Return the ways in which a group's surplus may go; without a surplus, the way to part its block."""
-    surplus, left, found = group.surplus, assignment.limits.left, list[Removal]()
+    """Return the ways to end a group's surplus; without a surplus, the way to cut its block into axes."""
+    surplus, left, ways = group.surplus, assignment.limits.left, list[Removal]()
     if surplus is ONE:
         return [Removal(*cut) for cut in [_cost_of_cut(assignment, group, ended=False)] if cut is not None]
     facts = assignment.sizes[surplus]
@@ -163,26 +165,26 @@ def removals(assignment: Assignment, group: InputGroup) -> list[Removal]:
     repeat = left.repeats and facts.highest <= assignment.spec.repeats.largest
     if (window or repeat) and (cut := _cost_of_cut(assignment, group, ended=False)) is not None:
         if window:
-            found.append(Removal(cut.merges, cut.primitives + 1, windows=1))
+            ways.append(Removal(cut.merges, cut.primitives + 1, windows=1))
         if repeat:
-            found.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
+            ways.append(Removal(cut.merges, cut.primitives + 1, repeats=1))
     if (
         assignment.contractions
         and may_end(assignment, surplus)
         and (cut := _cost_of_cut(assignment, group, ended=True)) is not None
     ):
-        found.append(Removal(*cut, ended=surplus))
+        ways.append(Removal(*cut, ended=surplus))
     if _merges(assignment) < left.merges and any(_may_be_cut(assignment, axis) for axis in group.members):
         pieces = assignment.goal.pieces(surplus).with_contractions(assignment.contractions)
         if pieces < UNREACHABLE:
-            found.append(Removal(1, pieces))
-    return found
+            ways.append(Removal(1, pieces))
+    return ways
 
 
 def _cost_of_cut(assignment: Assignment, group: InputGroup, *, ended: bool) -> CutCost | None:
-    """Return the extra cost of the Merge that cuts the surplus off a group, or parts its block; None if no Merge can.
+    """Return the extra cost of the Merge that cuts the surplus off a group, or cuts its block; None if no Merge can.
 
-    `ended` says that a weight ends what is cut off.
+    `ended` says that a weight ends the surplus.
     """
     members, surplus = group.members, group.surplus
     if not assignment.ensured.merges_below_joins:
@@ -204,7 +206,7 @@ def _may_be_cut(assignment: Assignment, axis: Axis) -> bool:
 
 
 def _divides(assignment: Assignment, surplus: Size, whole: Size) -> bool:
-    """Return whether a Merge within the limits may cut the surplus off an axis of that size."""
+    """Return whether a Merge within the limits may cut the surplus off an axis of size `whole`."""
     if whole is surplus:
         return False
     kept = whole / surplus
@@ -212,7 +214,9 @@ def _divides(assignment: Assignment, surplus: Size, whole: Size) -> bool:
 
 
 def _cut_above_window(assignment: Assignment, group: InputGroup, ended: bool) -> bool:
-    """Return whether a Merge may cut the surplus off above an Unfold, where one of the two pieces is below the window."""
+    """Return whether a Merge above an Unfold may cut the surplus off, where rules demand one of the two pieces below the
+    window.
+    """
     members, surplus, ensured, sizes = group.members, group.surplus, assignment.ensured, assignment.sizes
     # other pieces may be windows, or end with a weight
     beside = bool(assignment.parted) or any(g is not group and g.surplus is not ONE for g in assignment.groups)
@@ -238,7 +242,7 @@ def _cut_above_window(assignment: Assignment, group: InputGroup, ended: bool) ->
 
 
 def _products(axes: list[Axis]) -> set[Size]:
-    """Return the products of one or more of the axes."""
+    """Return the products of all non-empty subsets of the axes."""
     wholes = {ONE}
     for axis in axes:
         wholes |= {whole * axis.size for whole in wholes}
@@ -246,7 +250,7 @@ def _products(axes: list[Axis]) -> set[Size]:
 
 
 def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Axis], surplus: Size) -> bool:
-    """Return whether a Merge may cut the surplus off above a Shift, where one of the two pieces must be small."""
+    """Return whether a Merge above a Shift may cut the surplus off, where rules demand that one of the two pieces is small."""
 
     def is_small(whole: Size) -> bool:
         kept = assignment.sizes[whole / surplus]
@@ -262,7 +266,7 @@ def _cut_above_shift(assignment: Assignment, members: list[Axis], parts: list[Ax
     )
 
 
-# The blocks of the input's axes, and the surplus of the axes that a block is made of.
+# The blocks of the input's axes, and the surpluses of the groups.
 #
 # Paper: section 5.4.
 
@@ -270,32 +274,32 @@ Blocks = list[tuple[Size, ...]]  # the input's axes in blocks
 
 
 class Surplus(NamedTuple):
-    """Facts about the product of axes over the product of a block."""
+    """Facts about a surplus: a product of axes divided by the product of a block."""
 
     primaries: int  # 1 if a positive power of a primary variable is in it, else 0
-    anything: int  # the same of any variable
+    anything: int  # 1 if a positive power of any variable is in it, else 0
     is_undefined: bool  # whether a primary variable is in its denominator
     lack: int  # the code of the part with primary variables in the denominator
 
 
 class Surpluses(dict[int, Surplus]):
-    """Facts about surpluses by the code of their size, each found once.
+    """Facts about surpluses by the code of their size, each computed once.
 
-    The search multiplies more often than it does anything else. With codes that is an addition, and the facts are a look-up.
+    Multiplying sizes is the search's most frequent operation. With codes it is an integer addition, and facts are a look-up.
     """
 
     def __missing__(self, code: int) -> Surplus:
         size = Size.of_code(code)
         kinds = [variable.kind for variable, exponent in size.exponents if exponent > 0]
         lack = Size({v: e for v, e in size.exponents if e < 0 and v.kind is VariableKind.PRIMARY})
-        found = self[code] = Surplus(
+        surplus = self[code] = Surplus(
             int(VariableKind.PRIMARY in kinds), int(bool(kinds)), size.trait is Trait.UNDEFINED, lack.code
         )
-        return found
+        return surplus
 
 
 class Legality(dict[int, bool]):
-    """Whether a surplus may be cut off or is 1, by its code with that of all coefficients that may still join its group."""
+    """Whether a surplus can be made legal or 1 by the coefficients that may still join its group, by the sum of the codes."""
 
     def __init__(self, sizes: SizeTable) -> None:
         super().__init__()
@@ -303,16 +307,16 @@ class Legality(dict[int, bool]):
 
     def __missing__(self, code: int) -> bool:
         facts = self._sizes[Size.of_code(code)]
-        found = self[code] = facts.is_legal or facts.is_one
-        return found
+        is_legal = self[code] = facts.is_legal or facts.is_one
+        return is_legal
 
 
 def different_partitions(items: list[Size]) -> list[Blocks]:
-    """Return the different partitions of the items into blocks, those with most blocks first."""
-    found: dict[tuple[tuple[Size, ...], ...], Blocks] = {}
+    """Return the distinct partitions of the items into blocks, those with the most blocks first."""
+    distinct: dict[tuple[tuple[Size, ...], ...], Blocks] = {}
     for partition in partitions(items):
-        found.setdefault(tuple(sorted(partition)), partition)
-    return sorted(found.values(), key=len, reverse=True)
+        distinct.setdefault(tuple(sorted(partition)), partition)
+    return sorted(distinct.values(), key=len, reverse=True)
 
 
 def partitions(items: list[Size]) -> Iterator[Blocks]:
@@ -331,15 +335,15 @@ BY_HARDNESS = attrgetter("hardness")
 
 
 class InputAxes(NamedTuple):
-    """Axes of the input that are made together, as sizes."""
+    """The sizes of input axes that are formed together, and of the axes that form them."""
 
     wanted: tuple[Size, ...]
-    axes: tuple[Size, ...]  # what they are made of
-    rest: Size  # what is too much, and has to be cut off and ended
+    axes: tuple[Size, ...]  # the axes that form them
+    rest: Size  # the surplus, which is cut off and ended
 
 
 class CheapestAssignment(NamedTuple):
-    """The assignment with the fewest primitives, as sizes of axes."""
+    """The assignment with the fewest primitives, as sizes."""
 
     steps: int
     contractions: int
@@ -350,14 +354,14 @@ class CheapestAssignment(NamedTuple):
 
     @classmethod
     def of(cls, assignment: Assignment, steps: int) -> CheapestAssignment:
-        """Return the assignment as it is now, with the primitives that it needs."""
+        """Return a copy of the current assignment as sizes, with its number of primitives."""
         chosen = (tuple(axis.size for axis in axes) for axes in (assignment.windows, assignment.repeated, assignment.ended))
         groups = (InputAxes(g.block, tuple(axis.size for axis in g.members), g.surplus) for g in assignment.groups)
         return cls(steps, assignment.contractions, tuple(groups), *chosen)
 
 
 class _Answer(NamedTuple):
-    """The distance found by a search up to `most` primitives; if it is larger, it is unknown."""
+    """Result of a search up to `most` primitives; a distance above `most` is unknown."""
 
     distance: int
     most: int
@@ -365,7 +369,7 @@ class _Answer(NamedTuple):
 
 @dataclass
 class ShapeDistance:
-    """Shape distances to one goal, each found once."""
+    """Cached shape distances to one goal."""
 
     goal: DistanceGoal
     reading: ReadingBound | None = None
@@ -373,10 +377,12 @@ class ShapeDistance:
 
     def __post_init__(self) -> None:
         self._wanted = product(self.goal.wanted)
-        found = different_partitions(sorted(self.goal.wanted, key=str))
-        self.partitions = [[(block, product(block), -product(block).code) for block in blocks] for blocks in found]
+        partitions = different_partitions(sorted(self.goal.wanted, key=str))
+        self.partitions = [[(block, product(block), -product(block).code) for block in blocks] for blocks in partitions]
         self.surpluses, self.legality = Surpluses(), Legality(self.goal.sizes)
-        self.narrow = self.reading if self.reading is not None and self.reading.is_narrow else None  # allows no surplus
+        self.narrow = (
+            self.reading if self.reading is not None and self.reading.is_narrow else None
+        )  # the narrow bound, which allows no surplus
 
     def __call__(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> int:
         """Return the distance, or UNREACHABLE if it is above `most`. `axes` are sorted."""
@@ -384,11 +390,11 @@ class ShapeDistance:
             return UNREACHABLE
         # Numbers stand for axes: a tuple of small integers is hashed much faster than one of axes with 16 fields.
         key = tuple([axis.number for axis in axes]), limits
-        found = self._known.get(key)
-        if found is None or (found.distance > found.most and most > found.most):
+        answer = self._known.get(key)
+        if answer is None or (answer.distance > answer.most and most > answer.most):
             cheapest = self.cheapest(axes, limits, most)
-            found = self._known[key] = _Answer(UNREACHABLE if cheapest is None else cheapest.steps, most)
-        return found.distance if found.distance <= most else UNREACHABLE
+            answer = self._known[key] = _Answer(UNREACHABLE if cheapest is None else cheapest.steps, most)
+        return answer.distance if answer.distance <= most else UNREACHABLE
 
     def cheapest(self, axes: tuple[Axis, ...], limits: Limits, most: int) -> CheapestAssignment | None:
         """Return the cheapest assignment within `most` primitives; None if there is none."""
@@ -399,7 +405,7 @@ class ShapeDistance:
 
 
 class Case(IntEnum):
-    """The use of an axis. Equal axes take their cases in this order, so that no assignment is tried twice."""
+    """The case of an axis. Equal axes take cases in ascending order, so that no assignment is tried twice."""
 
     WEIGHT = 0  # a weight ends it
     INPUT = 1  # it becomes part of a group of the input's axes
@@ -409,7 +415,7 @@ class Case(IntEnum):
 
 
 class _BranchAndBound:
-    """Branch and bound: over the partitions of the input's axes into blocks made together, and the cases of the axes."""
+    """Branch and bound over the partitions of the input's axes into blocks, and the cases of the state's axes."""
 
     def __init__(self, distance: ShapeDistance, axes: tuple[Axis, ...], limits: Limits, most: int) -> None:
         self.distance, self.unsorted_axes, self.limits, self.surpluses = distance, axes, limits, distance.surpluses
@@ -417,22 +423,24 @@ class _BranchAndBound:
         self.with_primaries = sum(axis.size.trait is Trait.GENERAL for axis in axes)
         self.most = most
         self.narrow = distance.narrow
-        self.costly = [0]  # axes from each place on that no weight can end: each costs a primitive, or begins a group
+        self.costly = [
+            0
+        ]  # number of axes, from each index on, that no weight can end: each costs a primitive, or begins a group
         for axis in reversed(self.axes):
             self.costly.append(self.costly[-1] + (axis.endings.weight > limits.left.contractions))
         self.costly.reverse()
-        self.supply = [0]  # the code of the product of the axes from each place on
+        self.supply = [0]  # code of the product of the axes, from each index on
         for axis in reversed(self.axes):
             self.supply.append(self.supply[-1] + axis.size.code)
         self.supply.reverse()
         self.best: CheapestAssignment | None = None
 
     def run(self) -> CheapestAssignment | None:
-        """Return the cheapest assignment, if one is cheap enough."""
+        """Return the cheapest assignment within the limit; None if there is none."""
         # Partitions with most blocks come first: they need the fewest Merges, and a low cost found early prunes the others.
         for partition in self.distance.partitions:
             self.empty = len(partition)  # groups without members
-            base = len(self.distance.goal.wanted) - self.empty  # Merges that part the blocks
+            base = len(self.distance.goal.wanted) - self.empty  # Merges that cut blocks into axes
             self.most_cuts = self.limits.left.merges - base  # Merges that may cut off surpluses and pieces
             if self.most_cuts < 0 or (base and self.narrow is not None):
                 break
@@ -445,14 +453,14 @@ class _BranchAndBound:
     def _assign(
         self, index: int, cost: int, cuts: int, contractions: int, last: Case = Case.WEIGHT, last_group: int = 0
     ) -> None:
-        """Choose a case for axis `index` and for those after it.
+        """Choose a case for the axis at `index`, and recursively for those after it.
 
         Args:
             index: of the axis.
-            cost: primitives besides contractions that the cases so far need.
-            cuts: those of them that are Merges which cut off surpluses and pieces.
-            contractions: that the cases so far need.
-            last, last_group: case and group of the axis before; an equal axis does not go below them.
+            cost: primitives that the cases so far need, besides contractions.
+            cuts: the Merges among them that cut off surpluses and pieces.
+            contractions: least number of contractions that the cases so far need.
+            last, last_group: case and group of the previous axis; an equal axis takes none before them.
         """
         # Each empty group still takes an axis, and each axis that neither a weight ends nor a group takes costs a primitive.
         if len(self.axes) - index < self.empty or cost + contractions + max(0, self.costly[index] - self.empty) > self.most:
@@ -463,7 +471,7 @@ class _BranchAndBound:
                 supply += surpluses[group.code].lack
             if surpluses[supply].is_undefined:  # not enough of a primary for all groups
                 return
-        if index == self.with_primaries:  # what follows are coefficients, which only make a surplus larger
+        if index == self.with_primaries:  # the remaining axes are coefficients, which only enlarge a surplus
             now, legality = len(chosen.parted), self.distance.legality
             for group in self.groups:
                 surplus = surpluses[group.code]
@@ -503,14 +511,14 @@ class _BranchAndBound:
             chosen.parted.pop()
 
     def _join(self, index: int, cost: int, cuts: int, contractions: int, first: int) -> None:
-        """Make the axis part of each group from number `first` on that it may be part of."""
+        """Add the axis to each possible group, from number `first` on, and continue with the next axis."""
         axis, empty, surpluses = self.axes[index], self.empty, self.surpluses
         counted = 1 if index >= self.with_primaries else 0  # the field of a Surplus that says whether a cut is needed
         tried = set()
         for number, group in enumerate(self.groups):
             members, before = group.members, group.code
             if not members:
-                if group.goal in tried:  # an equal group is as empty
+                if group.goal in tried:  # equal to an empty group that was tried
                     continue
                 tried.add(group.goal)
             if number < first:
@@ -535,7 +543,7 @@ class _BranchAndBound:
         self.empty = empty
 
     def _complete(self, cost: int, contractions: int) -> None:
-        """Check the complete assignment with each number of contractions, and keep it as `best` if it is cheaper."""
+        """Evaluate the complete assignment with each number of contractions, and store it as `best` if it is cheaper."""
         chosen, limits, sizes, reading = self.assignment, self.limits, self.assignment.sizes, self.distance.reading
         if chosen.windows and not limits.left.unfolds:
             return
@@ -547,7 +555,7 @@ class _BranchAndBound:
                     return
         if ended_usage(chosen) is None:
             return
-        # With the most contractions first, as a cheap way to find that no number of them helps.
+        # The largest number of contractions first: if it fails, every smaller number fails, too.
         chosen.contractions = limits.left.contractions
         if not all(group.is_whole or removals(chosen, group) for group in self.groups):  # fewer contractions allow no more
             return
@@ -557,5 +565,5 @@ class _BranchAndBound:
             if primitives is not None and primitives + number <= self.most:
                 if reading is not None and not reading.allows(chosen):  # whatever the number of contractions
                     return
-                self.most = primitives + number - 1  # only a cheaper one is of interest from here on
+                self.most = primitives + number - 1  # from here on, only cheaper assignments matter
                 self.best = CheapestAssignment.of(chosen, primitives + number)

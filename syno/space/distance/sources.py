@@ -1,4 +1,4 @@
-"""The sources of a coordinate: on how many positions of sums, and on which axes of the output, it depends."""
+"""Sources of a coordinate: the number of positions of sums, and the output axes, on which it depends."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from syno.ir.primitives import REDUCE
 
 
 class Source(NamedTuple):
-    """The sources of a coordinate."""
+    """The dependencies of a coordinate."""
 
-    positions: int  # the most values that it takes for one element of the output
-    outputs: int  # the axes of the output that it depends on, as bits
+    positions: int  # upper bound on the number of values that it takes for one output element
+    outputs: int  # the output axes that it depends on, as a bit mask
 
 
-UNKNOWN = Source(1, 0)  # of all dims if nothing is required of what is read
+UNKNOWN = Source(1, 0)  # of all dims, for a spec without a reading requirement
 
 
 @dataclass
 class Sources:
-    """Cache of the sources of dims (the values that an element depends on), at one valuation.
+    """Cache of the sources of dims, at one valuation.
 
-    A sum takes as many values as it is long, an axis of the output one. A dim takes at most as many as those below it together,
-    and at most as many as its size.
+    A sum takes as many values as its size, an axis of the output one. Any other dim takes at most the product of the numbers of
+    the dims below it, and at most as many as its size.
     """
 
     row: Valuation
     _known: dict[Dim, Source] = field(default_factory=dict)
 
     def __getitem__(self, dim: Dim) -> Source:
-        found = self._known.get(dim)
-        if found is None:
-            found = self._known[dim] = self._find(dim)
-        return found
+        source = self._known.get(dim)
+        if source is None:
+            source = self._known[dim] = self._find(dim)
+        return source
 
     def _find(self, dim: Dim) -> Source:
         operation, size = dim.operation, self.row.fraction(dim.size)

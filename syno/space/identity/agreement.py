@@ -1,7 +1,7 @@
-"""Operators as sums: what each summand reads, and how often two operators read the same.
+"""Operators as sums: the elements that each summand reads, and the share of summands in which two operators agree.
 
-Approximate canonicalization rules replace an operator by one that reads nearly the same elements. "Nearly" is a number
-here: the share of summands at which both read the same. Fingerprints are made of the same summands.
+Approximate canonicalization rules replace an operator by one that reads nearly the same elements. "Nearly" is measured as the
+share of summands in which both read the same elements. Fingerprints hash the same summands.
 
 Paper: section 5.3 (approximate equivalences).
 """
@@ -25,14 +25,14 @@ from syno.ir.graph import PGraph
 
 
 class Distinct:
-    """Operators of which no two mean the same, in the order in which they were added.
+    """A collection of operators with pairwise different fingerprints, in the order of their addition.
 
-    Fingerprints are found only of those whose glances are equal: few of the operators that walks end in.
+    Fingerprints are computed only for operators with equal glances, which are cheaper: few of the operators that walks reach.
 
     Args:
         glance: returns a text that is equal for operators with equal fingerprints.
-        fingerprint: returns a text that is equal for operators that mean the same.
-        operators: to begin with.
+        fingerprint: returns a text that is equal for operators that compute the same.
+        operators: the initial content.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Distinct:
             self.add(operator)
 
     def add(self, operator: PGraph) -> bool:
-        """Add an operator unless one that means the same is there. Return whether it was added."""
+        """Add an operator unless an equal one is in the collection. Return whether it was added."""
         name = self._glance(operator)
         known = self._alike.get(name)
         if known is None:
@@ -71,11 +71,11 @@ Array = NDArray[Any]
 
 
 def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = None) -> float:
-    """Return the share of summands, in [0, 1], at which two operators read the same elements.
+    """Return the share of summands, in [0, 1], in which two operators read the same elements.
 
-    A summand is a position of all output axes and reductions, which are the same dims in both. The operators agree on it
-    where both count it and read the same element of the input and of every weight (the same index along every axis), and
-    where neither counts it, because both read beyond a border. Where only one of them counts it they differ.
+    A summand is a position of all output axes and reductions, which are the same dims in both. The operators agree in a summand
+    if both read the same element of the input and of every weight (the same index along every axis), or if it is zero in both,
+    because both read beyond a border. If it is zero in only one of them, they differ.
 
     Args:
         first: an operator.
@@ -93,13 +93,13 @@ def agreement(first: PGraph, second: PGraph, values: Mapping[str, int] | None = 
     valuation = Valuation({**second.defaults, **first.defaults, **(values or {})})
     for size in (*first.sizes, *second.sizes):
         valuation.integer(size)
-    one, other = Summands.of(first, valuation), Summands.of(second, valuation)
-    inside = [*one.inside, *other.inside]
-    same = [one.at[a] == other.at[b] for a, b in zip(_tensor_axes(first), _tensor_axes(second), strict=True)]
-    both = one.count(inside)
-    agreed = one.count([*inside, *same])
-    neither = prod(one.extents) - one.count(one.inside) - other.count(other.inside) + both
-    return (agreed + neither) / prod(one.extents)
+    own, other = Summands.of(first, valuation), Summands.of(second, valuation)
+    inside = [*own.inside, *other.inside]
+    same = [own.at[a] == other.at[b] for a, b in zip(_tensor_axes(first), _tensor_axes(second), strict=True)]
+    both = own.count(inside)
+    agreed = own.count([*inside, *same])
+    neither = prod(own.extents) - own.count(own.inside) - other.count(other.inside) + both
+    return (agreed + neither) / prod(own.extents)
 
 
 def _tensor_axes(graph: PGraph) -> list[Dim]:
@@ -107,12 +107,12 @@ def _tensor_axes(graph: PGraph) -> list[Dim]:
 
 
 def _check_comparable(first: PGraph, second: PGraph) -> None:
-    for what, dims, others in (
+    for loops, dims, others in (
         ("output axes", first.output, second.output),
         ("reductions", first.reduces, second.reduces),
     ):
         if dims != others:
-            raise GraphError(f"the {what} of {first!r} are {dims}, those of {second!r} are {others}; they must be the same")
+            raise GraphError(f"the {loops} of {first!r} are {dims}, those of {second!r} are {others}; they must be the same")
     shapes = [[[dim.size for dim in dims] for dims in (graph.input, *graph.weights)] for graph in (first, second)]
     if shapes[0] != shapes[1]:
         raise GraphError(f"{first!r} and {second!r} read tensors of different shapes; input and weights must be alike")
@@ -120,15 +120,15 @@ def _check_comparable(first: PGraph, second: PGraph) -> None:
 
 @dataclass(frozen=True)
 class Summands:
-    """The index map at one valuation: a summand for each position of all loops (output axes, then reductions).
+    """The index map at one valuation: one summand for each position of all loops (output axes, then reductions).
 
-    Every array has one axis for each loop, of length 1 where it does not depend on that loop.
+    Every array has one axis for each loop, of length 1 if it does not depend on that loop.
 
     Attributes:
         valuation: the values of the variables.
         extents: of the loops.
-        at: the coordinate of each dim.
-        inside: whether an Unfold's guard holds, for each that can fail. A summand counts where all of them hold.
+        at: the coordinates of each dim, as an integer array.
+        inside: a boolean array for each Unfold whose guard can fail. A summand is non-zero where all guards hold.
     """
 
     valuation: Valuation
@@ -146,22 +146,22 @@ class Summands:
         """
         loops = (*graph.output, *graph.reduces)
         extents = tuple(valuation.integer(dim.size) for dim in loops)
-        given = {
+        ranges = {
             dim: np.arange(extents[axis]).reshape([-1 if other == axis else 1 for other in range(len(loops))])
             for axis, dim in enumerate(loops)
         }
         indices = _Indices(valuation)
-        at = coordinates(graph.tops, given, indices)
+        at = coordinates(graph.tops, ranges, indices)
         return cls(valuation, extents, at, tuple(indices.inside))
 
     def count(self, conditions: Iterable[Array]) -> int:
-        """Return the number of summands at which all of `conditions` hold."""
+        """Return the number of summands in which all `conditions` (boolean arrays) hold."""
         factors = [np.ones([1] * len(self.extents), np.int64), *(condition.astype(np.int64) for condition in conditions)]
         return int(summed(factors, dict(enumerate(self.extents))).item())
 
 
 class _Indices:
-    """Arithmetic on arrays of integers. Each guard is kept by itself, as an array over the loops that it depends on."""
+    """Arithmetic on integer arrays. Each guard is stored separately, as an array over the loops that it depends on."""
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
@@ -182,10 +182,10 @@ class _Indices:
 
 
 def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
-    """Return the product of `factors`, at least one, summed over some axes, which keep a length of 1.
+    """Return the product of `factors`, at least one, summed over some axes, which keep length 1.
 
-    All have the same number of axes, each of length 1 or of that axis's one extent. `over` gives the extents of the axes
-    to sum over; one that no factor depends on multiplies by its extent.
+    All factors have the same number of axes, each of length 1 or of the axis's extent. `over` maps the axes to sum over to
+    their extents; an axis that no factor depends on multiplies the result by its extent.
 
     Source: variable elimination, as in Dechter 1999, Bucket elimination: a unifying framework for reasoning.
     """
@@ -193,7 +193,7 @@ def summed(factors: Iterable[Array], over: Mapping[int, int]) -> Array:
 
 
 def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]:
-    """Return factors whose product is what `summed` returns. The product over all axes is never made.
+    """Return factors whose product is the result of `summed`, without computing the product over all axes.
 
     Contraction paths of numpy.einsum (those of opt_einsum) serve worse here: they multiply factors in pairs and store each
     product, and fingerprints then take a third longer.
@@ -210,18 +210,18 @@ def eliminated(factors: Iterable[Array], over: Mapping[int, int]) -> list[Array]
 
 
 def _sum_product(bucket: list[Array], axis: int) -> Array:
-    """Return the product summed over an axis. The largest factor is multiplied while summing: nothing as large is stored."""
+    """Return the product of the bucket summed over an axis. The largest factor is multiplied while summing, to save memory."""
     *others, largest = sorted(bucket, key=np.size)
     axes = list(range(largest.ndim))
     left = [other for other in axes if other != axis]
     read = (reduce(np.multiply, others), axes, largest, axes) if others else (largest, axes)
-    found: Array = np.einsum(*read, left)
-    return np.expand_dims(found, axis)
+    summed_product: Array = np.einsum(*read, left)
+    return np.expand_dims(summed_product, axis)
 
 
 @lru_cache(maxsize=4096)
 def _order(shapes: tuple[tuple[int, ...], ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes in the order of their elimination: at each step the one whose factors have the smallest product."""
+    """Return the order in which axes are eliminated: greedily, the axis whose factors have the smallest product first."""
     left, waiting, order = list(shapes), list(axes), list[int]()
 
     def joined(axis: int) -> tuple[int, ...]:

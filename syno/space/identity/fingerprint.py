@@ -33,40 +33,40 @@ from syno.space.identity.valuations import own_valuations, tiny_valuations, wind
 
 
 def number_of_different(colors: Array) -> int:
-    """Return the number of different numbers."""
+    """Return the number of distinct values."""
     # `numpy.unique` takes ten times as long.
     ordered = np.sort(colors, axis=None)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
 
 def mixed(numbers: Array) -> Array:
-    """Return random numbers of 64 bits for `numbers`. They are odd, so that their products lose no bits.
+    """Hash `numbers` to 64-bit random numbers. They are odd, so that products lose no bits.
 
     Source: the finalizer of SplitMix64, Steele 2014.
     """
-    found: Array = numbers + np.uint64(0x9E3779B97F4A7C15)
-    shifted = found >> np.uint64(30)
-    found ^= shifted
-    found *= np.uint64(0xBF58476D1CE4E5B9)
-    found ^= np.right_shift(found, np.uint64(27), out=shifted)
-    found *= np.uint64(0x94D049BB133111EB)
-    found ^= np.right_shift(found, np.uint64(31), out=shifted)
-    found |= np.uint64(1)
-    return found
+    bits: Array = numbers + np.uint64(0x9E3779B97F4A7C15)
+    shifted = bits >> np.uint64(30)
+    bits ^= shifted
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= np.right_shift(bits, np.uint64(27), out=shifted)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= np.right_shift(bits, np.uint64(31), out=shifted)
+    bits |= np.uint64(1)
+    return bits
 
 
 # The summands of an operator at one valuation, and color refinement of the elements that they connect.
 #
 # Source: color refinement, Weisfeiler and Leman 1968; testing polynomials at random points, Schwartz 1980.
 
-LARGEST_BATCH = 50_000  # colors that are refined at once when elements are marked in turn
+LARGEST_BATCH = 50_000  # most colors in one batch, over all ways to mark elements
 TENSORS = ("output", "input")
 Free = Sequence[tuple[set[int], set[int]]]  # unordered and rolled axes, of output and of input
 
 
 @dataclass(frozen=True)
 class Unnamed:
-    """Elements without names: those of a weight, or the positions of an axis."""
+    """Elements without names (see the module): the elements of a weight, or the positions of an unordered axis."""
 
     seed: Array  # their first color
     at: Array  # the number of the element that each summand reads
@@ -78,9 +78,9 @@ class Unnamed:
 
 
 class Connections:
-    """The summands at one valuation, and the elements without names that they connect.
+    """The summands at one valuation, and the unnamed elements that they connect.
 
-    Colors are in rows, one for each way to mark elements. Other arrays have a first axis for the row and one for each loop.
+    Colors have one row for each way to mark elements. Other arrays have a first axis for the row, and one for each loop.
     """
 
     def __init__(self, graph: PGraph, summands: Summands, names: Sequence[Sequence[int]], free: Free) -> None:
@@ -113,11 +113,11 @@ class Connections:
         self.size += count
 
     def glance(self) -> int:
-        """Return one number from the first round of colors: wherever it differs, `total` differs, which takes longer."""
+        """Return a number from the first round of colors, which is cheaper than `total`: if it differs, `total` differs."""
         return int(self._hashed(self._round(self._first()))[0]) if self.unnamed else self.total()
 
     def total(self) -> int:
-        """Return one number for all connections, the same however the elements without names are numbered."""
+        """Return a number for all connections that does not depend on the numbering of unnamed elements."""
         if not self.unnamed:
             return int(summed(self.named, {}).item())
         colors = self._refined(self._first())
@@ -142,7 +142,9 @@ class Connections:
         return colors
 
     def _round(self, colors: Array) -> Array:
-        """Return new colors, made of the old one, the sum over the element's summands, and the next element's in its ring."""
+        """Return new colors: hashes of the old color, the sum over the element's summands, and the next element's color in a
+        rolled axis.
+        """
         factors = [np.take(colors[:, part.colors], part.at[0], axis=1) for part in self.unnamed]
         new = mixed(colors)
         for place, part in enumerate(self.unnamed):
@@ -161,20 +163,20 @@ class Connections:
         return mixed(new)
 
     def _marks(self, colors: Array) -> Array:
-        """Return the elements to mark, a row for each way: one of every rolled output axis, and one of an unordered axis
-        or weight.
+        """Return the elements to mark, one row for each way: one element of every rolled output axis, and one of an unordered
+        axis or weight.
 
-        It is one of the smallest set with the same color, of an axis or of all weights together. If there are too many ways,
-        those with the largest sets are left out.
+        Each is an element of the smallest class of equal colors, of an axis or of all weights together. If there are too many
+        ways, the largest classes are left out.
         """
         rings: list[Array] = []
         others: list[Array] = []
         for seed in sorted({int(part.seed[0]) for part in self.unnamed}):
             parts = [part for part in self.unnamed if int(part.seed[0]) == seed and part.rolled == part.marked]
             places = np.concatenate([np.arange(0), *(np.arange(self.size)[part.colors] for part in parts)])
-            found, where, counts = np.unique(colors[places], return_inverse=True, return_counts=True)
+            distinct, where, counts = np.unique(colors[places], return_inverse=True, return_counts=True)
             if (counts > 1).any():
-                smallest = np.lexsort((found, np.where(counts > 1, counts, self.size + 1)))[0]
+                smallest = np.lexsort((distinct, np.where(counts > 1, counts, self.size + 1)))[0]
                 (rings if parts[0].marked else others).append(places[where == smallest])
         others.sort(key=len)
         while (rings or others) and prod(map(len, rings)) * (sum(map(len, others)) or 1) * self.size > LARGEST_BATCH:
@@ -183,7 +185,7 @@ class Connections:
         return np.array([[*ring, *last] for ring in itertools.product(*rings) for last in lasts if ring or last])
 
     def _hashed(self, colors: Array) -> Array:
-        """Return one number for rows of colors that depends on no order: of rows, of weights, or of elements of each."""
+        """Hash rows of colors to one number that is independent of the order of rows, of weights and of their elements."""
         parts = np.add.reduceat(mixed(colors), [part.colors.start for part in self.unnamed], axis=1)
         rows = mixed(parts + np.concatenate([part.seed for part in self.unnamed])).sum(axis=1)
         total: Array = mixed(rows).sum(keepdims=True)
@@ -208,25 +210,25 @@ def fingerprint(
     mirrors: Sequence[Mirror] = (),
     valuations: Iterable[Mapping[str, int]] | None = None,
 ) -> str:
-    """Return 32 hexadecimal digits, equal for operators that compute the same but for the freedom below.
+    """Return 32 hexadecimal digits that are equal for operators that compute the same function, up to the freedom below.
 
-    How an operator is written is free: layout and order of its weights (any renaming of the elements of one), numbers of
-    reductions, views that cancel each other, loops that are split or merged. The arguments free more.
+    The notation is always free: layout and order of the weights (any permutation of a weight's elements), numbering of
+    reductions, views that cancel each other, loops that are split or merged. The arguments add freedom.
 
     Args:
         graph: the operator.
         unordered_output: output axes whose positions may be permuted, because neighbouring weights absorb it.
         unordered_input: such axes of the input.
-        rolled_output: output axes that may be rotated by any number of positions, alike for all other coordinates.
+        rolled_output: output axes that may be rotated by any number of positions, the same for all other coordinates.
         rolled_input: such axes of the input.
-        mirrors: two output axes that may change places together with two input axes, as in `((2, 3), (2, 3))`.
-        valuations: where to evaluate. Those at which some size of the operator is not a whole number are left out; if none
-            remains, `own_valuations` of the operator are used. Equal operators have equal fingerprints only at equal
-            valuations: give the same to all that are to be compared.
+        mirrors: pairs of output axes that may be exchanged together with a pair of input axes, as in `((2, 3), (2, 3))`.
+        valuations: the valuations at which to evaluate. Those at which a size of the operator is not a whole number are
+            skipped; if
+            none remains, `own_valuations` of the operator are used. Only fingerprints at equal valuations can be compared.
 
-    Different operators have different fingerprints, with two exceptions: those that agree at all of these valuations and
-    have the same symbolic sizes of input, output and weights; and those whose unnamed elements are connected so regularly
-    that marking one of them does not tell the others apart (hard cases of graph isomorphism).
+    Different operators have different fingerprints, with two exceptions: those that agree at all of these valuations and have
+    the same symbolic sizes of input, output and weights; and those whose unnamed elements are connected so regularly that
+    marking one of them does not tell the others apart (hard cases of graph isomorphism).
 
     Raises:
         GraphError: an axis does not exist, or mirrored axes have different sizes.
@@ -239,11 +241,11 @@ def fingerprint(
     _check_axes(graph, free, mirrors)
     rows = _rows(graph, valuations)
     content, summands = _content(graph, rows), [Summands.of(graph, row) for row in rows]
-    found = []
+    digests = []
     for names in _namings(graph, mirrors):
         totals = (str(Connections(graph, each, names, free).total()) for each in summands)
-        found.append(content_id("fingerprint", *content, *totals))
-    return min(found)
+        digests.append(content_id("fingerprint", *content, *totals))
+    return min(digests)
 
 
 def glance(
@@ -256,20 +258,20 @@ def glance(
     mirrors: Sequence[Mirror] = (),
     valuations: Iterable[Mapping[str, int]] | None = None,
 ) -> str:
-    """Return 32 hexadecimal digits that are equal where fingerprints are. Where fingerprints differ, these mostly do.
+    """Return 32 hexadecimal digits that are equal if the fingerprints are equal, and mostly differ if they differ.
 
     They are made of the first round of colors at the first valuation, which takes an eighth of the fingerprint's time and
-    tells 282 of 300 operators of ResNet-18's space apart.
+    distinguishes 282 of 300 operators of ResNet-18's space.
 
-    Arguments, errors and source: those of `fingerprint`.
+    Arguments, errors and source: as for `fingerprint`.
     """
     pairs = ((unordered_output, rolled_output), (unordered_input, rolled_input))
     free = [({*unordered}, {*rolled} - {*unordered}) for unordered, rolled in pairs]
     _check_axes(graph, free, mirrors)
     rows = _rows(graph, valuations)
     summands = Summands.of(graph, rows[0])
-    found = {str(Connections(graph, summands, names, free).glance()) for names in _namings(graph, mirrors)}
-    return content_id("glance", *_content(graph, rows), *sorted(found))
+    numbers = {str(Connections(graph, summands, names, free).glance()) for names in _namings(graph, mirrors)}
+    return content_id("glance", *_content(graph, rows), *sorted(numbers))
 
 
 def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
@@ -283,20 +285,20 @@ def same_operator(first: PGraph, second: PGraph, **free: Any) -> bool:
 
 def _rows(graph: PGraph, valuations: Iterable[Mapping[str, int]] | None) -> Sequence[Valuation]:
     """Return the valuations at which the operator is evaluated."""
-    given = map(Valuation, valuations or ())
-    rows = [row for row in given if all(row.fraction(size).denominator == 1 for size in graph.sizes)]
+    candidates = map(Valuation, valuations or ())
+    rows = [row for row in candidates if all(row.fraction(size).denominator == 1 for size in graph.sizes)]
     return rows or own_valuations(graph)
 
 
 def _content(graph: PGraph, rows: Sequence[Valuation]) -> list[str]:
-    """Return the shapes and the valuations, which equal operators have in common."""
+    """Return the shapes and valuations as text, which are equal for equal operators."""
     content = [", ".join(str(dim.size) for dim in dims) for dims in (graph.output, graph.input)]
     content += sorted(str(product(dim.size for dim in weight)) for weight in graph.weights)
     return content + [str(sorted(row.items())) for row in rows]
 
 
 def _namings(graph: PGraph, mirrors: Sequence[Mirror]) -> Iterator[list[list[int]]]:
-    """Yield the names of the axes of output and input for every choice of mirrors."""
+    """Yield the numbers of the output and input axes for every combination of mirrors."""
     for chosen in itertools.product((False, True), repeat=len(mirrors)):
         names = [list(range(len(dims))) for dims in (graph.output, graph.input)]
         for mirror in itertools.compress(mirrors, chosen):

@@ -1,7 +1,7 @@
-"""The values of variables at which operators are compared: as small as can be told apart.
+"""Valuations at which operators are compared: the smallest that distinguish them.
 
-Most operators of a space have sizes that are whole numbers at two tiny valuations. Another operator is compared at those as
-well if it can be written without its other sizes; else at two larger valuations, the same for all such operators.
+Most operators of a space have sizes that are whole numbers at two tiny valuations. The other operators are compared at these,
+too, if they can be rewritten without their other sizes; else at two larger valuations, the same for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syno.ir.structure import Rebuilt, numbered
 from syno.space.sizes import SizeTable
 from syno.space.spec import OperatorSpec
 
-# Operators with fewer sizes: pieces of an axis that stay together become one axis again.
+# Operators with fewer sizes: pieces of an axis that are only used together become one axis again.
 #
 # Two pieces of one Merge, or two sums, can be one dim if the same weights are indexed by both, and if then both are expanded or
 # a Split joins them in their order. The sizes of the pieces do not matter for what the operator computes: without them it can
@@ -28,7 +28,7 @@ from syno.space.spec import OperatorSpec
 
 
 def fused(graph: PGraph) -> PGraph:
-    """Return the operator with pieces that stay together joined, also as axes of its weights. It computes the same."""
+    """Return an equal operator in which pieces of an axis that are only used together are joined, also as axes of weights."""
     while (pair := next(_pairs(graph), None)) is not None:
         graph = _fuse_pair(graph, *pair)
     return graph
@@ -36,7 +36,7 @@ def fused(graph: PGraph) -> PGraph:
 
 @dataclass(frozen=True)
 class _Chain:
-    """A dim and the Shares above it: each weight's axis, the dim at the end, and the Split above that, if there is one."""
+    """A dim and the chain of Shares above it: the weights' axes, the dim at the top, and the Split on it, if there is one."""
 
     begin: Dim
     axes: Mapping[int, Dim]
@@ -46,7 +46,9 @@ class _Chain:
 
 
 def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
-    """Yield joinable pairs: the dim below (None for sums), the chain on the major piece, the chain on the minor piece."""
+    """Yield pairs that can be joined: the dim below (None for sums), the chain on the major piece, the chain on the minor
+    piece.
+    """
     above = {dim: operation for operation in graph.operations for dim in operation.bottoms}
     expanded = set(graph.expansions)
 
@@ -63,12 +65,12 @@ def _pairs(graph: PGraph) -> Iterator[tuple[Dim | None, _Chain, _Chain]]:
         for operation in graph.operations
         if operation.primitive is MERGE
     ]
-    pieces += [(None, one, other) for one, other in permutations(graph.reduces, 2)]
+    pieces += [(None, first, second) for first, second in permutations(graph.reduces, 2)]
     for below, major, minor in pieces:
-        one, other = chain(major), chain(minor)
-        together = one.split is not None and one.split.bottoms == (one.end, other.end)
-        if one.axes.keys() == other.axes.keys() and (together or (one.is_expanded and other.is_expanded)):
-            yield below, one, other
+        first, second = chain(major), chain(minor)
+        together = first.split is not None and first.split.bottoms == (first.end, second.end)
+        if first.axes.keys() == second.axes.keys() and (together or (first.is_expanded and second.is_expanded)):
+            yield below, first, second
 
 
 def _fuse_pair(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -> PGraph:
@@ -93,9 +95,9 @@ def _fuse_pair(graph: PGraph, below: Dim | None, major: _Chain, minor: _Chain) -
 
 Window = tuple[Size, Size]  # the axis and the window of an Unfold
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
-FACTORS = range(2, 24)  # a primary is one of these times what divides it
+FACTORS = range(2, 24)  # a primary is one of these times its divisor
 LEAST = 5  # the smallest value of a primary: rotations by few positions, in either direction, differ
-MOST_SUMMANDS = 1_000_000_000  # of one operator: the positions of all its loops
+MOST_SUMMANDS = 1_000_000_000  # summands of one operator: positions of all its loops
 MOST_WIDE_SUMMANDS = 10_000_000  # at the larger valuations of a space, so that a comparison takes seconds at most
 
 
@@ -105,7 +107,7 @@ class ComparisonValuations:
 
     Attributes:
         spec, sizes: of the space.
-        wanted: the sizes of the input's axes, those bound to the output's left out.
+        wanted: the sizes of the input's axes, without those bound to the output's.
     """
 
     spec: OperatorSpec
@@ -115,7 +117,8 @@ class ComparisonValuations:
     def __call__(self, operator: PGraph) -> tuple[PGraph, tuple[Valuation, ...]]:
         """Return the operator, or an equal one with fewer sizes, and the valuations to compare it at.
 
-        If the larger valuations are too large for it, these are the tiny ones. Some of its sizes may then not be whole there.
+        If the larger valuations are too large for it, the tiny ones are returned; some of its sizes may not be whole numbers
+        there.
         """
         if is_whole(operator, self.usual):
             return operator, self.usual
@@ -148,18 +151,18 @@ class ComparisonValuations:
 
     @cached_property
     def _usual_sizes(self) -> tuple[list[Size], list[Window]]:
-        """The sizes, and the windows that there may be, each with its axis."""
+        """The usual sizes, and the possible windows with their axes."""
         coefficients = [Size.of(v) for v in self.sizes.variables if v.kind is VariableKind.COEFFICIENT]
         free = self._free
-        given = {*self.spec.output_sizes, *free}  # every operator has these, legal or not
-        sizes = {*given, *coefficients}
+        shape_sizes = {*self.spec.output_sizes, *free}  # every operator has these, legal or not
+        sizes = {*shape_sizes, *coefficients}
         for size in free:
             sizes |= {size / divisor for divisor in (*coefficients, *map(product, combinations(coefficients, 2)))}
-        usual = [size for size in sizes if size in given or (self.sizes[size].is_legal and self.sizes[size].is_valid)]
+        usual = [size for size in sizes if size in shape_sizes or (self.sizes[size].is_legal and self.sizes[size].is_valid)]
         windows = [
             (axis, window)
             for window in coefficients
-            if self.sizes[window].is_odd  # an even one may have the smallest value
+            if self.sizes[window].is_odd  # an even window may have the smallest value
             for axis in (*free, *coefficients)
             if self.sizes[axis / window].lowest >= self.spec.windows.least_ratio
         ]
@@ -167,22 +170,22 @@ class ComparisonValuations:
 
 
 def tiny_valuations(sizes: Iterable[Size], windows: Iterable[Window] = (), count: int = 2) -> tuple[Valuation, ...]:
-    """Return small valuations at which every size is a whole number, and above 1 unless it is 1 itself.
+    """Return small valuations at which every size is a whole number, above 1 unless the size is 1 itself.
 
-    Coefficients are different primes, primaries are multiples of what divides them. There are several valuations because
-    different sizes can have equal values at one of them.
+    Coefficients are distinct primes, primaries are multiples of the sizes that divide them. Several valuations are needed,
+    since different sizes can have equal values at one of them.
 
     Args:
         sizes: the sizes that must be whole; their variables get values.
-        windows: axis and window of each Unfold there may be. If possible, windows are odd, and each is narrow at one
-            valuation at least: it does not cover its whole axis from every position. A sum over a window that does is a sum
-            over the axis.
-        count: how many valuations. If possible, no variable has the same value in two of them.
+        windows: (axis, window) of each possible Unfold. If possible, windows are odd, and each is narrow in at least one
+            valuation:
+            from some position, it does not cover its whole axis. (A sum over a wide window equals a sum over the axis.)
+        count: number of valuations. If possible, no variable has the same value in two of them.
     """
     return _tiny(tuple(sorted({*sizes})), tuple(sorted({*windows})), count)
 
 
-@lru_cache(maxsize=256)  # a fingerprint asks again for what a glance at the operator has asked for
+@lru_cache(maxsize=256)  # glance and fingerprint of an operator use the same valuations
 def _tiny(sizes: tuple[Size, ...], windows: tuple[Window, ...], count: int) -> tuple[Valuation, ...]:
     variables = sorted({variable for size in sizes for variable in size.variables}, key=lambda variable: variable.sort_key)
     rows: list[Valuation] = []
@@ -197,20 +200,22 @@ def _tiny(sizes: tuple[Size, ...], windows: tuple[Window, ...], count: int) -> t
 
 
 def is_whole(graph: PGraph, rows: Sequence[Valuation], most: float = float("inf")) -> bool:
-    """Return whether all sizes of the operator are whole numbers at these valuations, with at most that many summands."""
+    """Return whether all sizes of the operator are whole numbers at these valuations, with at most `most` summands."""
     if any(row.fraction(size).denominator != 1 for row in rows for size in graph.sizes):
         return False
     return _summands(graph, rows) <= most
 
 
 def windows_of(graph: PGraph) -> list[Window]:
-    """Return axis and window of each Unfold of the operator."""
+    """Return (axis, window) of each Unfold of the operator."""
     unfolds = (operation for operation in graph.operations if operation.primitive is UNFOLD)
     return [(operation.bottoms[0].size, operation.bottoms[1].size) for operation in unfolds]
 
 
 def own_valuations(graph: PGraph) -> tuple[Valuation, ...]:
-    """Return tiny valuations for one operator. Where odd and narrow windows make it too large, they may be any."""
+    """Return tiny valuations for one operator. If odd and narrow windows would make it too large, windows may be even or
+    wide.
+    """
     rows = tiny_valuations(graph.sizes, windows_of(graph))
     if _summands(graph, rows) <= MOST_SUMMANDS:
         return rows
@@ -218,7 +223,7 @@ def own_valuations(graph: PGraph) -> tuple[Valuation, ...]:
 
 
 def _summands(graph: PGraph, rows: Sequence[Valuation]) -> int:
-    """Return the number of positions of all loops, at the largest valuation."""
+    """Return the number of summands (positions of all loops) at the largest valuation."""
     return max(row.numel(dim.size for dim in (*graph.output, *graph.reduces)) for row in rows)
 
 
@@ -230,9 +235,10 @@ def _coefficients(
     *,
     in_windows_first: bool,
 ) -> dict[str, int]:
-    """Return primes for the coefficients: the smaller ones for those that divide most, or for those in windows.
+    """Return primes for the coefficients: the smallest for those that divide most often, or for those in windows.
 
-    If a window along coefficients is wide in all `rows` and would be so again, its coefficients come before its axis's.
+    If a window along coefficients is wide in all `rows` and would be wide again, its coefficients come before those of its
+    axis.
     """
     in_windows = {variable for _, window in windows for variable in window.variables}
 
@@ -249,7 +255,7 @@ def _coefficients(
 def _primes(
     order: Sequence[Variable], odd: set[Variable], rows: Sequence[Valuation], narrow: Sequence[Window]
 ) -> dict[str, int]:
-    """Return the smallest primes that are free, in this order; larger ones if a window of `narrow` would be wide otherwise."""
+    """Return the smallest free primes in this order; larger ones if a window of `narrow` would otherwise be wide."""
     values: dict[str, int] = {}
     for variable in order:
         taken = {*values.values(), *(row[variable.name] for row in rows)}
@@ -262,14 +268,14 @@ def _primes(
 
 
 def _windows_first(order: Sequence[Variable], windows: Sequence[Window]) -> list[Variable]:
-    """Return the variables with those in windows before those in their axes alone, unless windows contradict each other."""
-    waiting, found = list(order), list[Variable]()
+    """Return the variables, those in windows before those only in the windows' axes, unless windows contradict each other."""
+    waiting, ordered = list(order), list[Variable]()
     while waiting:
         open_ = [pair for pair in windows if {*pair[1].variables} & {*waiting}]
         later = {variable for axis, window in open_ for variable in {*axis.variables} - {*window.variables}}
-        found.append(next((variable for variable in waiting if variable not in later), waiting[0]))
-        waiting.remove(found[-1])
-    return found
+        ordered.append(next((variable for variable in waiting if variable not in later), waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
 
 
 def is_wide(pair: Window, row: Valuation) -> bool:
@@ -283,7 +289,7 @@ def is_wide(pair: Window, row: Valuation) -> bool:
 def _multiple(
     variable: Variable, values: Mapping[str, int], sizes: Sequence[Size], windows: Sequence[Window], taken: set[int]
 ) -> int:
-    """Return a small multiple of the variable's divisors that leaves few windows wide or even, and few sizes alike."""
+    """Return a small multiple of the variable's divisors at which few windows are wide or even, and few sizes are equal."""
     powers = dict.fromkeys(values, 0)
     for size in sizes:
         for below, exponent in size.exponents if size.exponent(variable) > 0 else ():

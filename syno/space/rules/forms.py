@@ -1,7 +1,7 @@
-"""Conditions under which a step that an exact rule rejects has another form that the approximate rules leave.
+"""Conditions under which a step that an exact rule rejects has an equal form that the approximate rules accept.
 
-An exact rule may reject a step only if its result is reached in another way. The functions here find the primitives that
-the other form is made of, ask the rules that are not exact about them, and compare how often both forms use each variable.
+An exact rule may reject a step only if its result is reached in another way. The functions here construct the other form's
+primitives, check them against the approximate rules, and compare the occurrences of variables.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syno.space.steps import CandidateStep, StepKind
 
 
 def is_left(step: CandidateStep, kind: StepKind, dims: tuple[Dim, ...], size: Size | None = None) -> bool:
-    """Return whether the rules on views that are not exact accept this primitive on these dims."""
+    """Return whether the approximate rules on views accept this primitive on these dims."""
     other = step.other(kind, dims, size)
     return not any(row.rejects(other) for row in _approximate() if kind in row.looks_at)
 
 
 @cache
 def _approximate() -> tuple[Rule, ...]:
-    """Return the rules on views that are on by default and not exact."""
+    """Return the approximate rules on views that are on by default."""
     return tuple(row for row in RULES.values() if row.id[0] == "V" and row.on and not row.exact)
 
 
@@ -36,7 +36,7 @@ def is_size(step: CandidateStep, size: Size) -> bool:
 
 
 def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
-    """Return whether the dim can be cut by a Merge that takes no more occurrences than `most`, and the rules leave it."""
+    """Return whether a Merge with at most the occurrences `most` can cut the dim, and the approximate rules accept it."""
     if not is_size(step, block):
         return False
     used = dict(step.sizes.divisors(dim.size)).get(block)
@@ -44,17 +44,17 @@ def is_cut(step: CandidateStep, dim: Dim, block: Size, *, most: Usage) -> bool:
 
 
 def no_more(step: CandidateStep, used: Usage, most: Usage) -> bool:
-    """Return whether a Merge's occurrences are within those of the other form, where a spec counts them."""
+    """Return whether a Merge's occurrences are at most those of the other form; True if the spec does not count them."""
     return not step.spec.sizes.count_merges or all(a <= b for a, b in zip(used, most, strict=True))
 
 
 def merged(step: CandidateStep) -> Usage:
-    """Return the occurrences that the step, a Merge, takes."""
+    """Return the occurrences that the step, a Merge, uses."""
     return step.sizes.merged(step.block, step.dims[0].size / step.block)
 
 
 def merged_below_split(step: CandidateStep) -> bool:
-    """V1: return whether the Merge can go on the Split's major or on its minor, and a weight may end the same pieces."""
+    """V1: return whether the Merge can act on the Split's major or minor instead, with the same pieces for weights to end."""
     major, minor = _bottoms(step.dims[0])
     ends_major, ends_minor = (step.facts[dim].role is Role.OUTER for dim in (major, minor))
     if step.block is minor.size:
@@ -66,7 +66,7 @@ def merged_below_split(step: CandidateStep) -> bool:
 
 
 def cut_of_a_split(step: CandidateStep) -> bool:
-    """V1: return whether the Merge goes on a piece that another Merge cut off a Split. Without V1 that is a way around it."""
+    """V1: return whether the Merge acts on a piece of a Split that another Merge cut: a detour around V1."""
     dim = step.dims[0]
     while step.facts[dim].origin in (Origin.QUOTIENT, Origin.REMAINDER):
         (dim,) = _bottoms(dim)
@@ -78,18 +78,18 @@ def fused_merge(step: CandidateStep) -> bool:
     (axis,), quotient = _bottoms(step.dims[0]), step.dims[0].size
     inner = axis.size / quotient
     before = zip(merged(step), step.sizes.merged(inner, quotient), strict=True)
-    remainder = step.sizes.merged(inner, step.block)  # of the Merge that cuts the remainder then
-    most = tuple(one + other - later for (one, other), later in zip(before, remainder, strict=True))
+    remainder = step.sizes.merged(inner, step.block)  # occurrences of the Merge that then cuts the remainder
+    most = tuple(first + second - later for (first, second), later in zip(before, remainder, strict=True))
     return is_cut(step, axis, inner * step.block, most=most)
 
 
 def neighbours_alike(step: CandidateStep) -> bool:
-    """V4: return whether the two dims that touch are adjacent at the bottom and have the same weights."""
+    """V4: return whether the two touching dims are adjacent at the bottom and have the same weights."""
     return _one_axis(step, step.dims[0], step.dims[1])
 
 
 def below_minor(step: CandidateStep) -> bool:
-    """V8: return whether the Stride can go on the Split's minor."""
+    """V8: return whether the Stride can act on the Split's minor instead."""
     return is_left(step, STRIDE, (_bottoms(step.dims[0])[1],), step.block)
 
 
@@ -103,7 +103,7 @@ def below_a_stride(step: CandidateStep) -> bool:
 
 
 def below_shares(step: CandidateStep) -> bool:
-    """V16: return whether the view can go below the Shares."""
+    """V16: return whether the view can act below the Shares."""
     base, weights = _under_shares(step.dims[0])
     if step.kind is MERGE and not _as_many_axes(step, base, weights):
         return False
@@ -111,7 +111,7 @@ def below_shares(step: CandidateStep) -> bool:
 
 
 def two_sums(step: CandidateStep) -> bool:
-    """V17: return whether the pieces can be sums by themselves, with no more occurrences."""
+    """V17: return whether the pieces can be separate sums, with no more occurrences."""
     sizes, quotient = step.sizes, step.dims[0].size / step.block
     if step.state.ends.counts.reductions >= step.spec.occurrences.reductions:
         return False
@@ -124,7 +124,7 @@ def two_sums(step: CandidateStep) -> bool:
 
 
 def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) -> bool:
-    """Return whether the weights may be indexed by both pieces in place of the whole."""
+    """Return whether both pieces may index the weights in place of the whole dim."""
     if not weights:
         return True
     pieces = zip(step.sizes[step.block].shared, step.sizes[base.size / step.block].shared, strict=True)
@@ -133,37 +133,41 @@ def _as_many_axes(step: CandidateStep, base: Dim, weights: frozenset[object]) ->
 
 
 def beside_one_weight(step: CandidateStep) -> bool:
-    """V21: return whether the two dims that touch have the same weight on top, so that a Split below its Share joins them."""
+    """V21: return whether the two touching dims have the same topmost weight, so that a Split below its Share joins them."""
     left, right = _last(step.dims[0]), _first(step.dims[1])
     if not (_is_share(left) and _is_share(right)):
         return False
     assert left.operation is not None and right.operation is not None
     if left.operation.parameter != right.operation.parameter:
         return False
-    (one,), (other,) = _bottoms(left), _bottoms(right)
-    if step.spec.unordered_input and step.facts[one].base is step.facts[other].base:
+    (left_base,), (right_base,) = _bottoms(left), _bottoms(right)
+    if step.spec.unordered_input and step.facts[left_base].base is step.facts[right_base].base:
         return False  # U6 may reject it, as no weight tells the pieces apart
-    return is_left(step, SPLIT, (one, other))
+    return is_left(step, SPLIT, (left_base, right_base))
 
 
 def outer_alike(step: CandidateStep) -> bool:
-    """C9: return whether two adjacent outer dims are pieces of one axis, or of one sum, that may be outer itself."""
+    """C9: return whether two adjacent outer dims are pieces of one axis or sum that may itself be outer."""
     outer = [dim for dim in step.dims if dim in step.outer]
-    found = [(a, b) for a in outer for b in outer if a is not b and adjacent(step.facts[a], step.facts[b])]
-    return any(_one_axis(step, a, b) and _may_be_low_rank(step, a, b) for a, b in found)
+    pairs = [(a, b) for a in outer for b in outer if a is not b and adjacent(step.facts[a], step.facts[b])]
+    return any(_one_axis(step, a, b) and _may_be_low_rank(step, a, b) for a, b in pairs)
 
 
 def _may_be_low_rank(step: CandidateStep, a: Dim, b: Dim) -> bool:
-    """Return whether the sum that two sums of an earlier weight make together is small enough."""
+    """Return whether the joint sum of two sums of an earlier weight is small enough (low rank)."""
     if not _under_shares(a)[0].is_reduce:
         return True
     return step.sizes[a.size * b.size].highest <= step.spec.contractions.most_low_rank
 
 
 def _one_axis(step: CandidateStep, left: Dim, right: Dim) -> bool:
-    """Return whether the dims where they touch are pieces of one axis, or two sums, and have the same weights."""
-    (one, weights), (other, others) = _under_shares(_last(left)), _under_shares(_first(right))
-    return weights == others and adjacent(step.facts[one], step.facts[other]) and is_size(step, one.size * other.size)
+    """Return whether the touching ends of the dims are pieces of one axis, or two sums, and have the same weights."""
+    (left_base, weights), (right_base, others) = _under_shares(_last(left)), _under_shares(_first(right))
+    return (
+        weights == others
+        and adjacent(step.facts[left_base], step.facts[right_base])
+        and is_size(step, left_base.size * right_base.size)
+    )
 
 
 def _bottoms(dim: Dim) -> tuple[Dim, ...]:
@@ -176,7 +180,7 @@ def _is_share(dim: Dim) -> bool:
 
 
 def _under_shares(dim: Dim) -> tuple[Dim, frozenset[object]]:
-    """Return the dim below the Shares, and their weights."""
+    """Return the dim below a chain of Shares, and their weights."""
     weights = set()
     while _is_share(dim):
         assert dim.operation is not None

@@ -1,6 +1,6 @@
-"""Facts that rules ensure for every state of a space. The shape distance asks for these instead of rule ids.
+"""Facts that rules ensure for every state of a space. The shape distance reads these facts instead of rule ids.
 
-A fact holds only while the rules behind it are on. With a rule off the distance must count more operators as possible.
+A fact holds only while the rules behind it are on. If a rule is off, the distance must consider more operators possible.
 
 Paper: section 5.4.
 """
@@ -54,7 +54,7 @@ FIRST_DIM_ALONE: dict[StepKind, tuple[str, ...]] = {
 
 
 def is_blocked(rules: RuleSet, step: CandidateStep) -> bool:
-    """Return whether a rule rejects every step of this kind (Merge, Shift, Unfold) on the first dim of `step`."""
+    """Return whether a rule rejects all steps of this kind (Merge, Shift, Unfold) on the first dim of `step`."""
     return any(rules.forbids(name, step) for name in FIRST_DIM_ALONE[step.kind])
 
 

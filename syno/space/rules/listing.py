@@ -1,7 +1,7 @@
-"""The table of rules as text, and the evidence for each rule: both forms of its example compared.
+"""The table of rules as text, and the evidence for each rule: the two forms of its example, compared.
 
-Exact rules are proven on their examples: both forms have one fingerprint. Approximate ones have an agreement ratio, the share
-of summands at which both forms read the same.
+Exact rules are proven on their examples: both forms have the same fingerprint. Approximate ones have an agreement ratio, the
+share of summands at which both forms read the same.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Example:
 
     Attributes:
         rejected: the form that the rule rejects, as text.
-        kept: the form that stays; None if there is none, or if the rule orders steps of one and the same graph.
-        note: why there is none.
+        kept: the equal form that the rule accepts; None if there is none, or if the rule orders steps of the same graph.
+        note: why `kept` is None.
         unordered: axes of output and input whose channels have no order here.
         values: sizes for the agreement ratio, where they differ from VALUES.
     """
@@ -265,7 +265,7 @@ COLUMNS = ("id", "looks at", "forbids", "because", "kind", "default", "source")
 
 @dataclass(frozen=True)
 class Unbreakable:
-    """A rule that the language or the generator keeps by itself: no step can break it, so it cannot be switched off."""
+    """A rule that follows from the language or the generator: no step can break it, so it cannot be switched off."""
 
     id: str
     forbids: str
@@ -296,7 +296,7 @@ BY_CONSTRUCTION = (
 
 
 def forms(rule: str) -> tuple[PGraph, PGraph | None]:
-    """Return the form that a rule rejects in its example, and the form that stays, if there is one."""
+    """Return the rejected and the kept form of a rule's example; None for the latter if there is none."""
     example = EXAMPLES[rule]
     rejected, kept = (
         None if text is None else parse(f"operator example\nvariables {VARIABLES}\n" + text.replace("; ", "\n"))
@@ -308,8 +308,8 @@ def forms(rule: str) -> tuple[PGraph, PGraph | None]:
 
 def is_proven(rule: str) -> bool:
     """Return whether both forms of a rule's example compute the same."""
-    (rejected, kept), (output, given) = forms(rule), EXAMPLES[rule].unordered
-    return kept is not None and same_operator(rejected, kept, unordered_output=output, unordered_input=given)
+    (rejected, kept), (output, unordered_input) = forms(rule), EXAMPLES[rule].unordered
+    return kept is not None and same_operator(rejected, kept, unordered_output=output, unordered_input=unordered_input)
 
 
 def agreement_ratio(rule: str) -> float | None:
@@ -322,10 +322,10 @@ def agreement_ratio(rule: str) -> float | None:
 
 
 def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]:
-    """Return one row per rule, in order of their ids, and one per rule that nothing can break.
+    """Return one row per rule, in order of their ids, including the rules that cannot be broken.
 
     Args:
-        rules: the built-in rules, or those of a space (`space.rules.rules`), which may be a user's own.
+        rules: the built-in rules, or those of a space (`space.rules.rules`), which may include a user's own.
     """
     table = [
         (
@@ -344,19 +344,19 @@ def rows(rules: Iterable[Rule] = tuple(RULES.values())) -> list[tuple[str, ...]]
 
 
 def _place(row: tuple[str, ...]) -> tuple[object, ...]:
-    """Return where a row is listed: views first, then by letter and number; a user's own rules last."""
+    """Sort key of a row: views first, then by letter and number; a user's own rules last."""
     name, number = row[0], "".join(filter(str.isdigit, row[0]))
     is_own = name not in EXAMPLES and name not in {held.id for held in BY_CONSTRUCTION}
     return is_own, name[0] != "V", name[0], int(number or 0), name
 
 
 def _approximate(rule: str) -> str:
-    """Return the word for a rule that is not exact, with the agreement ratio of its example's two forms, if there are two."""
+    """Return the word for an inexact rule: "approximate" with the agreement ratio of its example's two forms, or "policy"."""
     share = agreement_ratio(rule) if rule in EXAMPLES else None
     return "policy" if share is None else f"approximate ({share:.3f})"
 
 
 def rules_table() -> str:
-    """Return the table in Markdown."""
+    """Return the table of rules in Markdown."""
     rule = ["---"] * len(COLUMNS)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (COLUMNS, rule, *rows()))

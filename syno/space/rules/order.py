@@ -1,4 +1,4 @@
-"""Rules on weights, on the order of independent steps, and on sums.
+"""Canonicalization rules on weights, on the order of independent steps, and on sums.
 
 Paper: section 5.3.
 """
@@ -100,7 +100,7 @@ def _(step: CandidateStep) -> bool:
 
 @rule("C11", EXPAND, "only sums, then Expand", "the sum is a constant factor, which weights can learn", exact=False)
 def _(step: CandidateStep) -> bool:
-    return step.of().only_sums and not step.of().discards  # what a Stride skips has to end somewhere
+    return step.of().only_sums and not step.of().discards  # the elements that a Stride skips must end as a window or repeat
 
 
 @rule("C12", CONTRACTION, "a bare reduction as outer dim", "the sum would be over the weight only", exact=False)
@@ -126,7 +126,7 @@ def _(step: CandidateStep) -> bool:
 
 
 def pools_much(state: State, facts: FactTable, spec: OperatorSpec) -> bool:
-    """Return whether the product of the sums that no Share stands above is larger than the spec allows."""
+    """Return whether the product of the sums without a Share above them (pooling) exceeds the spec's limit."""
     pooled, weighted = set[Dim](), set[Dim]()
     for dim in state.data:
         pooled |= facts[dim].pooled

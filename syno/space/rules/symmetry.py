@@ -1,10 +1,10 @@
-"""Rules on symmetries: channels have no order of their own, and pictures may be rolled or mirrored.
+"""Canonicalization rules on symmetries: channels have no order, and pictures may be rolled or mirrored.
 
-A permutation of channels is taken up by the weights beside them. Bottom-up (U1 to U3) the output's channels and every sum are
+A permutation of channels is absorbed by adjacent weights. Bottom-up (U1 to U3) the output's channels and every sum are
 unordered; top-down (U4 to U7) the input's channels are. The rules on pictures (S1, S2) are off unless asked for.
 
-Source: the published system; the paper names channels' order in section 5.3. Of the 33 operators that the authors published,
-29 have Shifts, most of them of whole axes.
+Source: the published system; the paper names channels' order in section 5.3. Of the 33 operators that the authors published, 29
+have Shifts, most of them of whole axes.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ Mirror = tuple[tuple[int, int], tuple[int, int]]  # axes of the output, axes of 
 
 
 def rolled_axes(spec: OperatorSpec) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes of the output and of the input that a Shift rotates as a whole: ordered ones, not bound."""
-    output = {axis for axis, _ in spec.bound_axes} | spec.unordered_output
-    given = {axis for _, axis in spec.bound_axes} | spec.unordered_input
+    """Return the output and input axes along which operators may be rotated as a whole: ordered and not bound."""
+    fixed_output = {axis for axis, _ in spec.bound_axes} | spec.unordered_output
+    fixed_input = {axis for _, axis in spec.bound_axes} | spec.unordered_input
     return (
-        tuple(axis for axis in range(len(spec.output_sizes)) if axis not in output),
-        tuple(axis for axis in range(len(spec.input_sizes)) if axis not in given),
+        tuple(axis for axis in range(len(spec.output_sizes)) if axis not in fixed_output),
+        tuple(axis for axis in range(len(spec.input_sizes)) if axis not in fixed_input),
     )
 
 
 def mirrors(spec: OperatorSpec) -> Iterator[Mirror]:
-    """Yield pairs of ordered axes of one size, in the output and in the input: height and width."""
-    output, given = rolled_axes(spec)
+    """Yield pairs of ordered axes of equal size, in the output and in the input, such as height and width."""
+    output, input_axes = rolled_axes(spec)
     for i, a in enumerate(output):
         for b in output[i + 1 :]:
-            same = [axis for axis in given if spec.input_sizes[axis] is spec.output_sizes[a]]
+            same = [axis for axis in input_axes if spec.input_sizes[axis] is spec.output_sizes[a]]
             if spec.output_sizes[a] is spec.output_sizes[b] and len(same) == 2:
                 yield (a, b), (same[0], same[1])
 
 
 def mirrored(graph: PGraph, mirror: Mirror) -> PGraph:
-    """Return the operator with two axes of the output exchanged, and two of the input."""
+    """Return the operator with two axes of the output and two of the input exchanged."""
     (a, b), (c, d) = mirror
     new = {graph.output[a]: output_axis(b, graph.output[b].size), graph.output[b]: output_axis(a, graph.output[a].size)}
     axes = list(graph.input)
@@ -117,12 +117,12 @@ def _(step: CandidateStep) -> bool:
 
 @dataclass(frozen=True)
 class Channels:
-    """Facts about a dim from above.
+    """Facts about a dim, derived from the tops downwards.
 
     Attributes:
         unordered: whether its elements have no order.
-        axis: the unordered axis that it is made of, if there is one.
-        piece_of: the Split that it is a piece of, if there is one.
+        axis: the unordered axis that it is made of, if any.
+        piece_of: the Split of which it is a piece, if any.
         is_mixed: whether the piece is joined with dims that are no pieces.
     """
 
@@ -137,20 +137,20 @@ FREE = Channels(True)
 
 
 def violations(tops: Mapping[Dim, Channels]) -> set[str]:
-    """Return the rules of U4 to U7 that the operations below break; "U6p" for an inexact break of U6.
+    """Return the rules among U4 to U7 that the operations below break; "U6p" for an inexact break of U6.
 
     Args:
-        tops: facts about each dim at the top; others are ORDERED, but those of weights are FREE.
+        tops: facts about the dims at the top. Other dims are ORDERED, weight sides are FREE.
     """
-    found: set[str] = set()
+    broken: set[str] = set()
     known = dict(tops)
     reductions_of: dict[Operation, int] = {}
     for operation in _top_down(known):
         above = [known.get(dim, FREE if dim.is_weight_side else ORDERED) for dim in operation.tops]
         if operation.primitive is SPLIT:
-            below = _through_split(operation, above[0], found)
+            below = _through_split(operation, above[0], broken)
         elif operation.primitive in (MERGE, SHARE):
-            below = [_through_merge(above, found)]
+            below = [_through_merge(above, broken)]
             if operation.primitive is SHARE:  # a weight tells the pieces apart
                 below = [Channels(below[0].unordered, below[0].axis)]
         elif not operation.bottoms:
@@ -158,18 +158,18 @@ def violations(tops: Mapping[Dim, Channels]) -> set[str]:
             if source is not None and not above[0].is_mixed:
                 reductions_of[source] = reductions_of.get(source, 0) + 1
                 if reductions_of[source] > 1:
-                    found.add("U7")
+                    broken.add("U7")
             continue
         else:
             if operation.primitive is SHIFT and above[0].unordered:
-                found.add("U4")
+                broken.add("U4")
             below = [Channels(above[0].unordered, above[0].axis)] * len(operation.bottoms)
         known.update(zip(operation.bottoms, below, strict=True))
-    return found
+    return broken
 
 
 def _top_down(tops: Mapping[Dim, Channels]) -> list[Operation]:
-    """Return the operations below, each after those above it."""
+    """Return all operations below the dims, each after those above it."""
     order: dict[Operation, None] = {}
 
     def visit(operation: Operation | None) -> None:
@@ -207,7 +207,7 @@ def _through_merge(above: list[Channels], broken: set[str]) -> Channels:
 
 
 def _breaks(*names: str) -> Predicate:
-    """Return the predicate of complete operators that break one of these rules."""
+    """Return a predicate: whether a complete operator breaks one of these rules."""
 
     def rejects(step: CandidateStep) -> bool:
         unordered = {dim for axis, dim in enumerate(step.dims) if axis in step.spec.unordered_input}

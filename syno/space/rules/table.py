@@ -1,7 +1,7 @@
 """Canonicalization rules as rows of a table, and the set of rules that a space applies.
 
-A rule rejects a step whose result another path also reaches, exactly or nearly. Each row has a reason, can be switched off,
-and counts what it rejects.
+A rule rejects a step whose result is also reached by another path, exactly or nearly. Each row has a reason, can be switched
+off, and counts its rejections.
 
 Paper: section 5.3 (canonicalization).
 """
@@ -21,31 +21,33 @@ from syno.space.steps import KINDS, CandidateStep, StepKind
 GivenKinds = StepKind | str | tuple[StepKind | str, ...]
 Predicate = Callable[[CandidateStep], bool]
 ALL = "all"  # stands for every built-in rule
-REST = "p"  # ends the id of the row that holds the rest of a rule: a policy
+REST = "p"  # suffix of the id of a rule's inexact part
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table. A rule of a user's own is one, too: `rules_on: ["package.module:name"]` adds it to a space.
+    """A canonicalization rule: a row of the table. `rules_on: ["package.module:name"]` adds a user's own to a space.
 
     Attributes:
-        id: the name in settings and counts. Built-in: V for views, C for contractions and order, U for unordered channels, S
-            for symmetry.
-        kinds: the kinds of steps that it looks at, or their names, of `KINDS`; one may be given as it is.
+        id: the name in settings and counts. Built-in ids begin with V for views, C for contractions and order, U for unordered
+            channels, S for symmetry.
+        kinds: the kinds of steps that the rule checks, from `KINDS`, or their names; a single kind needs no tuple.
         forbids: the pair of primitives, bottom first.
         reason: what the rejected operator equals, or nearly equals.
-        rejects: returns whether it rejects a step. The answer may depend on the step alone. A step's `kind` is an object of
+        rejects: returns whether the rule rejects a step, which must be a pure function of the step. A step's `kind` is an
+            object of
             `KINDS`, not a name: compare `step.kind.name == "Split"`.
-        exact: whether the rejected operator equals another in every element; else nearly, or not at all.
+        exact: whether the rejected operator equals another in every element; otherwise it may be only nearly equal, or
+            different.
         source: the clause of the paper, or the published system.
-        on: whether it is on unless a spec says otherwise.
-        against: the rule that must be off if this one is on: together they would cut off both of two equal forms.
-        rest_of: the exact rule that this one completes to the published rule.
-        looks_at: the kinds that `kinds` names.
-        published: the predicate of the published rule; of a rule in two rows, what both reject together.
+        on: whether the rule is on by default.
+        against: the rule that must be off if this one is on; together they would reject both of two equal forms.
+        rest_of: the exact rule that this inexact one completes to the published rule.
+        looks_at: `kinds` as objects of `KINDS`.
+        published: the predicate of the published rule; for a rule in two rows, the union of both.
 
     Raises:
-        SpecError: `kinds` holds something that is no kind of step, or `rejects` cannot be called.
+        SpecError: `kinds` contains no kind of step, or `rejects` is not callable.
     """
 
     id: str
@@ -62,8 +64,8 @@ class Rule:
     looks_at: tuple[StepKind, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = self.kinds if isinstance(self.kinds, tuple | list) else (self.kinds,)
-        names = [str(kind) for kind in given]
+        kinds = self.kinds if isinstance(self.kinds, tuple | list) else (self.kinds,)
+        names = [str(kind) for kind in kinds]
         for name in names:
             if name not in KINDS:
                 raise SpecError(
@@ -76,12 +78,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rest:
-    """The part of a published rule that is not exact: steps whose result is reached in no other way.
+    """The inexact part of a published rule: steps whose result no other path reaches.
 
     Attributes:
-        exact_if: returns whether the result of a rejected step is reached in another way.
-        forbids, reason: as those of a Rule, where it is not.
-        also: what this part rejects in addition, so that with the exact part off no other form gets around it.
+        exact_if: returns whether another path reaches the result of a rejected step.
+        forbids, reason: those of the inexact row.
+        also: further steps that this part rejects: detours around the exact part.
     """
 
     exact_if: Predicate
@@ -105,7 +107,7 @@ def rule(
     against: str | None = None,
     rest: Rest | None = None,
 ) -> Callable[[Predicate], Predicate]:
-    """Enter the decorated predicate as a row; with `rest`, as two: where the rule is exact, and where it is not."""
+    """Register the decorated predicate as a rule. With `rest`, it becomes two rows: the exact and the inexact part."""
 
     def enter(rejects: Predicate) -> Predicate:
         row = Rule(id, kinds, forbids, reason, rejects, exact, source, on, against, None, rejects)
@@ -132,18 +134,19 @@ def rule(
 
 
 class RuleSet:
-    """The rules of one space, and how often each has rejected a step.
+    """The active rules of one space, with counts of their rejections.
 
     Args:
         off: ids of rules to switch off; "all" for every built-in rule.
         on: ids of rules to switch on that are off by default, and paths `package.module:name` of rules of a user's own.
 
     Attributes:
-        rules: the rows that are on, a user's own last.
-        rejections: how often each has rejected a step, by id.
+        rules: the active rows, a user's own last.
+        rejections: number of rejected steps by rule id.
 
     Raises:
-        SpecError: a rule does not exist, is switched both on and off, has an id that another has, or goes against another.
+        SpecError: a rule does not exist, is switched both on and off, has the id of another rule, or excludes another active
+            rule.
     """
 
     def __init__(self, off: Iterable[str] = (), on: Iterable[str] = ()) -> None:
@@ -175,13 +178,13 @@ class RuleSet:
         self.rejections: Counter[str] = Counter()
 
     def exact(self) -> RuleSet:
-        """Return the set of those rules of this set that are exact."""
-        found = copy(self)
-        found._enter(row for row in self.rules if row.exact)
-        return found
+        """Return the subset of exact rules."""
+        exact = copy(self)
+        exact._enter(row for row in self.rules if row.exact)
+        return exact
 
     def reject(self, step: CandidateStep) -> str | None:
-        """Return the id of the first rule that rejects the step, and count it; None if all accept it."""
+        """Return the id of the first rule that rejects the step, and count the rejection; None if all rules accept it."""
         for name, rejects in self._by_kind[step.kind]:
             if rejects(step):
                 self.rejections[name] += 1
@@ -189,15 +192,15 @@ class RuleSet:
         return None
 
     def of(self, kind: StepKind) -> tuple[Rule, ...]:
-        """Return the rules that look at steps of this kind."""
+        """Return the active rules for steps of this kind."""
         return tuple(row for row in self.rules if kind in row.looks_at)
 
     def is_on(self, name: str) -> bool:
-        """Return whether the rule applies here in its published form; of a rule in two rows, whether both are on."""
+        """Return whether the published form of the rule is on; for a rule in two rows, whether both are on."""
         return name in self._whole
 
     def forbids(self, name: str, step: CandidateStep) -> bool:
-        """Return whether the rule is on in its published form and rejects the step, whatever the size that the step brings."""
+        """Return whether the rule's published form is on and rejects the step, for every size that the step may have."""
         published = self._published.get(name)
         return published is not None and published(step)
 
@@ -227,7 +230,7 @@ def _check_ids(own: Mapping[str, Rule]) -> None:
 
 
 def _with_named_errors(path: str, row: Rule) -> Rule:
-    """Return the user's own row with a predicate whose exceptions name the rule."""
+    """Return the user's own rule with a predicate whose exceptions name the rule."""
 
     def rejects(step: CandidateStep) -> bool:
         with user_code(f'the rule "{path}"'):

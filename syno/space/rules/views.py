@@ -1,6 +1,6 @@
-"""Rules on views: one primitive above another that commutes with it, or fuses with it.
+"""Canonicalization rules on views: one primitive above another that commutes or fuses with it.
 
-Rules whose id ends in b reject the opposite one of two equal forms; they are off by default, since their opposites are on.
+Rules whose id ends in b reject the opposite of two equal forms; they are off by default, since their opposites are on.
 
 Paper: section 5.3, Figure 3.
 """
@@ -29,18 +29,18 @@ PAPER, THEIRS = "section 5.3", "published system"
 
 
 def above(origin: Primitive | Origin, position: int = 0) -> Predicate:
-    """Return the predicate of steps whose dim at `position` lies above this primitive."""
+    """Return a predicate: whether the step's dim at `position` lies directly above this primitive."""
     return lambda step: step.facts[step.dims[position]].origin is origin
 
 
 def _block_below(dim: Dim) -> Size:
-    """Return the minor of the Split, or the window of the Unfold, under the dim."""
+    """Return the size of the Split's minor, or of the Unfold's window, directly below the dim."""
     assert dim.operation is not None
     return dim.operation.bottoms[1].size
 
 
 below: Primitive | Origin
-# Rules that only ask what the first dim lies above.
+# Rules that depend only on the primitive below the first dim.
 for id_, kind, below, forbids, reason, exact, source in (
     (
         "V3",
