@@ -25,7 +25,7 @@ import numpy as np
 from syno.algebra import Size, Variable, VariableKind
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
-from syno.ir.support import Relation, Table, check_repeatable, relation
+from syno.ir.support import Relation, Table, relation
 
 # The least lengths of axes that the output has, too, and of others, at which an operator without sizes is looked at: small, but
 # large enough to tell its windows from whole axes.
@@ -111,16 +111,6 @@ class AxisPattern:
     def share(self) -> Fraction:
         """The share of the positions that an inner output element reads at least."""
         return Fraction(self.least, self.length)
-
-    @property
-    def behind(self) -> int:
-        """The distance of the first position before the output's own; 0 if none lies before."""
-        return max(0, -min(self.offsets, default=0))
-
-    @property
-    def ahead(self) -> int:
-        """The distance of the last position after the output's own; 0 if none lies after."""
-        return max(0, *self.offsets, 0)
 
 
 @dataclass(frozen=True)
@@ -317,8 +307,6 @@ def read_pattern(graph: PGraph, values: Mapping[str, int] | None = None, applied
     """
     known = example_values(graph, values)
     valuation = graph.valuation(known)
-    if applied > 1:
-        check_repeatable(graph, valuation)
     read, written = ([valuation.integer(dim.size) for dim in dims] for dims in (graph.input, graph.output))
     found = relation(graph, valuation, applied=applied, follow=range(len(written)), most_rows=MOST_PATTERN_ROWS)
     groups = [RelationTable.of(graph, found, table, (read, written)) for table in found.tables if table]

@@ -13,11 +13,13 @@ from functools import cached_property
 from itertools import product
 from math import lcm
 
+import numpy as np
+
 from syno.algebra import Valuation
 from syno.base.errors import LoweringError, SizeError
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
-from syno.ir.support import Combined, OperatorSupport, SharedSupport
+from syno.ir.support import Relation, relation
 from syno.space.reads import Reads, least_positions, paired
 from syno.space.spec import OperatorSpec
 
@@ -65,22 +67,16 @@ class Requirements:
         # Small inputs first: most operators that read too little do so there already, and it takes the least time.
         return tuple(sorted(distinct.values(), key=lambda row: row.numel(self.spec.input_sizes)))
 
-    @cached_property
-    def _supports(self) -> tuple[SharedSupport, ...]:
-        return tuple(map(SharedSupport, self.rows))
-
     def unmet(self, operator: PGraph) -> str | None:
         """Return the axis along which the operator reads too little, with the requirement, in words; None if it reads
         enough.
         """
         if self.reads is None:
             return None
-        for row, shared in zip(self.rows, self._supports, strict=True):
+        for row in self.rows:
             values = {name: row[name] for name in operator.variables}
-            middle = [row.integer(size) // 2 for size in self.spec.output_sizes]
             try:
-                reading = _Reading(shared.of(operator, self.reads.applied), tuple(middle))
-                lack = self._lack(self.reads, reading, row)
+                lack = self._lack(self.reads, _Reading(operator, operator.valuation(values), self.reads.applied), row)
             except (SizeError, LoweringError) as error:
                 return str(error)
             if lack is not None:
@@ -149,36 +145,40 @@ class _Reading:
     """The input positions that elements of the output read.
 
     Attributes:
-        support: the support of an operator.
-        middle: position of the middle element of the output.
+        graph: the operator.
+        valuation: values of its variables.
+        applied: how often the operator is applied, to its own output from the second time on.
     """
 
-    support: OperatorSupport
-    middle: tuple[int, ...]
+    graph: PGraph
+    valuation: Valuation
+    applied: int
     _known: dict[tuple[int, ...], _Read] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._middle = tuple(self.valuation.integer(dim.size) // 2 for dim in self.graph.output)
 
     def at(self, moved: Mapping[int, int]) -> _Read:
         """Return the positions read by the middle element, moved to the positions `moved` along output axes."""
-        position = tuple(moved.get(axis, place) for axis, place in enumerate(self.middle))
-        read = self._known.get(position)
-        if read is None:
-            read = self._known[position] = _Read(self.support.graph.input, self.support.at(position))
-        return read
+        position = tuple(moved.get(axis, place) for axis, place in enumerate(self._middle))
+        if position not in self._known:
+            read = relation(self.graph, self.valuation, dict(enumerate(position)), applied=self.applied)
+            self._known[position] = _Read(self.graph.input, read)
+        return self._known[position]
 
 
 @dataclass
 class _Read:
-    """A set of input positions: the Cartesian product of its factors; empty if there are no factors."""
+    """A set of input positions: the relation of one output element."""
 
     axes: tuple[Dim, ...]
-    factors: tuple[Combined, ...] | None
+    relation: Relation
 
     def count(self, axis: int) -> int:
         """Return the number of different positions along an axis."""
-        if self.factors is None:
+        if self.relation.is_empty:
             return 0
-        dim = self.axes[axis]
-        return len(next(factor for factor in self.factors if dim in factor.columns).held((dim,)))
+        return len(np.unique(next(table[self.axes[axis]] for table in self.relation.tables if self.axes[axis] in table)))
 
     def holds(self, place: Mapping[int, int], near: Mapping[int, Sequence[Sequence[int]]]) -> bool:
         """Return whether some position at `place` is read, with the other axes free.
@@ -186,15 +186,14 @@ class _Read:
         Args:
             place: positions along axes of the input, by the number of the axis.
             near: for some of these axes, alternative sets of positions instead of the single one. For one set of each axis,
-                every
-                combination must be read.
+                every combination must be read.
         """
-        for factor in self.factors or ():
-            factor_axes = [axis for axis in place if self.axes[axis] in factor.columns]
-            if not factor_axes:
+        for table in self.relation.tables:
+            along = [axis for axis in place if self.axes[axis] in table]
+            if not along:
                 continue
-            held = factor.held(tuple(self.axes[axis] for axis in factor_axes))
-            ways = product(*(near.get(axis, [(place[axis],)]) for axis in factor_axes))
+            held = set(zip(*(table[self.axes[axis]].tolist() for axis in along), strict=True))
+            ways = product(*(near.get(axis, [(place[axis],)]) for axis in along))
             if not any(held.issuperset(product(*way)) for way in ways):
                 return False
-        return self.factors is not None
+        return not self.relation.is_empty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from math import lcm, prod
 from random import Random
@@ -20,7 +20,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import UNFOLD
 from syno.ir.read_pattern import read_pattern, weights_used
-from syno.ir.support import SharedSupport, support
+from syno.ir.support import support
 from syno.lower.interpreter import interpret, shapes
 from syno.space.identity.valuations import own_valuations
 from syno.space.presets import preset
@@ -28,7 +28,6 @@ from syno.space.sample import Sampler
 from syno.space.space import Space
 
 SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
-KNOWN: dict[tuple[tuple[str, int], ...], SharedSupport] = {}  # by the values
 DIGIT = 3  # bytes: more than summands can fill
 
 
@@ -47,32 +46,15 @@ def dependence(graph: PGraph, values: Mapping[str, int], tensor: int = 0) -> Arr
     return np.frombuffer(numbers, np.uint8).reshape(output.size, count, DIGIT).any(axis=2)
 
 
-def shared(graph: PGraph, values: Mapping[str, int], at: Sequence[int], applied: int = 1) -> Array:
-    """The support, with what is known of the parts of other operators."""
-    row = graph.valuation(values)
-    known = KNOWN.setdefault(tuple(row.items()), SharedSupport(row))
-    elements = np.ones(shapes(graph, row)[0], bool)
-    found = known.of(graph, applied).at(at)
-    for combined in found or ():
-        axes = [axis for axis, dim in enumerate(graph.input) if dim in combined.columns]
-        held = combined.held(tuple(graph.input[axis] for axis in axes))
-        elements &= np.array([tuple(place[axis] for axis in axes) in held for place in np.ndindex(elements.shape)]).reshape(
-            elements.shape
-        )
-    return elements & (found is not None)
-
-
 def check(graph: PGraph, values: Mapping[str, int]) -> None:
     read, weights, written = shapes(graph, graph.valuation(values))
     once = dependence(graph, values)
     for place in (0, prod(written) - 1, *(Random(seed).randrange(prod(written)) for seed in range(3))):
         at = [int(one) for one in np.unravel_index(place, written)]
         assert np.array_equal(support(graph, values, at).reshape(-1), once[place])
-        assert np.array_equal(shared(graph, values, at).reshape(-1), once[place])
         if read == written:
             twice = once[once[place]].any(axis=0)
             assert np.array_equal(support(graph, values, at, applied=2).reshape(-1), twice)
-            assert np.array_equal(shared(graph, values, at, applied=2).reshape(-1), twice)
     used = [
         Fraction(int(dependence(graph, values, number).any(axis=0).sum()), prod(shape))
         for number, shape in enumerate(weights, 1)

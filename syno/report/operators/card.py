@@ -14,8 +14,7 @@ from syno.ir.coordinates import expression, loop_nest
 from syno.ir.drawing import to_dot, to_svg
 from syno.ir.graph import PGraph
 from syno.lower.plan import Plan, candidates, fewest_flops
-from syno.report.operators.dependence import dependence
-from syno.report.operators.words import in_words
+from syno.report.operators.words import dependence, in_words
 from syno.space.distance.search import CheapestAssignment, InputAxes
 from syno.space.reach import PathStep, reach
 from syno.space.refusal import described

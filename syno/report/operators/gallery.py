@@ -19,7 +19,7 @@ from syno.ir.drawing import to_svg
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import to_source
 from syno.report.commands import Usage, usages
-from syno.report.operators.dependence import dependence
+from syno.report.operators.words import dependence
 from syno.report.page_tables import (
     Cell,
     difference,

@@ -1,4 +1,7 @@
-"""An operator's reading of its input in words, derived from its index map: windows, shifts, exchanged axes.
+"""What an operator reads of its input, in words, derived from its index map.
+
+`in_words` says how data moves, for all sizes: windows, shifts, exchanged axes. `dependence` counts the elements on which an
+output element depends, at some sizes, applied once and twice, as neighbouring layers apply it.
 
 >>> import syno
 >>> print(in_words(syno.OPERATORS["operator_2"]()), end="")
@@ -8,24 +11,31 @@ What it reads of its input, axis by axis (k_1=3):
   H (rows)     at the output's H (rows), from 1 before to 1 after, zero beyond the border; then 1 after, around the border
   H (columns)  at the output's H (columns), from 1 before to 1 after, zero beyond the border
 In words: shifts rows by 1 (row i reads row i + 1, around the border), then reads 3 x 3 positions.
+>>> print(dependence(syno.OPERATORS["operator_2"]()), end="")
+What an output element depends on (C_in=64, C_out=64, H=32; g=32, k_1=3, s=2):
+  applied once   3 x 3 positions: rows from its own to 2 after, columns from 1 before to 1 after; every channel
+  applied twice  5 x 5 positions: rows from its own to 4 after, columns from 2 before to 2 after; every channel
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
-from syno.algebra import ONE, Expression, Size
+from syno.algebra import ONE, Expression, Size, VariableKind
+from syno.base.errors import LoweringError, SizeError, ValuationError
 from syno.ir.coordinates import index_map
 from syno.ir.graph import PGraph
+from syno.ir.read_pattern import AxisPattern, ReadPattern, is_picture, read_pattern, weights_used
 from syno.ir.reading import AxisReading, Border, Displacement, readings
 
-# Phrases for an operator's actions on the axes of its input: shifts, windows, repeats and exchanges, from the input on.
-
-
 ROWS, COLUMNS = " (rows)", " (columns)"  # ends of the names of a picture's axes
+BORDERS = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}
+COPY = "which costs a copy of the data that FLOPs do not count; `syno tune` measures it"
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ def _moves_of(reading: AxisReading, values: Mapping[str, int]) -> list[Move]:
 def _shift(move: Move, name: str) -> str:
     by = f"{', '.join(map(str, move.offsets[:-1]))} or {move.offsets[-1]}" if len(move.offsets) > 1 else str(move.offsets[0])
     depending = f", depending on {', '.join(move.reductions)}" if move.reductions else ""
-    border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[move.step.border]
+    border = BORDERS[move.step.border]
     one, offset = _singular(name), move.offsets[0]
     if len(move.offsets) > 1:
         return f"shifts {_plural(name)} by {by}{depending}{border}"
@@ -97,7 +107,7 @@ def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
     ]
     picture = {end: move for end in (ROWS, COLUMNS) for move in heads if names[move.axis].endswith(end)}
     others = [move for move in heads if move not in picture.values()]
-    phrases = [f"{len(move.offsets)} positions of {names[move.axis]}{_gaps(move)}" for move in others]
+    phrases = [f"{len(move.offsets)} positions of {names[move.axis]}{_gaps(move.offsets)}" for move in others]
     if picture:
         phrases.append(_window_of_picture(picture.get(ROWS), picture.get(COLUMNS)))
     together = f", which vary together with {', '.join(dict.fromkeys(shared))}" if shared else ""
@@ -106,17 +116,17 @@ def _windows(heads: Sequence[Move], names: Sequence[str]) -> str:
 
 def _window_of_picture(rows: Move | None, columns: Move | None) -> str:
     if rows is not None and columns is not None:
-        gaps = _gaps(rows) or _gaps(columns)
+        gaps = _gaps(rows.offsets) or _gaps(columns.offsets)
         return f"{len(rows.offsets)} x {len(columns.offsets)} positions{gaps}"
     if rows is not None:
-        return f"a column of {len(rows.offsets)}{_gaps(rows)}"
+        return f"a column of {len(rows.offsets)}{_gaps(rows.offsets)}"
     assert columns is not None
-    return f"a row of {len(columns.offsets)}{_gaps(columns)}"
+    return f"a row of {len(columns.offsets)}{_gaps(columns.offsets)}"
 
 
-def _gaps(move: Move) -> str:
-    apart = sorted({after - before for before, after in zip(move.offsets, move.offsets[1:], strict=False)})
-    return "" if apart == [1] else f" ({' or '.join(map(str, apart))} apart)"
+def _gaps(offsets: Sequence[int]) -> str:
+    apart = sorted({after - before for before, after in pairwise(offsets)})
+    return "" if apart in ([1], []) else f" ({' or '.join(map(str, apart))} apart)"
 
 
 def _scaled(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
@@ -157,9 +167,6 @@ def _singular(name: str) -> str:
     return plural[:-1] if plural in ("rows", "columns") else "position"
 
 
-PICTURE = ("rows", "columns")  # the last two axes, where they have the same length
-
-
 def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
     """Return a line for each axis of the input, which says where it is read, and a sentence about all axes together.
 
@@ -187,16 +194,10 @@ def in_words(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
 def axis_names(sizes: Sequence[Size]) -> list[str]:
     """Return a name for each axis: its size, with "rows" and "columns" in pictures, or with a number where sizes are equal."""
     texts = [size.fraction_text for size in sizes]
-    count, last = Counter(texts), len(texts) - 1
-    is_picture = last >= 1 and texts[last] == texts[last - 1] and count[texts[last]] == len(PICTURE)
-    return [
-        f"{text} ({PICTURE[axis - last + 1]})"
-        if is_picture and axis >= last - 1
-        else f"{text} (axis {axis})"
-        if count[text] > 1
-        else text
-        for axis, text in enumerate(texts)
-    ]
+    ends = ["" if texts.count(text) == 1 else f" (axis {axis})" for axis, text in enumerate(texts)]
+    if is_picture(sizes):
+        ends[-2:] = ROWS, COLUMNS
+    return [text + end for text, end in zip(texts, ends, strict=True)]
 
 
 def text_of(index: Expression) -> str:
@@ -242,7 +243,7 @@ def _place(reading: AxisReading, outputs: Sequence[str], values: Mapping[str, in
 
 
 def _step(step: Displacement, displacements: tuple[int, ...] | None) -> str:
-    border = {Border.NONE: "", Border.ZERO: ", zero beyond the border", Border.AROUND: ", around the border"}[step.border]
+    border = BORDERS[step.border]
     if displacements is None:
         return f"plus {text_of(step.offset)}{border}"
     if len(displacements) == 1:
@@ -252,8 +253,8 @@ def _step(step: Displacement, displacements: tuple[int, ...] | None) -> str:
     return f"{', '.join(map(str, displacements[:-1]))} and {displacements[-1]} from there{border}"
 
 
-def _side(offset: int) -> str:
-    return "there" if offset == 0 else f"{abs(offset)} {'after' if offset > 0 else 'before'}"
+def _side(offset: int, own: str = "there") -> str:
+    return own if offset == 0 else f"{abs(offset)} {'after' if offset > 0 else 'before'}"
 
 
 def _together(readings: Sequence[AxisReading], names: Sequence[str]) -> Iterator[str]:
@@ -270,3 +271,159 @@ def _conditions(operator: PGraph, readings: Sequence[AxisReading]) -> Iterator[s
     for index, extent in index_map(operator).conditions:
         if (index, extent) not in said:
             yield f"  counted only where 0 <= {text_of(index)} < {extent.integer_text()}"
+
+
+def dependence(operator: PGraph, values: Mapping[str, int] | None = None) -> str:
+    """Return lines on what is read, applied once and twice, on exchanged axes, and on elements that are not used.
+
+    The sizes are shown. Primaries without a value get an example, as do all where the given ones are too large, or do not allow
+    applying the operator twice. Empty if a coefficient has no value, or a size is no whole number.
+
+    Args:
+        operator: the operator.
+        values: of variables.
+    """
+    given, kinds = values or {}, {name: variable.kind for name, variable in operator.variables.items()}
+    small = {name: value for name, value in given.items() if kinds.get(name) is VariableKind.COEFFICIENT}
+    try:
+        once = read_pattern(operator, values)
+    except (SizeError, ValuationError):
+        return ""
+    except LoweringError:  # too large
+        return dependence(operator, small) if small != given else ""
+    lines = [f"What an output element depends on{_sizes(operator, once.values)}:"]
+    lines.append(f"  applied once   {_elements(operator, once)}")
+    for sizes in (once.values, small):  # the second, if the first are too large, or differ for input and output
+        with suppress(SizeError, LoweringError):
+            twice = read_pattern(operator, sizes, applied=2)
+            shown = "" if twice.values == once.values else _sizes(operator, twice.values)
+            lines.append(f"  applied twice  {_elements(operator, twice)}{shown}")
+            break
+    return "\n".join([*lines, *_notes(operator, once)]) + "\n"
+
+
+def _sizes(operator: PGraph, values: Mapping[str, int]) -> str:
+    kinds = [
+        ", ".join(
+            f"{name}={values[name]}"
+            for name, variable in operator.variables.items()
+            if variable.kind is kind and name not in operator.unchanged_variables
+        )
+        for kind in VariableKind
+    ]
+    shown = "; ".join(filter(None, kinds))
+    return shown and f" ({shown})"
+
+
+def _notes(operator: PGraph, pattern: ReadPattern) -> Iterator[str]:
+    names = [_plain(name) for name in axis_names([dim.size for dim in operator.input])]
+    for one, other in pattern.exchanged:
+        yield f"It exchanges {names[one]} and {names[other]}, {COPY}."
+    if pattern.is_transposed and not pattern.exchanged:
+        yield f"It moves data to another axis, {COPY}."
+    if pattern.used < 1:
+        yield f"Only {_percent(pattern.used)} of the input's elements are read."
+    for number, share in enumerate(weights_used(operator, pattern.values), 1):
+        if share < 1:
+            yield f"Only {_percent(share)} of the elements of w{number} are used."
+
+
+def _elements(operator: PGraph, pattern: ReadPattern) -> str:
+    """Return the positions along all axes; those along which it only reads its own are left out if there are others."""
+    if not pattern.position_counts[1]:
+        return "nothing"
+    names, outputs = (axis_names([dim.size for dim in dims]) for dims in (operator.input, operator.output))
+    picture = pattern.places if is_picture([dim.size for dim in operator.input]) else ()
+    parts = [_picture(pattern, *(pattern.axes[axis] for axis in picture))] if picture else []
+    for axis in pattern.axes:
+        if picture and axis.axis == picture[0] - 1:
+            parts.append(_channels(axis))
+        elif axis.axis not in picture and not _is_own(axis):
+            parts.append(_axis(axis, names[axis.axis], outputs))
+    if not picture and all(_is_own(pattern.axes[place]) for place in pattern.places):
+        parts.insert(0, "its own position")
+    return "; ".join(parts)
+
+
+def _picture(pattern: ReadPattern, rows: AxisPattern, columns: AxisPattern) -> str:
+    """Return the positions in a picture."""
+    least, most = pattern.position_counts
+    if _is_all(rows) and _is_all(columns):
+        return "every position"
+    if most == 1:
+        what = "one position"
+    elif columns.most == 1:
+        what = "a whole column" if _is_all(rows) else f"a column of {_number(rows)}"
+    elif rows.most == 1:
+        what = "a whole row" if _is_all(columns) else f"a row of {_number(columns)}"
+    else:
+        all_of = f"{_number(rows)} x {_number(columns)} positions"
+        what = all_of if pattern.is_full else f"{_range(least, most)} of {all_of}"
+    exchanged = (rows.axis, columns.axis) in pattern.exchanged
+    swapped = ", rows and columns exchanged" if exchanged else ""
+    own = {rows.axis: columns.axis, columns.axis: rows.axis} if exchanged else {axis: axis for axis in pattern.places}
+    parts = [(name, axis) for name, axis in (("row", rows), ("column", columns)) if not _is_all(axis)]
+    if all(axis.follows == own[axis.axis] and _is_around(axis) for _, axis in parts):
+        around = ", its own" if most == 1 else " around its own"
+        return f"{what}{around}{_gaps(rows.offsets) or _gaps(columns.offsets)}{swapped}"
+    places = []
+    for name, axis in parts:
+        other = "" if axis.follows in (None, own[axis.axis]) else f" from the output's {'column' if name == 'row' else 'row'}"
+        places.append(f"{name}s {_span(axis)}{other}")
+    return f"{what}: {', '.join(places)}{swapped}"
+
+
+def _channels(axis: AxisPattern) -> str:
+    if _is_own(axis):
+        return "its own channel"
+    return "every channel" if _is_all(axis) else f"{_number(axis)} of {axis.length} channels"
+
+
+def _axis(axis: AxisPattern, name: str, outputs: Sequence[str]) -> str:
+    if _is_all(axis):
+        return f"all of {name}"
+    if axis.follows is None:
+        return f"{_number(axis)} of {axis.length} of {name}"
+    at = "" if axis.follows == axis.axis else f"around the output's {outputs[axis.follows]}, "
+    return f"{_number(axis)} position{'' if axis.most == 1 else 's'} of {name}: {at}{_span(axis)}"
+
+
+def _is_all(axis: AxisPattern) -> bool:
+    return axis.least == axis.length > 1
+
+
+def _is_own(axis: AxisPattern) -> bool:
+    return axis.follows == axis.axis and axis.offsets == (0,) and not axis.is_mirrored
+
+
+def _is_around(axis: AxisPattern) -> bool:
+    """Return whether the offsets are symmetric around 0, the output element's own position."""
+    same_for_all = axis.offsets == axis.common
+    return same_for_all and not axis.is_mirrored and 0 in axis.offsets and axis.offsets[0] == -axis.offsets[-1]
+
+
+def _span(axis: AxisPattern) -> str:
+    if axis.follows is None:
+        return "at no fixed distance"
+    first, last = axis.offsets[0], axis.offsets[-1]
+    mirrored = ", counted from the other end" if axis.is_mirrored else ""
+    varying = ", depending on the position" if axis.offsets != axis.common else ""
+    if first == last:
+        return f"{_side(first, 'its own')}{mirrored}"
+    return f"from {_side(first, 'its own')} to {_side(last, 'its own')}{_gaps(axis.offsets)}{mirrored}{varying}"
+
+
+def _number(axis: AxisPattern) -> str:
+    return f"all {axis.length}" if _is_all(axis) else _range(axis.least, axis.most)
+
+
+def _range(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def _plain(name: str) -> str:
+    return _plural(name) if name.endswith((ROWS, COLUMNS)) else name
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(share):.1%}".replace(".0%", "%").replace("%", " %")
