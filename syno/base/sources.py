@@ -11,7 +11,7 @@ DIGITS = 8
 
 @cache
 def sources_checksum(*packages: str) -> str:
-    """Return a checksum of all Python files in these packages, and in the packages below them.
+    """Return a checksum of all files of Python and C++ in these packages, and in the packages below them.
 
     >>> sources_checksum("syno.lower") == sources_checksum("syno.lower"), len(sources_checksum("syno.lower"))
     (True, 8)
@@ -23,6 +23,6 @@ def sources_checksum(*packages: str) -> str:
             name, place = pending.pop()
             if place.is_dir() and not name.endswith("__pycache__"):
                 pending += sorted(((f"{name}/{each.name}", each) for each in place.iterdir()), key=lambda pair: pair[0])
-            elif name.endswith(".py"):
+            elif name.endswith((".py", ".h", ".cpp")):
                 digest.update(f"{name}\0".encode() + place.read_bytes())
     return digest.hexdigest()

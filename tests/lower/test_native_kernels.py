@@ -28,10 +28,12 @@ from syno.ir.builder import Builder
 from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.lower.interpreter import interpret
-from syno.lower.native.activations import ACTIVATIONS
+from syno.lower.native.activations import EXACT
+from syno.lower.native.layouts import Format
 from syno.lower.native.nests import nest_plan
 from syno.lower.native.plane_lanes import PlaneLanes
-from syno.lower.native.program import Epilogue, Format, Program, whole_file
+from syno.lower.native.program import Epilogue, Program, whole_file
+from syno.lower.native.source import FOLDER, HEADERS
 from syno.lower.native.target import TARGETS, Target, own_target
 from syno.lower.plan import candidates, fewest_flops
 from syno.measure.native.build import FLAGS
@@ -287,7 +289,7 @@ def test_activations_are_exact_to_float_precision(tmp_path: Path) -> None:
     values = graph.valuation({"N": 64, "C_in": 1, "C_out": 1, "H": 16})
     programs = {
         name: program_of(lanes_of(graph, values, "flat", epilogue=Epilogue(activation=name)), f"activation_{name}")
-        for name in ACTIVATIONS
+        for name in EXACT
     }
     binary = compiled(list(programs.values()), tmp_path)
     count = 64 * 16 * 16 // 2 - len(SPECIAL)
@@ -343,6 +345,15 @@ def test_code_compiles_for_each_processor(target: Target, tmp_path: Path) -> Non
     ]
     said = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
+
+
+def test_each_header_compiles_by_itself_without_warnings(tmp_path: Path) -> None:
+    for name in HEADERS:
+        (tmp_path / name).with_suffix(".cpp").write_text(f'#include "{name}"\n')
+    command = ["g++", "-std=c++17", "-fopenmp", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", f"-I{FOLDER}"]
+    said = subprocess.run([*command, *tmp_path.glob("*.cpp")], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert sorted(HEADERS) == sorted(file.name for file in FOLDER.glob("*.h"))
 
 
 ASKED = "import sys; sys.path[:0] = {paths!r}; from test_native_kernels import run_all; run_all({folder!r})"

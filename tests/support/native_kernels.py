@@ -16,9 +16,10 @@ from syno.algebra import Valuation
 from syno.ir.graph import PGraph
 from syno.lower.interpreter import interpret, shapes
 from syno.lower.native.activations import EXACT
+from syno.lower.native.layouts import Format
 from syno.lower.native.nests import Nest, every, nest_plan
 from syno.lower.native.plane_lanes import plane_lanes
-from syno.lower.native.program import NO_EPILOGUE, Epilogue, Format, Lanes, Program, whole_file
+from syno.lower.native.program import NO_EPILOGUE, Epilogue, Lanes, Program, whole_file
 from syno.lower.native.sample_lanes import sample_lanes
 from syno.lower.native.schedules import schedules
 from syno.lower.native.target import Target, own_target

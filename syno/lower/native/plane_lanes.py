@@ -11,118 +11,27 @@ import numpy as np
 
 from syno.base.errors import LoweringError
 from syno.ir.coordinates import Array
-from syno.lower.native.kernel import Writer
-from syno.lower.native.loop_code import Address, LoopCode
-from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of, without_strides, wrapped
-from syno.lower.native.program import (
+from syno.lower.native.copies import CopyAxis, copy_loops, merged
+from syno.lower.native.layouts import (
     CACHE_LINE,
-    NO_EPILOGUE,
-    CopyAxis,
-    Epilogue,
     Format,
-    Lanes,
     Layout,
     Shapes,
     Side,
     channel_steps,
-    copy_loops,
     in_lines,
-    merged,
+    place_of_sample,
     reading,
     row_major,
     sides,
-    statements_after,
     writing,
-)  # fmt: skip
+)
+from syno.lower.native.loop_code import Address, LoopCode
+from syno.lower.native.nests import Axis, Nest, NestPlan, Term, axis_of, without_strides, wrapped
+from syno.lower.native.program import NO_EPILOGUE, Epilogue, Lanes
+from syno.lower.native.source import Writer
 
-# The last vector of a row reaches beyond it. It may where a following row is copied over it; in scratch, it brings the zeros
-# between rows. `whole` rows of `rows` are such.
-COPY_ROWS = """\
-template <long LENGTH>
-static inline void copy_rows(const float* x, float* to, long rows, long whole, long outside, long inside) {
-  constexpr long LAST = LENGTH / LANES * LANES, REST = LENGTH - LAST;
-  for (long row = 0; row < rows; ++row, x += outside, to += inside) {
-    for (long first = 0; first < LAST; first += LANES) store_unaligned(to + first, load_unaligned(x + first));
-    if (!REST) continue;
-    if (row < whole) store_unaligned(to + LAST, first_lanes<REST>(load_unaligned(x + LAST)));
-    else store_first<REST>(to + LAST, load_first<REST>(x + LAST));
-  }
-}"""
-# Neighbours outside are rows in scratch: blocks of vectors are transposed. The last block overlaps the one before.
-COPY_EXCHANGED = """\
-template <long ROWS, long LENGTH>
-static inline void copy_exchanged(const float* x, float* to, long rows, long outside, long inside) {
-  constexpr long HEIGHT = ROWS < LANES ? ROWS : LANES, WIDTH = LENGTH < LANES ? LENGTH : LANES;
-  if (rows < HEIGHT) {
-    for (long row = 0; row < rows; ++row)
-      for (long at = 0; at < LENGTH; ++at) to[row * inside + at] = x[at * outside + row];
-    return;
-  }
-  for (long place = 0; place < rows; place += HEIGHT)
-    for (long at = 0; at < LENGTH; at += WIDTH) {
-      const long row = place < rows - HEIGHT ? place : rows - HEIGHT, first = at < LENGTH - WIDTH ? at : LENGTH - WIDTH;
-      Vector block[LANES];
-      for (long lane = 0; lane < LANES; ++lane)
-        block[lane] = lane < WIDTH ? load_first<HEIGHT>(x + (first + lane) * outside + row) : Vector{};
-      transpose(block);
-      for (long lane = 0; lane < HEIGHT; ++lane) store_first<WIDTH>(to + (row + lane) * inside + first, block[lane]);
-    }
-}"""
-# Neighbours in scratch are every so many-th outside.
-COPY_EVERY = """\
-template <long STEP, long LENGTH>
-static inline void copy_every(const float* __restrict x, float* __restrict to, long rows, long outside, long inside) {
-  for (long row = 0; row < rows; ++row, x += outside, to += inside) {
-    if constexpr (STEP == 2 && LENGTH >= LANES) {
-      for (long place = 0; place < LENGTH; place += LANES) {  // the last vector overlaps the one before
-        const long first = place < LENGTH - LANES ? place : LENGTH - LANES;
-        const float* from = x + 2 * first;  // behind the last element, nothing is read
-        store_unaligned(to + first, every_second(load_unaligned(from), load_unaligned(from + LANES - 1)));
-      }
-    } else {
-      for (long at = 0; at < LENGTH; ++at) to[at] = x[STEP * at];
-    }
-  }
-}"""
 MOST_EVERY = 4  # larger steps are those of a channels-last tensor
-FINISH = """\
-template <long WIDTH>
-static inline void finish_value(Vector value, float* y, const float* residual) {
-@END@
-  store_first<WIDTH>(y, value);
-}
-template <long WIDTH>
-static inline void finish_part(const float* from, float* y, const float* residual) {
-  finish_value<WIDTH>(load_first<WIDTH>(from), y, residual);
-}
-template <long LENGTH>
-static inline void finish_rows(
-    const float* from, float* y, const float* residual, long rows, long whole, long outside, long inside) {
-  constexpr long LAST = LENGTH / LANES * LANES, REST = LENGTH - LAST;
-  for (long row = 0; row < rows; ++row, from += inside, y += outside, residual += outside) {
-    for (long first = 0; first < LAST; first += LANES) finish_part<LANES>(from + first, y + first, residual + first);
-    if (!REST) continue;
-    if (row < whole) finish_part<LANES>(from + LAST, y + LAST, residual + LAST);
-    else finish_part<REST>(from + LAST, y + LAST, residual + LAST);
-  }
-}
-template <long ROWS, long LENGTH>
-static inline void finish_exchanged(
-    const float* from, float* y, const float* residual, long rows, long outside, long inside) {
-  constexpr long HEIGHT = ROWS < LANES ? ROWS : LANES, WIDTH = LENGTH < LANES ? LENGTH : LANES;
-  for (long place = 0; place < rows; place += HEIGHT)
-    for (long at = 0; at < LENGTH; at += WIDTH) {
-      const long row = place < rows - HEIGHT ? place : rows - HEIGHT, first = at < LENGTH - WIDTH ? at : LENGTH - WIDTH;
-      Vector block[LANES];
-      for (long lane = 0; lane < LANES; ++lane)
-        block[lane] = lane < HEIGHT ? load_first<WIDTH>(from + (row + lane) * inside + first) : Vector{};
-      transpose(block);
-      for (long lane = 0; lane < WIDTH; ++lane) {
-        const long here = (first + lane) * outside + row;
-        finish_value<HEIGHT>(block[lane], y + here, residual + here);
-      }
-    }
-}"""
 
 
 @dataclass(frozen=True)
@@ -344,8 +253,8 @@ class PlaneLanes(Lanes):
         """Return where sample `number` of the caller's tensor begins."""
         end = 0 if side is self.input else -1
         if self.bands == 1:
-            return _place(side, "number")
-        return f"{_place(side, 'sample')} + {side.own[self.plane[0].sources[end]][0]} * row"
+            return place_of_sample(side, "number")
+        return f"{place_of_sample(side, 'sample')} + {side.own[self.plane[0].sources[end]][0]} * row"
 
     def layouts(self) -> list[Layout]:
         """Return the layout of the input, of each intermediate result, and of the output."""
@@ -429,14 +338,16 @@ class PlaneLanes(Lanes):
             row = f"{row} < {last} ? {row} : {last}"
         return [f"const long sample = number / {self.bands}, row = {row};"]
 
-    def after(self, at: int, layout: Layout, place: int) -> list[str]:
+    def after(self, at: int, layout: Layout, place: str) -> list[str]:
         """Return the statements that write the halos of tensor `at` that are not zero from the beginning.
 
         Rows of a band outside of the plane are made zero; where an axis wraps, the elements of the other border are copied.
         """
         if at == len(self.plan.nests):
             return []
-        lines = [*self._zeros(at), *self._copies(at)]
+        lines = self._copies(at)
+        if any(self._halo(at)) and self.bands > 1 and not self._rows_wrap(at):
+            lines.insert(0, f"{self._band(at)}::clear_outside(first, row);")
         if not lines:
             return []
         inside = {axis.sources[at] for axis in self.plane}
@@ -445,22 +356,15 @@ class PlaneLanes(Lanes):
         copy_loops(
             out,
             [CopyAxis(self.plan.nests[at].source[axis].extent, 0, layout.strides[axis]) for axis in others],
-            lambda _, inside: [f"float* const first = scratch + {place} + {inside};", *lines],
+            lambda _, inside: [f"float* const first = {place} + {inside};", *lines],
             layout.origin - self._rows_ahead(at) * self.plane[0].pitch,
         )
         return ["BARRIER", "{", *out.lines, "}"]
 
-    def _zeros(self, at: int) -> list[str]:
-        """Return the statements that make those rows of a plane, the first of which is at `first`, zero that are outside."""
+    def _band(self, at: int) -> str:
+        """Return the type of a band of tensor `at`, of `copies.h`."""
         before, after = self.margin(at)
-        if not any(self._halo(at)) or self.bands == 1 or self._rows_wrap(at):
-            return []
-        pitch, rows = self.plane[0].pitch, self.rows + before + after
-        return [
-            f"const long early = {before} - row, late = row + {self.rows + after} - {self.plane[0].extent};",
-            f"if (early > 0) std::memset(first, 0, 4 * {pitch} * early);",
-            f"if (late > 0) std::memset(first + {pitch} * ({rows} - late), 0, 4 * {pitch} * late);",
-        ]
+        return f"Band<{self.plane[0].extent}, {self.rows}, {before}, {after}, {self.plane[0].pitch}>"
 
     def _copies(self, at: int) -> list[str]:
         """Return the statements that copy the elements of the other border into halos that wrap, from the innermost axis."""
@@ -485,38 +389,27 @@ class PlaneLanes(Lanes):
         for axes, outside_origin, inside_origin in self._pieces(self.input, layout, 0):
             self._copy(out, axes, "copy", ["x", "to"], outside_origin, inside_origin)
         head = f"static void {name}_pack(const float* x, float* to, long rows, int part, int parts) {{"
-        before, after = self.margin(0)
-        if self.bands == 1:
-            call = [f"{name}_pack(x + {self.place(self.input)}, scratch, 0, part, parts);"]
-        else:
-            outside, extent, pitch = self.input.own[self.plane[0].sources[0]][0], self.plane[0].extent, self.plane[0].pitch
+        call = [f"{name}_pack(x + {self.place(self.input)}, scratch, 0, part, parts);"]
+        if self.bands > 1:
+            outside, wraps = self.input.own[self.plane[0].sources[0]][0], str(self._rows_wrap(0)).lower()
             call = [
-                "{",
-                f"const long from = row < {before} ? 0 : row - {before};",
-                f"const long until = row + {self.rows + after} < {extent} ? row + {self.rows + after} : {extent};",
-                f"const float* plane = x + {_place(self.input, 'sample')};",
-                f"float* to = scratch + {pitch} * (from - row + {before});",
-                f"{name}_pack(plane + {outside} * from, to, until - from, part, parts);",
+                f"{self._band(0)}::bring_in<{wraps}>(",
+                f"    x + {place_of_sample(self.input, 'sample')}, scratch, row, {outside},",
+                "    [=](const float* plane, float* to, long rows) {",
+                f"      {name}_pack(plane, to, rows, part, parts);",
+                "    });",
             ]
-            if self._rows_wrap(0):
-                call += [
-                    f"const long early = {before} - row, late = row + {self.rows + after} - {extent};",
-                    f"if (early > 0) {name}_pack(plane + {outside} * ({extent} - early), scratch, early, part, parts);",
-                    f"if (late > 0) {name}_pack(plane, scratch + {pitch} * ({extent + before} - row), late, part, parts);",
-                ]
-            call.append("}")
-        return "\n".join([COPY_ROWS, COPY_EXCHANGED, COPY_EVERY, head, *out.lines, "}"]), [*call, *self.after(0, layout, 0)]
+        return "\n".join([head, *out.lines, "}"]), [*call, *self.after(0, layout, "scratch")]
 
-    def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
-        """Return the same for the output, which begins at `place` in scratch."""
+    def unpack(self, name: str, layout: Layout, place: str) -> tuple[str, list[str]]:
+        """Return the same for the output, which lies in scratch at the address `place`."""
         out = Writer()
         for axes, outside_origin, inside_origin in self._pieces(self.output, layout, -1):
             self._copy(out, axes, "finish", ["from", "y", "residual"], outside_origin, inside_origin)
-        end = [f"  {line}" for line in statements_after(self.epilogue, "load_first<WIDTH>(residual)")]
         head = f"static void {name}_unpack(const float* from, float* y, const float* residual, int part, int parts) {{"
         where = self.place(self.output)
-        call = [f"{name}_unpack(scratch + {place}, y + {where}, residual + {where}, part, parts);"]
-        return "\n".join([FINISH.replace("@END@", "\n".join(end)), head, *out.lines, "}"]), call
+        call = [f"{name}_unpack({place}, y + {where}, residual + {where}, part, parts);"]
+        return "\n".join([head, *out.lines, "}"]), call
 
     def _pieces(self, side: Side, layout: Layout, end: int) -> Iterator[tuple[list[CopyAxis], int, int]]:
         """Yield the pieces in which a tensor is copied, with where each begins outside and in scratch.
@@ -545,6 +438,7 @@ class PlaneLanes(Lanes):
         self, out: Writer, axes: Sequence[CopyAxis], verb: str, pointers: Sequence[str], outside: int, inside: int
     ) -> None:
         """Write loops that copy rows with functions of these pointers, of which `to` and `from` point into scratch."""
+        end = "" if verb == "copy" else "End, "
         neighbours = next((axis for axis in axes if axis.inside == 1), CopyAxis(1, 1, 1))
         outer = [axis for axis in axes if axis is not neighbours]
         if verb == "copy" and 1 < neighbours.outside <= MOST_EVERY:
@@ -553,13 +447,13 @@ class PlaneLanes(Lanes):
             counts = [rows.count, rows.outside, rows.inside]
         elif neighbours.outside != 1 and outer and outer[-1].outside == 1:
             rows = outer.pop()
-            function = f"{verb}_exchanged<{rows.extent}, {neighbours.extent}>"
+            function = f"{verb}_exchanged<{end}{rows.extent}, {neighbours.extent}>"
             counts = [rows.count, neighbours.outside, rows.inside]
         else:
             if neighbours.outside != 1:  # element by element
                 outer, neighbours = list(axes), CopyAxis(1, 1, 1)
             rows = outer.pop() if outer else CopyAxis(1, 0, 0)
-            function = f"{verb}_rows<{neighbours.extent}>"
+            function = f"{verb}_rows<{end}{neighbours.extent}>"
             exact = rows.extent - self._reaching(rows, neighbours, verb)
             counts = [rows.count, f"{rows.count} - {exact}", rows.outside, rows.inside]
 
@@ -603,14 +497,3 @@ def plane_lanes(
             raise LoweringError("an axis that is read at a stride and around its border is none of the plane's")
     found = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
     return found if rows is None else found.with_rows(rows)
-
-
-def _place(side: Side, sample: str) -> str:
-    """Return where a sample begins."""
-    terms, divisor = [], 1
-    for stride, extent in reversed(side.through[1:]):
-        terms.append(f"{sample} / {divisor} % {extent} * {stride}")
-        divisor *= extent
-    if side.through:
-        terms.append(f"{sample} / {divisor} * {side.through[0][0]}")
-    return " + ".join(terms) or "0"

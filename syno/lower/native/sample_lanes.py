@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from syno.ir.coordinates import Array
-from syno.lower.native.kernel import Writer
-from syno.lower.native.loop_code import LoopCode
-from syno.lower.native.nests import Axis, NestPlan
-from syno.lower.native.program import (
+from syno.lower.native.copies import CopyAxis, copy_loops, merged
+from syno.lower.native.layouts import (
     CACHE_LINE,
-    NO_EPILOGUE,
-    CopyAxis,
-    Epilogue,
     Format,
-    Lanes,
     Layout,
     Shapes,
     Side,
     channel_steps,
-    copy_loops,
-    merged,
+    place_of_sample,
     reading,
     row_major,
     sides,
-    statements_after,
     writing,
-)  # fmt: skip
+)
+from syno.lower.native.loop_code import LoopCode
+from syno.lower.native.nests import Axis, NestPlan
+from syno.lower.native.program import NO_EPILOGUE, Epilogue, Lanes
+from syno.lower.native.source import Writer
 
 MOST_NEIGHBOURS = 4096  # that one table places in scratch
 MANY_LINES = 8  # of the cache
-
-# Neighbours of each sample become vectors, one for each of the neighbours; and back.
-PACK = """\
-template <long WIDTH>
-static inline void @NAME@_columns(const float* x, const long* at, long count, float* to@PLACES@) {
-  Vector rows[LANES];
-  for (long lane = 0; lane < LANES; ++lane) rows[lane] = lane < count ? load_first<WIDTH>(x + at[lane]) : Vector{};
-  transpose(rows);
-  for (long row = 0; row < WIDTH; ++row) store(to + @PLACE@, rows[row]);
-}"""
-UNPACK = """\
-template <long WIDTH>
-static inline void @NAME@_columns(const float* from, const long* at, long count, float* y, const float* residual@PLACES@) {
-  Vector rows[LANES];
-  for (long row = 0; row < LANES; ++row) rows[row] = row < WIDTH ? load(from + @PLACE@) : Vector{};
-  transpose(rows);
-  for (long lane = 0; lane < LANES; ++lane)
-    if (lane < count) {
-      Vector value = rows[lane];
-@END@
-      store_first<WIDTH>(y + at[lane], value);
-    }
-}"""
+Body: TypeAlias = Callable[[str, str], list[str]]  # the statements of a copy, from a place outside and one in scratch
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,89 +88,48 @@ class SampleLanes(Lanes):
         out = Writer()
         if self.input.format == "lanes":
             own = row_major([extent for _, extent in self.input.own], self.lanes)
-            axes = merged(
-                CopyAxis(extent, outside, to)
-                for (_, extent), outside, to in zip(self.input.own, own, layout.strides, strict=True)
-            )
+            axes = merged(map(CopyAxis, (extent for _, extent in self.input.own), own, layout.strides))
             copy_loops(out, axes, lambda outside, inside: [f"store(to + {inside}, load(x + {outside}));"], layout.origin)
-            function = [f"static void {name}_pack(const float* x, float* to, int part, int parts) {{", *out.lines, "}"]
-            return "\n".join(function), [f"{name}_pack(block, scratch, part, parts);"]
+            head = f"static void {name}_pack(const float* x, float* to, int part, int parts) {{"
+            return "\n".join([head, *out.lines, "}"]), [f"{name}_pack(block, scratch, part, parts);"]
         axes = merged(CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.input.own, layout.strides, strict=True))
-        out.open("if (are_neighbours(at))")
-        copy_loops(
-            out, axes, lambda outside, inside: [f"store(to + {inside}, load_unaligned(x + at[0] + {outside}));"], layout.origin
-        )
-        out.line("return;")
-        out.close()
-        outer, run, places = _neighbours(axes, self.lanes)
-        columns = _columns(PACK, f"{name}_pack", run, places, self.lanes)
-        if run:
-            copy_loops(
-                out,
-                outer,
-                lambda outside, inside: _in_columns(
-                    f"{name}_pack", run, places, f"x + {outside}", "at, count", f"to + {inside}"
-                ),
-                layout.origin,
-            )
-        else:
-            gather = "for (long lane = 0; lane < count; ++lane) to[{} + lane] = x[at[lane] + {}];"
-            copy_loops(out, axes, lambda outside, inside: [gather.format(inside, outside)], layout.origin)
-        head = f"static void {name}_pack(const float* x, const long* at, long count, float* to, int part, int parts) {{"
-        call = ["long at[LANES];", f"const long count = {name}_places_in(number, samples, at);"]
-        call.append(f"{name}_pack(x, at, count, scratch, part, parts);")
-        return "\n".join([_places_of_samples(f"{name}_places_in", self.input), *columns, head, *out.lines, "}"]), call
 
-    def unpack(self, name: str, layout: Layout, place: int) -> tuple[str, list[str]]:
-        """Return the same for the output, which begins at `place` in scratch."""
+        def side_by_side(outside: str, inside: str) -> list[str]:
+            return [f"store(to + {inside}, load_unaligned(x + at[0] + {outside}));"]
+
+        def apart(function: str, places: str) -> Body:
+            return lambda outside, inside: [f"pack_{function}(x + {outside}, at, count, to + {inside}{places});"]
+
+        table = _copy_samples(out, f"{name}_pack", axes, side_by_side, apart, self.lanes, layout.origin)
+        head = f"static void {name}_pack(const float* x, const long* at, long count, float* to, int part, int parts) {{"
+        call = ["long at[LANES];", f"const long count = {_places(self.input, 'at')};"]
+        return "\n".join([*table, head, *out.lines, "}"]), [*call, f"{name}_pack(x, at, count, scratch, part, parts);"]
+
+    def unpack(self, name: str, layout: Layout, place: str) -> tuple[str, list[str]]:
+        """Return the same for the output, which lies in scratch at the address `place`."""
         out = Writer()
         axes = merged(
             CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.output.own, layout.strides, strict=True)
         )
-        out.open("if (are_neighbours(at))")
-        copy_loops(
-            out,
-            axes,
-            lambda outside, inside: [
-                f"Vector value = load(from + {inside});",
-                *statements_after(self.epilogue, f"load_unaligned(residual + at[0] + {outside})"),
-                f"store_unaligned(y + at[0] + {outside}, value);",
-            ],
-            0,
-        )
-        out.line("return;")
-        out.close()
-        outer, run, places = _neighbours(axes, self.lanes)
-        end = [f"      {line}" for line in statements_after(self.epilogue, "load_first<WIDTH>(residual + at[lane])")]
-        columns = _columns(UNPACK.replace("@END@", "\n".join(end)), f"{name}_unpack", run, places, self.lanes)
-        if run:
-            copy_loops(
-                out,
-                outer,
-                lambda outside, inside: _in_columns(
-                    f"{name}_unpack", run, places, f"from + {inside}", "at, count", f"y + {outside}", f"residual + {outside}"
-                ),
-                0,
-            )
-        else:
-            copy_loops(
-                out,
-                axes,
-                lambda outside, inside: [
-                    f"Vector value = load(from + {inside}), added = {{}};",
-                    *([_each_lane(f"added[lane] = residual[at[lane] + {outside}];")] if self.epilogue.residual else []),
-                    *statements_after(self.epilogue, "added"),
-                    _each_lane(f"y[at[lane] + {outside}] = value[lane];"),
-                ],
-                0,
-            )
-        head = (
-            f"static void {name}_unpack(const float* from, const long* at, long count, float* y, const float* residual, "
-            "int part, int parts) {"
-        )
-        call = ["long to[LANES];", f"const long kept = {name}_places_out(number, samples, to);"]
-        call.append(f"{name}_unpack(scratch + {place}, to, kept, y, residual, part, parts);")
-        return "\n".join([_places_of_samples(f"{name}_places_out", self.output), *columns, head, *out.lines, "}"]), call
+
+        def side_by_side(outside: str, inside: str) -> list[str]:
+            first = f"at[0] + {outside}"
+            return [f"End::store_result<LANES>(y + {first}, load(from + {inside}), residual + {first});"]
+
+        def apart(function: str, places: str) -> Body:
+            kind = function.replace("<", "<End, ") if "<" in function else f"{function}<End>"
+            return lambda outside, inside: [
+                f"unpack_{kind}(from + {inside}, at, count, y + {outside}, residual + {outside}{places});"
+            ]
+
+        table = _copy_samples(out, f"{name}_unpack", axes, side_by_side, apart, self.lanes, 0)
+        head = [
+            f"static void {name}_unpack(",
+            "    const float* from, const long* at, long count, float* y, const float* residual, int part, int parts) {",
+        ]
+        call = ["long to[LANES];", f"const long kept = {_places(self.output, 'to')};"]
+        call.append(f"{name}_unpack({place}, to, kept, y, residual, part, parts);")
+        return "\n".join([*table, *head, *out.lines, "}"]), call
 
 
 def sample_lanes(
@@ -249,50 +183,40 @@ def _neighbours(axes: Sequence[CopyAxis], lanes: int) -> tuple[list[CopyAxis], i
     return outer, len(places), None if in_order else places
 
 
-def _columns(template: str, name: str, run: int, places: Array | None, lanes: int) -> list[str]:
-    """Return the function that brings neighbours in or out, as many as a vector has lanes or fewer, and its table."""
+def _copy_samples(
+    out: Writer,
+    name: str,
+    axes: Sequence[CopyAxis],
+    side_by_side: Body,
+    apart: Callable[[str, str], Body],
+    lanes: int,
+    origin: int,
+) -> list[str]:
+    """Write the loops that bring samples in or out, and return the table that they use.
+
+    Args:
+        out: where they are written.
+        name: of their function.
+        axes: of a sample.
+        side_by_side: the statements for samples that are neighbours in memory.
+        apart: those for others, from the function of `copies.h` and its last argument.
+        lanes: floats of a vector.
+        origin: where a sample begins in scratch.
+    """
+    out.open("if (are_neighbours(at))")
+    copy_loops(out, axes, side_by_side, origin)
+    out.line("return;")
+    out.close()
+    outer, run, places = _neighbours(axes, lanes)
     if not run:
+        copy_loops(out, axes, apart("element", ""), origin)
         return []
-    if places is None:
-        return [template.replace("@NAME@", name).replace("@PLACES@", "").replace("@PLACE@", "row * LANES")]
-    table = f"static const int {name}_table[{run}] = {{{', '.join(map(str, places.tolist()))}}};"
-    return [table, template.replace("@NAME@", name).replace("@PLACES@", ", const int* place").replace("@PLACE@", "place[row]")]
+    copy_loops(out, outer, apart(f"run<{run}>", f", {'SideBySide{}' if places is None else f'{name}_table'}"), origin)
+    return [] if places is None else [f"static const int {name}_table[{run}] = {{{', '.join(map(str, places.tolist()))}}};"]
 
 
-def _in_columns(name: str, run: int, places: Array | None, source: str, samples: str, *rest: str) -> list[str]:
-    """Return the statements that bring `run` neighbours in or out. Scratch is the target of a pack, the source of an unpack."""
-    unpacks = len(rest) == 2
-
-    def call(width: str, first: str) -> str:
-        outside, inside = first, "" if places is not None else f" + {first} * LANES"
-        if unpacks:
-            arguments = [f"{source}{inside}", samples, *(f"{one} + {outside}" for one in rest)]
-        else:
-            arguments = [f"{source} + {outside}", samples, f"{rest[0]}{inside}"]
-        if places is not None:
-            arguments.append(f"{name}_table + {first}")
-        return f"{name}_columns<{width}>({', '.join(arguments)});"
-
-    return [
-        f"for (long first = 0; first + LANES <= {run}; first += LANES) {call('LANES', 'first')}",
-        f"if ({run} % LANES) {call(f'({run} % LANES ? {run} % LANES : 1)', f'({run} / LANES * LANES)')}",
-    ]
-
-
-def _each_lane(statement: str) -> str:
-    return f"for (long lane = 0; lane < count; ++lane) {statement}"
-
-
-def _places_of_samples(name: str, side: Side) -> str:
-    """Return the function that says where the samples of a block begin, and how many there are."""
-    lines = [
-        f"static long {name}(long number, long samples, long* at) {{",
-        "  const long first = number * LANES, count = samples - first < LANES ? samples - first : LANES;",
-        "  for (long lane = 0; lane < LANES; ++lane) {",
-        "    long rest = first + (lane < count ? lane : 0), place = 0;",
-    ]
-    for stride, extent in reversed(side.through[1:]):
-        lines += [f"    place += rest % {extent} * {stride};", f"    rest /= {extent};"]
-    if side.through:
-        lines.append(f"    place += rest * {side.through[0][0]};")
-    return "\n".join([*lines, "    at[lane] = place;", "  }", "  return count;", "}"])
+def _places(side: Side, name: str) -> str:
+    """Return the call that writes where the samples of block `number` begin, and returns how many there are."""
+    return (
+        f"places_of_samples(number, samples, {name}, [](long sample) -> long {{ return {place_of_sample(side, 'sample')}; }})"
+    )

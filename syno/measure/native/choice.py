@@ -28,7 +28,7 @@ from syno.base.errors import LoweringError, WrongOutputError
 from syno.base.files import checksum
 from syno.base.record import Positive
 from syno.ir.coordinates import Array
-from syno.lower.native.program import Format
+from syno.lower.native.layouts import Format
 from syno.lower.native.target import own_target
 from syno.measure.native.build import BuildError
 from syno.measure.native.kernels import Kernel, Request, kernel_for

@@ -112,7 +112,7 @@ class End:
     Attributes:
         scale, shift: of each channel, in double precision.
         residual: the node of the tensor that is added.
-        activation: a name in `syno.lower.native.activations.ACTIVATIONS`.
+        activation: a name in `syno.lower.native.activations.EXACT`.
         nodes: those that the kernel computes, from the layer's to the last.
     """
 

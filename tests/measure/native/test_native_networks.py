@@ -21,8 +21,8 @@ from torch.nn import functional
 
 import syno
 from syno.base.errors import LoweringError, MachineError, MissingPackageError, SpecError, WrongOutputError
-from syno.lower.native.activations import ACTIVATIONS
-from syno.lower.native.program import Epilogue, Format
+from syno.lower.native.layouts import Format
+from syno.lower.native.program import Epilogue
 from syno.lower.native.target import own_target
 from syno.measure.compilers import CPP, compiler_named
 from syno.measure.measuring_process import _cpp_compiler
@@ -465,7 +465,8 @@ def test_a_stored_kernel_is_neither_made_nor_timed_again(store: Path, monkeypatc
 
 
 def test_a_wrong_kernel_is_caught_and_the_network_goes_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ACTIVATIONS, "relu", "value")
+    cpp = Epilogue.cpp
+    monkeypatch.setattr(Epilogue, "cpp", lambda *of: cpp(*of).replace("activation::relu", "activation::identity"))
     network = nn.Sequential(operator(0), nn.ReLU(), operator(1))
     found = prepared(network, (2, 4, 3, 3), tmp_path)
     assert operations(found) == ["synthesized", "relu.default", "syno.native.default"]

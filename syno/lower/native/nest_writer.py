@@ -1,10 +1,8 @@
-"""C++ code for the nests of an operator.
+"""The C++ function of one nest, and the order in which it reads its factors.
 
-Vectors lie across samples or across positions (`Lanes`), so every read of data is a vector and every factor one number for all
-of a vector. A nest keeps a tile of results in registers: each vector that is read serves the tile's results that differ in
-the factor alone, and each factor those that differ in what is read alone.
-
-The code uses the vector types of GCC and clang, and runs on any processor that they compile for.
+Vectors lie across samples or across positions (`syno.lower.native.program.Lanes`), so every read of data is a vector and every
+factor one number for all of a vector. A nest keeps a tile of results in registers: each vector that is read serves the tile's
+results that differ in the factor alone, and each factor those that differ in what is read alone.
 """
 
 from __future__ import annotations
@@ -19,28 +17,7 @@ import numpy as np
 from syno.ir.coordinates import Array
 from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.schedules import NestSchedule
-
-
-class Writer:
-    """Writes lines with their indentation."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 1
-
-    def line(self, text: str) -> None:
-        """Write a line."""
-        self.lines.append("  " * self.depth + text)
-
-    def open(self, text: str) -> None:
-        """Begin a block, whose brace follows `text`."""
-        self.line(f"{text} {{".lstrip())
-        self.depth += 1
-
-    def close(self) -> None:
-        """End a block."""
-        self.depth -= 1
-        self.line("}")
+from syno.lower.native.source import Writer
 
 
 class NestWriter:
@@ -246,7 +223,7 @@ class NestWriter:
                 [f"{step} * i{loop}" for loop, step in code.channel.items() if step],
                 sum(code.channel.get(loop, 0) * at for loop, at in place.items()),
             )
-            out.line(f"{name} = finish({name}, {channel}, {self._where(place)}, scale, shift, residual);")
+            out.line(f"{name} = End::finish({name}, {channel}, {self._where(place)}, scale, shift, residual);")
         if code.masks is not None:
             loop = code.masks[0]
             index = self._sum([f"i{loop}"] if loop in self.schedule.order else [], place.get(loop, 0))
