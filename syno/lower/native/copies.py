@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from syno.lower.native.source import Writer
+from syno.lower.native.source import Writer, linear
+
+Body: TypeAlias = Callable[[str, str], list[str]]  # the statements of a copy, from a place outside and one in scratch
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,14 @@ def merged(axes: Iterable[CopyAxis]) -> list[CopyAxis]:
     return found
 
 
-def copy_loops(
-    out: Writer, axes: Sequence[CopyAxis], body: Callable[[str, str], list[str]], origin: int, outside_origin: int = 0
-) -> None:
-    """Write loops over axes around the statements for a place outside and one in scratch. Threads share the outermost."""
-    for number, axis in enumerate(axes):
-        begin, end = ("0", axis.count) if number else (f"{axis.count} * part / parts", f"{axis.count} * (part + 1) / parts")
-        out.open(f"for (long e{number} = {begin}; e{number} < {end}; ++e{number})")
-    if not axes:
-        out.open("if (!part)")
-    outside = " + ".join([f"{axis.outside} * e{number}" for number, axis in enumerate(axes)] + [str(outside_origin)])
-    inside = " + ".join([str(origin), *(f"{axis.inside} * e{number}" for number, axis in enumerate(axes))])
-    for line in body(outside, inside):
-        out.line(line)
-    for _ in range(max(len(axes), 1)):
-        out.close()
+def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Body, inside: int, outside: int = 0) -> None:
+    """Write loops over axes around a copy, which begins at these places in both memories. Threads share the outermost."""
+    with ExitStack() as blocks:
+        for number, axis in enumerate(axes):
+            begin, end = ("0", axis.count) if number else (f"{axis.count} * part / parts", f"{axis.count} * (part + 1) / parts")
+            blocks.enter_context(out.block(f"for (long e{number} = {begin}; e{number} < {end}; ++e{number})"))
+        if not axes:
+            blocks.enter_context(out.block("if (!part)"))
+        at_outside = linear(((axis.outside, f"e{number}") for number, axis in enumerate(axes)), outside)
+        at_inside = linear(((axis.inside, f"e{number}") for number, axis in enumerate(axes)), inside)
+        out.line(*body(at_outside, at_inside))

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from syno.ir.coordinates import Array
 from syno.lower.native.loop_code import Address
 from syno.lower.native.nests import Nest, NestPlan
+from syno.lower.native.source import linear
 
 CACHE_LINE = 16  # floats
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]  # of the input and of the output
@@ -118,10 +119,8 @@ def sides(plan: NestPlan, shapes: Shapes, formats: tuple[Format, Format]) -> tup
 
 def place_of_sample(side: Side, sample: str) -> str:
     """Return the expression of where a sample begins in the caller's tensor."""
-    terms, divisor = [], 1
+    steps, number = [], sample
     for stride, extent in reversed(side.through[1:]):
-        terms.append(f"{sample} / {divisor} % {extent} * {stride}")
-        divisor *= extent
-    if side.through:
-        terms.append(f"{sample} / {divisor} * {side.through[0][0]}")
-    return " + ".join(terms) or "0"
+        steps.append((stride, f"({number} % {extent})"))
+        number = f"({number} / {extent})"
+    return linear([*steps, *((stride, number) for stride, _ in side.through[:1])])

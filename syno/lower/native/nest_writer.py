@@ -8,16 +8,17 @@ results that differ in the factor alone, and each factor those that differ in wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import product
 from math import prod
-from typing import Any
+from operator import mul
 
 import numpy as np
 
 from syno.ir.coordinates import Array
 from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.schedules import NestSchedule
-from syno.lower.native.source import Writer
+from syno.lower.native.source import Writer, constant_table, linear, sum_of
 
 
 class NestWriter:
@@ -28,220 +29,176 @@ class NestWriter:
         code: the nest.
         schedule: its schedule.
         lanes: floats of a vector.
-        epilogue: whether results are scaled, shifted and so on, as the last nest's are.
+        ends: whether an epilogue ends the results, as those of the last nest.
         adds: whether a residual is added to them at once.
     """
 
-    def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, epilogue: bool, adds: bool) -> None:
+    def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, ends: bool, adds: bool) -> None:
         self.name, self.code, self.schedule, self.lanes = name, code, schedule, lanes
-        self.epilogue, self.adds = epilogue, adds
+        self.ends, self.adds = ends, adds
+        self.out = Writer()
         self.tables: dict[bytes, tuple[str, Array]] = {}
         self.tile = dict(schedule.tile)
         self.factor_strides = factor_strides(code, schedule)
 
     def function(self) -> str:
         """Return the function, and the tables that it reads."""
-        out = Writer()
-        outer = [loop for loop in self.schedule.order if loop not in self.code.summed]
-        self._loops(out, outer, {})
-        tables = [
-            f"static const int {name}[{table.size}] = {{{', '.join(map(str, table.reshape(-1).tolist()))}}};"
-            for name, table in self.tables.values()
-        ]
+        self._loops(self.schedule.order, {})
+        tables = [constant_table(*table) for table in self.tables.values()]
         if self.code.masks is not None:
-            values = ", ".join(map(str, self.code.masks[1].reshape(-1).tolist()))
-            tables.append(f"alignas(64) static const int {self.name}_masks[] = {{{values}}};")
-        parameters = ["const float* __restrict x", "const float* __restrict w", "float* __restrict y"]
-        if self.epilogue:
-            parameters += [f"const float* __restrict {name}" for name in ("scale", "shift", "residual")]
-        head = f"static void {self.name}({', '.join([*parameters, 'int part', 'int parts'])}) {{"
-        return "\n".join([*tables, head, *out.lines, "}"])
+            tables.append(constant_table(f"{self.name}_masks", self.code.masks[1]))
+        pointers = ["const float* __restrict x", "const float* __restrict w", "float* __restrict y"]
+        if self.ends:
+            pointers += [f"const float* __restrict {name}" for name in ("scale", "shift", "residual")]
+        head = f"static void {self.name}({', '.join([*pointers, 'int part', 'int parts'])}) {{"
+        return "\n".join([*tables, head, *self.out.lines, "}"])
 
-    # ---- loops -----------------------------------------------------------------------------------------------------
-
-    def _loops(self, out: Writer, outer: Sequence[int], sizes: dict[int, int]) -> None:
+    def _loops(self, loops: Sequence[int], sizes: dict[int, int]) -> None:
         """Write the loops over the results, from the outermost, then a tile. `sizes` are those of the tile."""
-        if not outer:
+        if not loops:
             if not sizes:
-                out.line("if (part) return;")
-            self._tile(out, sizes)
+                self.out.line("if (part) return;")
+            self._tile(sizes)
             return
-        loop, rest = outer[0], outer[1:]
+        loop, *inner = loops
         extent, tile = self.code.extents[loop], self.tile.get(loop, 1)
-        whole = extent - extent % tile
+        whole, is_outermost = extent - extent % tile, not sizes
         begin, end = "0", str(whole)
-        if not sizes:  # the outermost loop is shared by threads
+        if is_outermost:  # it is shared by threads
             tiles = -(-extent // tile)
-            out.line(f"const int begin = {tiles} * part / parts * {tile}, end = {tiles} * (part + 1) / parts * {tile};")
+            self.out.line(f"const int begin = {tiles} * part / parts * {tile}, end = {tiles} * (part + 1) / parts * {tile};")
             begin, end = "begin", "end" if whole == extent else f"(end < {whole} ? end : {whole})"
-        if whole == tile and sizes:
-            out.open("")
-            out.line(f"const int i{loop} = 0;")
+        if whole == tile and not is_outermost:
+            self._iteration(loop, 0, inner, {**sizes, loop: tile})
         else:
-            out.open(f"for (int i{loop} = {begin}; i{loop} < {end}; i{loop} += {tile})")
-        self._loops(out, rest, {**sizes, loop: tile})
-        out.close()
+            with self.out.block(f"for (int i{loop} = {begin}; i{loop} < {end}; i{loop} += {tile})"):
+                self._loops(inner, {**sizes, loop: tile})
         if whole < extent:
-            out.open("if (part == parts - 1)" if not sizes else "")
-            out.line(f"const int i{loop} = {whole};")
-            self._loops(out, rest, {**sizes, loop: extent - whole})
-            out.close()
+            head = "if (part == parts - 1)" if is_outermost else ""
+            self._iteration(loop, whole, inner, {**sizes, loop: extent - whole}, head)
 
-    def _tile(self, out: Writer, sizes: Mapping[int, int]) -> None:
-        code, schedule = self.code, self.schedule
+    def _iteration(self, loop: int, at: int, inner: Sequence[int], sizes: dict[int, int], head: str = "") -> None:
+        """Write a single iteration of a loop."""
+        with self.out.block(head):
+            self.out.line(f"const int i{loop} = {at};")
+            self._loops(inner, sizes)
+
+    def _tile(self, sizes: Mapping[int, int]) -> None:
+        """Write the results of a tile, each in a register."""
+        code, schedule, out = self.code, self.schedule, self.out
         tiled = [loop for loop in sizes if sizes[loop] > 1]
         places = [dict(zip(tiled, place, strict=True)) for place in product(*(range(sizes[loop]) for loop in tiled))]
-        names = {tuple(place.values()): f"a{'_'.join(map(str, place.values()))}" for place in places}
-        every = list(names.values()) if tiled else ["a"]
-        if not tiled:
-            names = {(): "a"}
-        out.line(f"Vector {', '.join(f'{name} = {{}}' for name in every)};")
-        outer = [loop for loop in schedule.order if loop not in code.summed]
-        base = self._sum(
-            [f"{code.read.steps[loop]} * i{loop}" for loop in outer if code.read.steps.get(loop)], code.read.constant
-        )
-        out.line(f"const float* __restrict xs = x + {base};")
+        results = {f"a{'_'.join(map(str, place.values()))}": place for place in places}
+        out.line(f"Vector {', '.join(f'{name} = {{}}' for name in results)};")
+        steps = [(code.read.steps.get(loop, 0), f"i{loop}") for loop in schedule.order]
+        out.line(f"const float* __restrict xs = x + {linear(steps, code.read.constant)};")
         if code.factor_loops is not None:
-            terms = [
-                f"{self.factor_strides[loop]} * i{loop}"
-                if self.tile.get(loop, 1) == 1
-                else f"{self.factor_strides[loop]} * (i{loop} / {self.tile[loop]})"
-                for loop in outer
-                if loop in code.factor_loops
-            ]
-            out.line(f"const float* __restrict ws = w + {self._sum(terms, 0)};")
+            tiles = {loop: f"i{loop}" if loop not in self.tile else f"(i{loop} / {self.tile[loop]})" for loop in schedule.order}
+            steps = [(self.factor_strides.get(loop, 0), place) for loop, place in tiles.items()]
+            out.line(f"const float* __restrict ws = w + {linear(steps)};")
         if self.adds:  # what is added is in the first cache when the sums are done
-            for place in places:
-                out.line(f"__builtin_prefetch(residual + {self._where(place)});")
-        rolled = schedule.sums[: len(schedule.sums) - schedule.unrolled]
-        unrolled = schedule.sums[len(schedule.sums) - schedule.unrolled :]
-        for loop in rolled:
-            out.line("#pragma GCC unroll 1")
-            out.open(f"for (int i{loop} = 0; i{loop} < {code.extents[loop]}; ++i{loop})")
-        terms = [f"{code.read.steps[loop]} * i{loop}" for loop in rolled if code.read.steps.get(loop)]
-        out.line(f"const float* __restrict xr = xs + {self._sum(terms, 0)};")
-        if code.factor_loops is not None:
-            terms = [f"{self.factor_strides[loop]} * i{loop}" for loop in rolled if loop in code.factor_loops]
-            out.line(f"const float* __restrict wr = ws + {self._sum(terms, 0)};")
-        for step in product(*(range(code.extents[loop]) for loop in unrolled)):
-            self._step(out, dict(zip(unrolled, step, strict=True)), places, names)
-        for _ in rolled:
-            out.close()
-        for place in places:
-            self._finish(out, place, names[tuple(place.values())])
-        for place in places:  # a residual that is read after a store to the same place of a page would wait for it
-            name = names[tuple(place.values())]
-            out.line(f"{'store' if code.writes_aligned else 'store_unaligned'}(y + {self._where(place)}, {name});")
+            out.line(*(f"__builtin_prefetch(residual + {self._where(place)});" for place in places))
+        split = len(schedule.sums) - schedule.unrolled
+        rolled, unrolled = schedule.sums[:split], schedule.sums[split:]
+        with ExitStack() as blocks:
+            for loop in rolled:
+                out.line("#pragma GCC unroll 1")
+                blocks.enter_context(out.block(f"for (int i{loop} = 0; i{loop} < {code.extents[loop]}; ++i{loop})"))
+            steps = [(code.read.steps.get(loop, 0), f"i{loop}") for loop in rolled]
+            out.line(f"const float* __restrict xr = xs + {linear(steps)};")
+            if code.factor_loops is not None:
+                steps = [(self.factor_strides.get(loop, 0), f"i{loop}") for loop in rolled]
+                out.line(f"const float* __restrict wr = ws + {linear(steps)};")
+            for step in product(*(range(code.extents[loop]) for loop in unrolled)):
+                self._step(dict(zip(unrolled, step, strict=True)), results)
+        for name, place in results.items():
+            self._finish(name, place)
+        store = "store" if code.writes_aligned else "store_unaligned"
+        for (
+            name,
+            place,
+        ) in results.items():  # a residual that is read after a store to the same place of a page would wait for it
+            out.line(f"{store}(y + {self._where(place)}, {name});")
 
-    def _step(
-        self, out: Writer, fixed: Mapping[int, int], places: Sequence[Mapping[int, int]], names: Mapping[Any, str]
-    ) -> None:
-        """Write the products of one iteration of the unrolled sums."""
+    def _step(self, fixed: Mapping[int, int], results: Mapping[str, Mapping[int, int]]) -> None:
+        """Write the products of one iteration of the unrolled sums.
+
+        Args:
+            fixed: the iteration, by loop.
+            results: the place of each result in the tile.
+        """
         code = self.code
-        seen = [loop for loop in places[0] if code.read.depends_on(loop)]
-        reads: dict[tuple[int, ...], str] = {}  # the vector that is read for some places of the tile
-        loads: dict[str, str] = {}
+        vectors: dict[str, str] = {}  # the name of a vector by its address
         factors: dict[int, str] = {}
         products: list[tuple[str, str, str]] = []  # a result, and what is multiplied
-        for place in places:
-            key = tuple(place[loop] for loop in seen)
+        for result, place in results.items():
             constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
-            name = reads.setdefault(key, f"d{len(reads)}")
-            if name not in loads:
-                loads[name] = self._sum(["xr", *self._lookups(fixed, place)], constant)
-            if code.factor_loops is None:
-                products.append((names[tuple(place.values())], name, ""))
-                continue
-            at = sum(self.factor_strides[loop] * value for loop, value in fixed.items() if loop in code.factor_loops)
-            at += self._place_in_factors(place)
-            products.append((names[tuple(place.values())], name, factors.setdefault(at, f"w{len(factors)}")))
+            address = sum_of(["xr", *self._lookups(fixed, place)], constant)
+            vector = vectors.setdefault(address, f"d{len(vectors)}")
+            factor = ""
+            if code.factor_loops is not None:
+                at = sum(self.factor_strides.get(loop, 0) * value for loop, value in fixed.items())
+                at += self._place_in_factors(place)
+                factor = factors.setdefault(at, f"w{len(factors)}")
+            products.append((result, vector, factor))
         load = "load" if code.is_aligned else "load_unaligned"
-        vectors = {name: f"{load}({address})" for name, address in loads.items()}
+        reads = {name: f"{load}({address})" for address, name in vectors.items()}
         scalars = {name: f"broadcast(wr[{at}])" for at, name in factors.items()}
-        out.open("")
         # The fewer ones, vectors or factors, stay in registers for the step; the others pass through one register.
-        kept, passing = (vectors, scalars) if len(vectors) <= len(scalars) else (scalars, vectors)
-        if len(products) > 1:
-            out.line("READ_AGAIN;")
-        for name, value in kept.items():
-            self._hold(out, name, value, len(products))
-        for name, value in passing.items():
-            self._hold(out, name, value, len(products))
-            for result, read, factor in products:
-                if name in (read, factor):
-                    out.line(self._with_summand(result, f"{read} * {factor}" if factor else read))
-        out.close()
+        kept, passing = (reads, scalars) if len(reads) <= len(scalars) else (scalars, reads)
+        with self.out.block():
+            if len(results) > 1:
+                self.out.line("READ_AGAIN;")
+            for name, value in (kept | passing).items():
+                self.out.line(f"Vector {name} = {value};")
+                if len(results) > 1 and factors:
+                    self.out.line(f"HOLD({name});")
+                if name in passing:
+                    rows = [row for row in products if name in row]
+                    self.out.line(*(self._with_summand(result, " * ".join(filter(None, read))) for result, *read in rows))
 
     def _with_summand(self, result: str, summand: str) -> str:
         """Return the statement that makes a summand part of a result."""
-        if self.code.takes_maximum:
-            return f"{result} = larger({result}, {summand});"
-        return f"{result} += {summand};"
-
-    def _hold(self, out: Writer, name: str, value: str, products: int) -> None:
-        """Write a vector that stays in a register as long as the step lasts."""
-        out.line(f"Vector {name} = {value};")
-        if products > 1 and self.code.factor_loops is not None:
-            out.line(f"HOLD({name});")
+        return f"{result} = larger({result}, {summand});" if self.code.takes_maximum else f"{result} += {summand};"
 
     def _place_in_factors(self, place: Mapping[int, int]) -> int:
         """Return the index, among the tile's factors, of the factor of a place in the tile."""
         at = 0
-        for loop in self.tile:
-            if self.code.factor_loops is not None and loop in self.code.factor_loops:
-                at = at * self.tile[loop] + place.get(loop, 0)
+        for loop, size in self.tile.items():
+            if loop in (self.code.factor_loops or ()):
+                at = at * size + place.get(loop, 0)
         return at
 
     def _lookups(self, fixed: Mapping[int, int], place: Mapping[int, int]) -> Iterator[str]:
         """Yield the terms of an address that are looked up in tables: of several loops, or irregular."""
         for loops, table in self.code.read.tables:
-            known = {**fixed}
-            if all(loop in known for loop in loops):
-                yield str(int(table[tuple(known[loop] for loop in loops)]))
+            if all(loop in fixed for loop in loops):
+                if entry := int(table[tuple(fixed[loop] for loop in loops)]):
+                    yield str(entry)
                 continue
-            terms, constant = [], 0
-            for number, loop in enumerate(loops):
-                stride = prod(table.shape[number + 1 :])
-                if loop in fixed:
-                    constant += stride * fixed[loop]
-                else:
-                    terms.append(f"{stride} * i{loop}" if stride != 1 else f"i{loop}")
-                    constant += stride * place.get(loop, 0)
-            yield f"{self._table(table)}[{self._sum(terms, constant)}]"
+            strides = [prod(table.shape[number + 1 :]) for number in range(len(loops))]
+            at = [fixed.get(loop, place.get(loop, 0)) for loop in loops]
+            variable = [(stride, f"i{loop}") for stride, loop in zip(strides, loops, strict=True) if loop not in fixed]
+            name = self.tables.setdefault(table.tobytes(), (f"{self.name}_table{len(self.tables)}", table))[0]
+            yield f"{name}[{linear(variable, sum(map(mul, strides, at)))}]"
 
-    def _table(self, table: Array) -> str:
-        key = np.ascontiguousarray(table).tobytes()
-        if key not in self.tables:
-            self.tables[key] = (f"{self.name}_table{len(self.tables)}", table)
-        return self.tables[key][0]
-
-    def _finish(self, out: Writer, place: Mapping[int, int], name: str) -> None:
-        """Write the epilogue of a tile: bias, residual and activation, before its results are stored."""
+    def _finish(self, name: str, place: Mapping[int, int]) -> None:
+        """Write the epilogue of a result, before it is stored."""
         code = self.code
-        if self.epilogue:
-            channel = self._sum(
-                [f"{step} * i{loop}" for loop, step in code.channel.items() if step],
-                sum(code.channel.get(loop, 0) * at for loop, at in place.items()),
-            )
-            out.line(f"{name} = End::finish({name}, {channel}, {self._where(place)}, scale, shift, residual);")
+        if self.ends:
+            steps = [(step, f"i{loop}") for loop, step in code.channel.items()]
+            channel = linear(steps, sum(code.channel.get(loop, 0) * at for loop, at in place.items()))
+            self.out.line(f"{name} = End::finish({name}, {channel}, {self._where(place)}, scale, shift, residual);")
         if code.masks is not None:
             loop = code.masks[0]
-            index = self._sum([f"i{loop}"] if loop in self.schedule.order else [], place.get(loop, 0))
-            out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
+            index = linear([(1, f"i{loop}")] if loop in self.schedule.order else [], place.get(loop, 0))
+            self.out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
 
     def _where(self, place: Mapping[int, int]) -> str:
         """Return where the result of a place in the tile is written."""
         write = self.code.write
-        outer = [loop for loop in self.schedule.order if loop not in self.code.summed]
-        terms = [f"{write.steps[loop]} * i{loop}" for loop in outer if write.steps.get(loop)]
-        return self._sum(terms, write.constant + sum(write.steps.get(loop, 0) * at for loop, at in place.items()))
-
-    @staticmethod
-    def _sum(terms: Sequence[str], constant: int) -> str:
-        pieces = [term for term in terms if term != "0"]
-        if constant or not pieces:
-            pieces.append(str(constant))
-        return " + ".join(pieces)
+        steps = [(write.steps.get(loop, 0), f"i{loop}") for loop in self.schedule.order]
+        return linear(steps, write.constant + sum(write.steps.get(loop, 0) * at for loop, at in place.items()))
 
 
 def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
@@ -254,8 +211,7 @@ def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
     tile = dict(schedule.tile)
     stride = prod(size for loop, size in tile.items() if loop in code.factor_loops)
     strides = {}
-    outer = [loop for loop in schedule.order if loop not in code.summed]
-    for loop in [*reversed(schedule.sums), *reversed(outer)]:
+    for loop in [*reversed(schedule.sums), *reversed(schedule.order)]:
         if loop in code.factor_loops:
             strides[loop] = stride
             stride *= -(-code.extents[loop] // tile.get(loop, 1))
@@ -281,8 +237,7 @@ def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
     for loop, extent in zip(code.factor_loops, values.shape, strict=True):
         shape += [extent // tile.get(loop, 1), tile.get(loop, 1)]
         names += [("outer", loop), ("inner", loop)]
-    order = [loop for loop in schedule.order if loop not in code.summed and loop in code.factor_loops]
-    order += [loop for loop in schedule.sums if loop in code.factor_loops]
+    order = [loop for loop in (*schedule.order, *schedule.sums) if loop in code.factor_loops]
     wanted = [("outer", loop) for loop in order] + [("inner", loop) for loop in tiled]
     wanted += [name for name in names if name not in wanted]  # of one element each
     return np.ascontiguousarray(values.reshape(shape).transpose([names.index(name) for name in wanted])).reshape(-1)

@@ -23,7 +23,7 @@ from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.nest_writer import NestWriter, factor_count, laid_out
 from syno.lower.native.nests import Nest, NestPlan
 from syno.lower.native.schedules import NestSchedule
-from syno.lower.native.source import Writer, runtime
+from syno.lower.native.source import Writer, linear, runtime
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Lanes:
         sizes = [in_lines(layout.size) for layout in layouts]
         sizes[0] *= not self.reads_in_place
         sizes[-1] *= not self.writes_in_place
-        places = [f"scratch + {sum(sizes[:at])}" for at in range(len(sizes))]
+        places = [linear([(1, "scratch")], sum(sizes[:at])) for at in range(len(sizes))]
         if self.reads_in_place:
             places[0] = "block"
         if self.writes_in_place:
@@ -199,7 +199,7 @@ class Lanes:
             adds = at == last and self.writes_in_place and self.epilogue.residual
             functions.append(NestWriter(f"{name}_nest{at}", code, schedule, self.lanes, at == last, adds).function())
             extra = ["scale", "shift", "added"] if at == last else []
-            arguments = ", ".join([places[at], f"w + {offset}", places[at + 1], *extra, "part", "parts"])
+            arguments = ", ".join([places[at], linear([(1, "w")], offset), places[at + 1], *extra, "part", "parts"])
             after = [] if at == last else self.after(at + 1, layouts[at + 1], places[at + 1])
             steps.append([f"{name}_nest{at}({arguments});", *after])
             offset += in_lines(factor_count(code, schedule))
@@ -218,8 +218,7 @@ class Lanes:
     def _entry(self, name: str, scratch: int, steps: Sequence[Sequence[str]]) -> list[str]:
         """Return the lines of the function that callers call: the steps of a block, for each block."""
         out = Writer(2)
-        for line in self.begin():
-            out.line(line)
+        out.line(*self.begin())
         if self.reads_in_place or self.input.format == "lanes":
             out.line(f"const float* block = x + {self.place(self.input)};")
         if self.writes_in_place:
@@ -228,9 +227,7 @@ class Lanes:
         for number, statements in enumerate(steps):
             if statements and any(steps[:number]):
                 out.line("BARRIER")
-            for line in statements:
-                out.line(line)
-            out.line(f"LAP({name}, {number})")
+            out.line(*statements, f"LAP({name}, {number})")
         return [
             f"LAPS({name}, {len(steps)})",
             f'extern "C" void {name}(',

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 
 from syno.ir.coordinates import Array
-from syno.lower.native.copies import CopyAxis, copy_loops, merged
+from syno.lower.native.copies import Body, CopyAxis, copy_loops, merged
 from syno.lower.native.layouts import (
     CACHE_LINE,
     Format,
@@ -27,11 +26,10 @@ from syno.lower.native.layouts import (
 from syno.lower.native.loop_code import LoopCode
 from syno.lower.native.nests import Axis, NestPlan
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Lanes
-from syno.lower.native.source import Writer
+from syno.lower.native.source import Writer, constant_table
 
 MOST_NEIGHBOURS = 4096  # that one table places in scratch
 MANY_LINES = 8  # of the cache
-Body: TypeAlias = Callable[[str, str], list[str]]  # the statements of a copy, from a place outside and one in scratch
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,16 +201,15 @@ def _copy_samples(
         lanes: floats of a vector.
         origin: where a sample begins in scratch.
     """
-    out.open("if (are_neighbours(at))")
-    copy_loops(out, axes, side_by_side, origin)
-    out.line("return;")
-    out.close()
+    with out.block("if (are_neighbours(at))"):
+        copy_loops(out, axes, side_by_side, origin)
+        out.line("return;")
     outer, run, places = _neighbours(axes, lanes)
     if not run:
         copy_loops(out, axes, apart("element", ""), origin)
         return []
     copy_loops(out, outer, apart(f"run<{run}>", f", {'SideBySide{}' if places is None else f'{name}_table'}"), origin)
-    return [] if places is None else [f"static const int {name}_table[{run}] = {{{', '.join(map(str, places.tolist()))}}};"]
+    return [] if places is None else [constant_table(f"{name}_table", places)]
 
 
 def _places(side: Side, name: str) -> str:
