@@ -27,6 +27,7 @@ def parts(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if whole["goal"] is not None:
         whole["latency"] = whole["tune"]["latency"]
     of_study = {key: value for key, value in whole["study"].items() if key not in NOT_OF_TRIALS}
+    of_study["pruner"] = None  # as in versions that had this option, whose searches are to go on without being done again
     if whole["select"]["by"] not in ("latency", "front"):
         del whole["select"]["shortlist"]  # nothing depends on it
     if isinstance(mixtures := whole.get("mixtures"), dict):  # records without layers by hand do not depend on these options

@@ -29,10 +29,10 @@ class Device(BaseModel):
 
 
 class MeasuredSubject(NamedTuple):
-    """What a compiler has compiled, and the settings with which it was measured."""
+    """What was measured, with which settings, and by which compiler; "" where it was trained, which none of them does."""
 
     subject: BaseModel
-    settings: LatencySettings
+    settings: BaseModel
     compiler: str
 
 

@@ -13,7 +13,7 @@ from syno.measure.tuning_record import TuningRecord
 from syno.model.networks import Network, Role
 from syno.run.metric import front
 from syno.stages.measurements import KINDS
-from syno.stages.own_records import check_belongs, check_measurement
+from syno.stages.provenance import check
 from syno.stages.selection import FastestOn
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def _record(experiment: Experiment, key: str, pair: Pair) -> TuningRecord:
             f"{file} is not there, and select: by: {experiment.select.by} compares measurements; `{again}` makes it"
         )
     record = TuningRecord.read(file)
-    check_belongs(record, Network(key, role=Role.ORIGINAL if key == ORIGINAL else Role.FOUND), file)
-    check_measurement(file, record, experiment, again)
+    check(file, record, experiment, Network(key, role=Role.ORIGINAL if key == ORIGINAL else Role.FOUND), again)
     return record
 
 

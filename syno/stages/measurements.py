@@ -35,7 +35,6 @@ class MeasurementKind:
         rows: the function that yields the measurements in a record, for the table; empty for a kind with a table of its own.
         is_measured: whether an experiment has jobs of this kind.
         is_read: whether the tables have the records that are there; by default as `is_measured`.
-        check: the function that raises SpecError if a record is of other settings than the experiment's.
         settings: the part of the experiment's settings that records depend on.
         of_original: whether the original is measured by itself, on remote devices, too. Otherwise it is measured in turns with
             each operator, on devices of this machine.
@@ -54,7 +53,6 @@ class MeasurementKind:
     rows: str
     is_measured: Callable[[Experiment], bool]
     is_read: Callable[[Experiment], bool] | None = None
-    check: str = "syno.stages.own_records:check_measurement"
     settings: str = "tune"
     of_original: bool = False
     has_compiler: bool = True
@@ -144,7 +142,7 @@ _LIST = (
         "Measure how fast the network with one operator trains, and the original in turns with it.",
         record="syno.train.speed_record:SpeedRecord", make="syno.stages.measure:training_speed",
         rows="syno.run.breakdown:rows_of_speed", is_measured=lambda experiment: experiment.tune.training,
-        check="syno.stages.own_records:check_speed", settings="speed", has_compiler=False, subject="training", minutes=60),
+        settings="speed", has_compiler=False, subject="training", minutes=60),
 )
 # fmt: on
 KINDS: dict[str, MeasurementKind] = {kind.name: kind for kind in _LIST}

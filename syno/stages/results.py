@@ -26,10 +26,10 @@ from syno.run.values import Latency, Round, Score, Speedup, TimedPart, Trial, be
 from syno.run.views import latencies_of, layers_of, scores_of
 from syno.stages.data import DataRecord
 from syno.stages.goal import reward_at_goal
-from syno.stages.kept import check_shown
 from syno.stages.mixtures import choice_of, mixture_lines
 from syno.stages.operators import network_of
 from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
+from syno.stages.provenance import check_shown
 from syno.stages.rivals import rivals_of, speeds_of_rivals
 from syno.stages.search import WorkerRecord
 from syno.stages.selection import Selection, read_selection, why_none

@@ -40,6 +40,7 @@ from syno.stages.mixtures import REPEATS
 from syno.stages.networks import converted
 from syno.stages.operators import compared_networks, network_of
 from syno.stages.places import RIVAL, SELECTED, WEIGHTS, training_file
+from syno.stages.provenance import differences_of_training
 from syno.stages.selection import Selected, read_selected
 from syno.stages.speedups import speedups_of
 from syno.stages.train import settings_of_training, train
@@ -269,7 +270,8 @@ def _train(experiment: Experiment, network: Network, seed: int) -> None:
     with suppress(SpecError):
         found = TrainingRecord.read(file)
         is_same_code = found.versions.get(OWN_CODE) == version_of_code(code_in(operator)).get(OWN_CODE)
-        if (found.workload, found.data_hash, found.operator) == (settings, workload.hash, str(operator)) and is_same_code:
+        is_same_network = (found.data_hash, found.operator) == (workload.hash, str(operator)) and is_same_code
+        if is_same_network and not differences_of_training(found, settings):
             return
     shared = STORE / f"{_identity(workload, operator, seed)}.json"
     with suppress(SpecError, OSError):
@@ -409,7 +411,7 @@ def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
     for seed in experiment.train.seeds:
         file, settings = training_file(experiment, name, seed), settings_of_training(experiment, name, seed)
         record, data = TrainingRecord.read(file) if file.is_file() else None, Workload(settings, experiment.network.data).hash
-        if record is None or (record.workload, record.data_hash) != (settings, data):
+        if record is None or record.data_hash != data or differences_of_training(record, settings):
             what = "is not there" if record is None else "is of other settings than the search, so delete it"
             raise SpecError(
                 f"{file} {what}; the search begins with the scores of its rivals: run `syno train CONFIG {name} --seed "

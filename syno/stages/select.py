@@ -22,8 +22,8 @@ from syno.stages.fastest import ahead, fastest
 from syno.stages.goal import nearest_first
 from syno.stages.kinds import source_of
 from syno.stages.operators import check_fit
-from syno.stages.own_records import settings_of_score
 from syno.stages.places import SELECTED, SHORTLIST, training_file
+from syno.stages.provenance import differences_of_training
 from syno.stages.selection import Selected, check_in_store, read_selection, write_selected
 from syno.stages.source import FLOPS, choose_from_source, for_shortlist, scores_in
 from syno.stages.store import OperatorStore, add_chosen
@@ -90,7 +90,7 @@ def original_score(experiment: Experiment) -> tuple[float, Metric]:
                 f"{file} is not there, and select: within compares with the original network; train it (`syno baseline`)"
             )
         record = TrainingRecord.read(file)
-        if record.operator_id is not None or settings_of_score(record.workload) != settings_of_score(workload):
+        if record.operator_id is not None or differences_of_training(record, workload):
             raise SpecError(
                 f"{file} is of another network or training than the search's; delete it and train again (`syno baseline`)"
             )

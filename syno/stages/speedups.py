@@ -19,8 +19,8 @@ from syno.measure.speedup_record import SpeedupRecord
 from syno.model.networks import Network
 from syno.stages.measure import network_to_measure, shown
 from syno.stages.operators import network_of
-from syno.stages.own_records import check_measurement
 from syno.stages.places import SELECTED, speedups_file, trials_folder
+from syno.stages.provenance import check
 from syno.stages.selection import read_selected
 
 if TYPE_CHECKING:
@@ -167,7 +167,5 @@ def selected_speedups(experiment: Experiment) -> dict[str, SpeedupRecord]:
         return {}
     found = SelectedSpeedups.read(file).speedups
     for key, record in found.items():
-        if not record.operator_id.startswith(key):
-            raise SpecError(f"{file} has the speedup of another operator as that of {key}; delete it and run `{AGAIN}` again")
-        check_measurement(file, record, experiment, AGAIN)
+        check(file, record, experiment, Network(key), AGAIN)
     return found

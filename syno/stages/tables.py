@@ -28,11 +28,10 @@ from syno.run.table import (
 from syno.run.values import TimedPart
 from syno.run.views import layers_of
 from syno.stages.goal import screened_out
-from syno.stages.kept import keep_config
 from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.operators import compared_networks
-from syno.stages.own_records import check_belongs, check_int8, check_same, check_training
 from syno.stages.places import FROZEN, SELECTED, training_file
+from syno.stages.provenance import check, check_same_data, keep_config
 from syno.stages.results import StoredRun
 from syno.stages.rivals import rows_of_rivals
 from syno.stages.train import begins_trained
@@ -112,12 +111,10 @@ def _collected(
     for file, network in _present(trained, folder / "train" if others else None):
         record = TrainingRecord.read(file)
         if network is not None:
-            check_belongs(record, network, file)
-            check_training(file, record.workload, experiment, network.key, record.seed)
+            check(file, record, experiment, network)
             if not begins_trained(experiment, network):  # with other weights for each seed
-                check_same(record, first or record, experiment)
                 first = first or record
-            check_int8(file, record, experiment)
+                check_same_data(record, first, experiment)
         source = file.relative_to(folder).as_posix()
         if curves is not None:
             curves += curve_rows(record, source, None if network is None else network.key, experiment.name)
@@ -163,15 +160,13 @@ def records(
 
     Raises SpecError if a record is damaged, or of another network or other settings.
     """
-    check = resolve_name(kind.check)
     for compiler, device in kind.records_of(experiment):
         for network in networks:
             file = kind.file(experiment, network.key, compiler, device)
             if not file.is_file() or (network.is_original and not kind.of_original):
                 continue
             record = resolve_name(kind.record).read(file)
-            check_belongs(record, network, file)
-            check(file, record, experiment, kind.again)
+            check(file, record, experiment, network, kind.again)
             yield file, network, (compiler, device), record
 
 

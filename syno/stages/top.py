@@ -19,8 +19,8 @@ from syno.run.speedups import best_against_best, none_is_faster
 from syno.run.table import trials_in
 from syno.run.values import Latency, Score
 from syno.stages import study
-from syno.stages.kept import check_shown
 from syno.stages.places import FROZEN
+from syno.stages.provenance import check_shown
 from syno.stages.results import StoredRun
 from syno.stages.store import all_results
 from syno.stages.tables import folder_of

@@ -12,7 +12,7 @@ from syno.config.stages import rounds_of
 from syno.report.watching import failure_lines, progress_line, status_lines, watch_text
 from syno.search.snapshot import Snapshot, StudyLimits, snapshot
 from syno.search.storage.view import NotBegunError, StudyView
-from syno.stages.kept import check_shown
+from syno.stages.provenance import check_shown
 from syno.stages.rivals import rival_lines
 from syno.stages.search import limits
 from syno.stages.top import find_experiment

@@ -16,7 +16,7 @@ from syno.base.record import Count, PositiveInterval, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
 from syno.measure.timing import median_interval, stopwatch_of
-from syno.measure.tuning_record import Line, MeasurementRecord
+from syno.measure.tuning_record import Line, MeasuredSubject, MeasurementRecord
 from syno.model.replacements import AnyOperator
 from syno.train.micro_batches import AUTO, add_gradients, chosen
 from syno.train.numerics import on_device, own_state
@@ -187,6 +187,11 @@ class SpeedRecord(MeasurementRecord):
     ratio: PositiveInterval
     versions: dict[str, str]
     date: AwareDatetime
+
+    @property
+    def measured(self) -> tuple[MeasuredSubject, ...]:
+        """The workload with the settings; PyTorch itself trains, without a compiler."""
+        return (MeasuredSubject(self.workload, self.settings, ""),)
 
     def lines(self, place: str = "") -> Iterator[Line]:
         """Yield the speeds of both networks, and their ratio; the record itself knows the device."""

@@ -15,6 +15,7 @@ from syno.base.record import Amount, Count, Name, Number, Record, versions
 from syno.measure.machine import device_name
 from syno.model.counting import count
 from syno.model.replacements import AnyOperator, code_in
+from syno.train.given_weights import content_of_weights
 from syno.train.lower_precision import int8_score
 from syno.train.metric import BUILT_IN, METRICS, MetricKey
 from syno.train.processes import ALONE, Processes
@@ -45,6 +46,7 @@ class TrainingRecord(Record):
         micro_batch: samples that went through the network at once, also where the setting is `auto`; None: the whole batch.
         int8_score: of the trained network in 8-bit integers; None if it was not tested so.
         weights: checksum of the file beside the record with the trained weights (`syno.train.weights`); None if none were kept.
+        initial_weights: checksum of the file of weights that the training began with; None without one, and in older records.
         flops: multiply-adds of the network, for one picture or sequence.
         parameters: of the network.
         cpu_seconds: processor time of the training, in all processes.
@@ -72,6 +74,7 @@ class TrainingRecord(Record):
     micro_batch: Count | None = None
     int8_score: float | None = None
     weights: str | None = None
+    initial_weights: str | None = None
     flops: Amount
     parameters: Number
     cpu_seconds: Amount
@@ -127,7 +130,7 @@ class TrainingRecord(Record):
             then=quantize if int8 and processes.is_first else None,
             processes=processes,
         )
-        is_kept = weights is not None and weights.is_file()
+        is_kept, initial = weights is not None and weights.is_file(), workload.settings.weights
         return cls(
             name=ORIGINAL if operator is None else operator.name,
             operator=None if operator is None else str(operator),
@@ -146,6 +149,7 @@ class TrainingRecord(Record):
             micro_batch=result.micro_batch,
             int8_score=in_int8[0] if in_int8 else None,
             weights=checksum(weights.read_bytes()) if is_kept and weights is not None else None,
+            initial_weights=None if initial is None else checksum(content_of_weights(initial)),
             flops=price.flops / batch,
             parameters=int(price.parameters),
             cpu_seconds=result.cpu_seconds,

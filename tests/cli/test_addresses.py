@@ -15,7 +15,7 @@ from syno.base.text_tables import markdown
 from syno.config import Experiment
 from syno.search.faults import fault_of
 from syno.search.storage.view import StudyView
-from syno.stages.kept import read_kept, write_kept
+from syno.stages.provenance import read_kept, write_kept
 
 URL = "postgresql+psycopg://me:se:cr/et@127.0.0.1:1/none"
 SHOWN = "postgresql+psycopg://me:***@127.0.0.1:1/none"

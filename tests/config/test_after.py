@@ -13,14 +13,16 @@ import torch
 
 import syno
 from syno.base.errors import SpecError
+from syno.base.files import ORIGINAL
 from syno.config import Experiment, load_experiments
 from syno.model.counting import model_cost
+from syno.model.networks import Network
 from syno.run.table import write_table
 from syno.stages.data import data_text, look
-from syno.stages.kept import check_goes_on, check_shown, keep_config, write_kept
 from syno.stages.measure import subject_of
-from syno.stages.own_records import check_training
+from syno.stages.provenance import check, check_goes_on, check_shown, keep_config, write_kept
 from syno.stages.store import OperatorStore
+from syno.train.training_record import TrainingRecord
 
 DATA = {"preset": "micro", "train": 64, "test": 32}
 WORKLOAD: Mapping[str, Any] = {"width": 0.25, "data_settings": DATA, "training": {"epochs": 1, "batch": 32}}
@@ -148,20 +150,22 @@ class TestTheNetwork:
         look(found).write(found.folder / "data.json")
         keep_config(found)
         named, other = (experiment(after={"source": FIRST, "operator": name}) for name in (SEPARABLE, SHUFFLED))
-        for check in (check_goes_on, check_shown):
-            check(named)
+        for checks in (check_goes_on, check_shown):
+            checks(named)
             with pytest.raises(
                 SpecError, match=f"with {SEPARABLE}, .* have {SHUFFLED}.*source: results.first, operator: {SEPARABLE}"
             ):
-                check(other)
+                checks(other)
 
     def test_records_of_a_network_with_another_operator_are_refused(self) -> None:
         searched([(SEPARABLE, 0.8), (SHUFFLED, 0.7)])
         one, other = experiment(), experiment(after={"source": FIRST, "operator": SHUFFLED})
         assert one.workload is not None
-        check_training(Path("record.json"), one.workload, one)
+        told = {"name": "original", "operator": None, "operator_id": None, "seed": 0, "initial_weights": None}
+        record = TrainingRecord.model_construct(None, workload=one.workload, **told)
+        check(Path("record.json"), record, one, Network.parse(ORIGINAL))
         with pytest.raises(SpecError, match="record.json is of other settings than the experiment: workload.placed"):
-            check_training(Path("record.json"), one.workload, other)
+            check(Path("record.json"), record, other, Network.parse(ORIGINAL))
 
 
 def test_settings_without_such_an_operator_are_written_as_before() -> None:

@@ -13,7 +13,7 @@ from syno.base import registry
 from syno.base.errors import RunsCodeError, SpecError
 from syno.base.registry import imported, reading_only, search_code_in
 from syno.config.files import load_experiment, load_experiments
-from syno.stages.kept import write_kept
+from syno.stages.provenance import write_kept
 
 OWN = {"workload": {"model": "nets.small:make"}, "output": "out"}
 

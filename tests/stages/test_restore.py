@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +14,9 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages.figures import draw, write_report
-from syno.stages.kept import keep_config
 from syno.stages.operators import network_of
-from syno.stages.restore import deleted, look_over, write_manifest
+from syno.stages.provenance import keep_config
+from syno.stages.restore import FILE, Manifest, deleted, look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.stage_files import derived_files
@@ -207,6 +209,27 @@ class TestOtherSettings:
     def test_a_study_goes_on_with_more_trials(self, experiment: Experiment) -> None:
         more = Experiment(**{**COUNTED, "study": {"n_trials": 4}})
         assert names(look_over(more, change=True)) == ["search/worker1.json"]
+
+    def test_a_folder_of_a_version_with_pruners_goes_on(self, experiment: Experiment) -> None:
+        kept = experiment.folder / "experiment.yaml"
+        kept.write_text(kept.read_text(encoding="utf-8").replace("study:\n", "study:\n  pruner: null\n"), encoding="utf-8")
+        write_manifest(experiment, complete=True)
+        manifest, part = Manifest.read(experiment.folder / FILE), json.loads(experiment.part("search"))
+        part["study"]["pruner"] = None  # which the settings of a search had then
+        then = hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
+        assert manifest.files["search/worker1.json"].settings == then
+        assert look_over(experiment, change=True) == []
+        keep_config(experiment)
+        assert "pruner" not in kept.read_text(encoding="utf-8")
+
+    def test_a_folder_of_a_search_with_a_pruner_says_what_to_do(self, experiment: Experiment) -> None:
+        kept = experiment.folder / "experiment.yaml"
+        text = kept.read_text(encoding="utf-8").replace("study:\n", "study:\n  pruner: {name: median}\n")
+        kept.write_text(text, encoding="utf-8")
+        for refuses in (keep_config, write_report):
+            with pytest.raises(SpecError, match="has settings that .* does not have: .*study: there is no pruner.*Take them"):
+                refuses(experiment)
+        assert kept.read_text(encoding="utf-8") == text
 
     def test_another_experiment_needs_another_folder(self, experiment: Experiment) -> None:
         other = Experiment(**{**COUNTED, "name": "other", "output": experiment.folder})

@@ -114,6 +114,16 @@ def test_pruning_goes_on_from_the_trained_original_and_narrowing_begins_anew() -
     assert records[0].workload.training.learning_rate == records[1].workload.training.learning_rate / 2
     assert records[0].parameters == records[1].parameters < records[2].parameters
     assert records[0].operator == "network pruned 0.5\n"
+    write_selected([], found.folder / SELECTED, "the search found no operator")
+    found.folder.rename("elsewhere")  # the records name weights in the folder that it was
+    moved, original = found.model_copy(update={"output": Path("elsewhere")}), Path("elsewhere/train/original")
+    assert {score.key for score in make_tables(moved).scores} == {"original", "pruned_0.5", "narrow_0.5"}
+    (original / "seed1.safetensors").write_bytes((original / "seed2.safetensors").read_bytes())
+    with pytest.raises(SpecError, match=r"0\.5/seed1\.json is of other settings than the experiment: workload\.weights is"):
+        make_tables(moved)
+    Path("elsewhere").rename(found.folder)
+    with pytest.raises(SpecError, match=r"workload\.weights: the content of results/small/train/.* has changed since then"):
+        make_tables(found)
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from syno.paper.stages import ablations
 from syno.paper.stages.join import MADE_BY as JOINED_BY
 from syno.paper.stages.join import JoinRecord, notes, operators_of
 from syno.run.table import read_losses, read_measurements, write_table
-from syno.stages.kept import read_kept
 from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
+from syno.stages.provenance import read_kept
 from syno.stages.store import OperatorStore
 
 if TYPE_CHECKING:
