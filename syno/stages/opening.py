@@ -6,12 +6,14 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from math import sqrt
+from pathlib import Path
 from statistics import mean, variance
 from typing import TYPE_CHECKING, Any
 
-from syno.base.errors import SynoError
+from syno.base.errors import SpecError, SynoError
 from syno.base.identity import identity_of_paths
-from syno.config import Experiment
+from syno.config import AnyExperiment, Experiment
+from syno.config.kept_file import KEPT
 from syno.config.stages import rounds_of
 from syno.ir.graph import PGraph
 from syno.ir.rewriting import with_variables
@@ -20,6 +22,8 @@ from syno.model.replacements import as_replacement
 from syno.run.metric import front
 from syno.search.reward import FrontPoint, Reward, compared_scores, from_settings
 from syno.space.space import Space
+from syno.stages.places import FROZEN, SELECTED
+from syno.stages.provenance import check_placed, differences_of_searches, read_known, write_kept
 from syno.stages.rivals import TrainedRival, trained_rivals
 from syno.train.metric import Metric
 
@@ -68,6 +72,50 @@ def open_study(experiment: Experiment, space: Space, layer_error: LayerError | N
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,
     )
+
+
+def keep_config(experiment: AnyExperiment) -> Path:
+    """Write the experiment with all defaults beside its results; returns the file.
+
+    Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials of other
+    settings.
+    """
+    check_goes_on(experiment)
+    return write_kept(experiment)
+
+
+def check_goes_on(experiment: AnyExperiment) -> None:
+    """Raise SpecError, with the settings that differ, if the experiment cannot continue with the results in its folder."""
+    check_placed(experiment)
+    folder, kept = experiment.folder, read_known(experiment.folder / KEPT)
+    if kept is None:
+        if folder.is_dir() and isinstance(experiment, Experiment) and experiment.searches and _has_trials(experiment):
+            open_study(experiment, Space(experiment.operator_spec))  # raises if the study has other settings
+        return
+    if kept.name != experiment.name:
+        if any((folder / part).exists() for part in (FROZEN, SELECTED, "train")):
+            raise SpecError(
+                f'{folder} holds results of the experiment "{kept.name}", as {folder / KEPT} says; give "{experiment.name}" '
+                "another folder (output: FOLDER, or leave output out)"
+            )
+        return
+    differences = differences_of_searches(kept, experiment)
+    if differences and _has_trials(experiment):
+        raise SpecError(
+            f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(differences)}. Take these settings "
+            "back to go on with that study, or give the experiment another name to begin a new one"
+        )
+
+
+def _has_trials(experiment: AnyExperiment) -> bool:
+    """Return whether the study has a trial that was evaluated."""
+    from syno.search.storage.store import read_trials
+
+    try:
+        trials = read_trials(experiment.storage, experiment.name)
+    except SpecError:  # there is no study, or `open_study` says what is wrong
+        return False
+    return any(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
 
 
 def own_code_of_search(experiment: Experiment) -> dict[str, Any]:

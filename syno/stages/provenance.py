@@ -28,9 +28,8 @@ from syno.measure.compilers import compiler_facts
 from syno.measure.tuning import tolerant
 from syno.model.networks import Network, Role
 from syno.model.placed import OPTIONAL
-from syno.space.space import Space
 from syno.stages.data import DataRecord
-from syno.stages.places import DATA, FROZEN, SELECTED
+from syno.stages.places import DATA
 from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
@@ -145,16 +144,6 @@ def check_same_data(record: TrainingRecord, first: TrainingRecord, experiment: E
         )
 
 
-def keep_config(experiment: AnyExperiment) -> Path:
-    """Write the experiment with all defaults beside its results; returns the file.
-
-    Raises SpecError, and does not change the file, if the results are of another experiment, or the study has trials of other
-    settings.
-    """
-    check_goes_on(experiment)
-    return write_kept(experiment)
-
-
 def write_kept(experiment: AnyExperiment) -> Path:
     """Write the experiment beside its results without a check; returns the file.
 
@@ -174,58 +163,34 @@ def write_kept(experiment: AnyExperiment) -> Path:
 def read_kept(folder: Path) -> AnyExperiment | None:
     """Return the experiment that is kept beside results; None if there is none, or the file is damaged."""
     try:
-        return _read(folder / KEPT)
+        return read_known(folder / KEPT)
     except SynoError:
         return None
 
 
-def _read(file: Path) -> AnyExperiment | None:
+def read_known(file: Path) -> AnyExperiment | None:
     """Return the experiment that is kept in a file; None if there is none, or the file is damaged.
 
     Raises SpecError if it has settings that this version does not know: nobody can tell what they did to the results.
     """
     try:
-        read_mapping(file, "an experiment", Experiment)
-    except SynoError:
-        return None
-    try:
-        return decided(in_place(AnyExperiment.load(file), file.parent))
+        kept = AnyExperiment.load(file)
     except SynoError as error:
+        try:
+            read_mapping(file, "an experiment", Experiment)
+        except SynoError:
+            return None
         raise SpecError(
             f"{file} has settings that this version of Syno does not have: {error}. Take them out of that file to go on "
             "without them, or give the experiment another name to begin a new one"
         ) from None
-
-
-def check_goes_on(experiment: AnyExperiment) -> None:
-    """Raise SpecError, with the settings that differ, if the experiment cannot continue with the results in its folder."""
-    _check_placed(experiment)
-    folder, kept = experiment.folder, _read(experiment.folder / KEPT)
-    if kept is None:
-        if folder.is_dir() and isinstance(experiment, Experiment) and experiment.searches and _has_trials(experiment):
-            from syno.stages.opening import open_study  # which compares records, too
-
-            open_study(experiment, Space(experiment.operator_spec))  # raises if the study has other settings
-        return
-    if kept.name != experiment.name:
-        if any((folder / part).exists() for part in (FROZEN, SELECTED, "train")):
-            raise SpecError(
-                f'{folder} holds results of the experiment "{kept.name}", as {folder / KEPT} says; give "{experiment.name}" '
-                "another folder (output: FOLDER, or leave output out)"
-            )
-        return
-    differences = differences_of_searches(kept, experiment)
-    if differences and _has_trials(experiment):
-        raise SpecError(
-            f"{folder} holds trials of other settings, as {folder / KEPT} says: {'; '.join(differences)}. Take these settings "
-            "back to go on with that study, or give the experiment another name to begin a new one"
-        )
+    return decided(in_place(kept, file.parent))
 
 
 def check_shown(experiment: AnyExperiment) -> None:
     """Raise SpecError, with the settings that differ, if existing results are of other settings."""
-    _check_placed(experiment)
-    folder, kept = experiment.folder, _read(experiment.folder / KEPT)
+    check_placed(experiment)
+    folder, kept = experiment.folder, read_known(experiment.folder / KEPT)
     if kept is None:
         return
     shown = named_differences(_settings_of_results(kept), _settings_of_results(experiment))
@@ -236,7 +201,7 @@ def check_shown(experiment: AnyExperiment) -> None:
         )
 
 
-def _check_placed(experiment: AnyExperiment) -> None:
+def check_placed(experiment: AnyExperiment) -> None:
     """Raise SpecError if the network of the results has another operator of an experiment that went first."""
     file = experiment.folder / DATA
     if not isinstance(experiment, Experiment) or experiment.after is None or experiment.workload is None:
@@ -295,14 +260,3 @@ def _settings_of_results(experiment: AnyExperiment) -> dict[str, Any]:
     whole = experiment.model_dump(mode="json")
     told = {"workload": whole["workload"], "train": whole["train"], "tune": {"latency": whole["tune"]["latency"]}}
     return {**told, "select": {"source": whole["select"]["source"]}}
-
-
-def _has_trials(experiment: AnyExperiment) -> bool:
-    """Return whether the study has a trial that was evaluated."""
-    from syno.search.storage.store import read_trials
-
-    try:
-        trials = read_trials(experiment.storage, experiment.name)
-    except SpecError:  # there is no study, or `open_study` says what is wrong
-        return False
-    return any(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)

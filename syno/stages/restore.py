@@ -18,9 +18,10 @@ from syno.base.files import lies_in
 from syno.base.record import Record
 from syno.config import AnyExperiment
 from syno.config.kept_file import KEPT
+from syno.stages.opening import check_goes_on
 from syno.stages.operators import repair_store
 from syno.stages.places import FROZEN, OPERATORS, SELECTED, SHORTLIST, worker_file
-from syno.stages.provenance import check_goes_on, write_kept
+from syno.stages.provenance import write_kept
 from syno.stages.selection import read_selected
 from syno.stages.stage_files import derived_files, reader_of, record_globs
 from syno.stages.workflow_stages import STAGES, jobs

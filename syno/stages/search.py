@@ -35,9 +35,8 @@ from syno.search.workers import Interruption, Worker, worker_processes
 from syno.space.complete import cost
 from syno.space.space import Space
 from syno.space.state_graph import check_not_empty, why_empty
-from syno.stages.opening import open_study
+from syno.stages.opening import keep_config, open_study
 from syno.stages.places import ORIGINAL_TRAINING, WEIGHTS, worker_file
-from syno.stages.provenance import keep_config
 from syno.stages.speedups import speedups_of
 
 if TYPE_CHECKING:

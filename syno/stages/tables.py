@@ -29,9 +29,10 @@ from syno.run.values import TimedPart
 from syno.run.views import layers_of
 from syno.stages.goal import screened_out
 from syno.stages.measurements import KINDS, MeasurementKind
+from syno.stages.opening import keep_config
 from syno.stages.operators import compared_networks
 from syno.stages.places import FROZEN, SELECTED, training_file
-from syno.stages.provenance import check, check_same_data, keep_config
+from syno.stages.provenance import check, check_same_data
 from syno.stages.results import StoredRun
 from syno.stages.rivals import rows_of_rivals
 from syno.stages.train import begins_trained

@@ -20,7 +20,8 @@ from syno.model.networks import Network
 from syno.run.table import write_table
 from syno.stages.data import data_text, look
 from syno.stages.measure import subject_of
-from syno.stages.provenance import check, check_goes_on, check_shown, keep_config, write_kept
+from syno.stages.opening import check_goes_on, keep_config
+from syno.stages.provenance import check, check_shown, write_kept
 from syno.stages.store import OperatorStore
 from syno.train.training_record import TrainingRecord
 

@@ -14,7 +14,7 @@ from syno.base.errors import SpecError
 from syno.cli import app
 from syno.cli.arguments import experiment_of
 from syno.config import Experiment, load_experiment, load_experiments
-from syno.stages.provenance import keep_config
+from syno.stages.opening import keep_config
 from syno.stages.store import OperatorStore, find_stored
 from syno.stages.top import find_experiment
 

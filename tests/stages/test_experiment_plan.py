@@ -19,6 +19,7 @@ from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
+from syno.stages.opening import keep_config
 from syno.stages.plan import (
     SEARCH_HOURS,
     TRIAL_HOURS,
@@ -34,7 +35,6 @@ from syno.stages.plan import (
     training_hours,
     workload_of,
 )
-from syno.stages.provenance import keep_config
 from syno.stages.workflow_stages import STAGES, jobs
 from syno.train.settings import TrainingSettings
 

@@ -20,9 +20,9 @@ from syno.ir.library import OPERATORS
 from syno.run.parquet import write_parquet
 from syno.stages import figures, results
 from syno.stages.figures import write_report
+from syno.stages.opening import keep_config
 from syno.stages.operators import network_of
 from syno.stages.places import FROZEN, SELECTED, training_file
-from syno.stages.provenance import keep_config
 from syno.stages.select import select
 from syno.stages.selection import read_selected, read_selection, why_none
 from syno.stages.tables import make_tables

@@ -14,8 +14,8 @@ from syno.base.errors import SpecError, UnknownNameError
 from syno.base.files import write_whole
 from syno.config import Experiment
 from syno.stages.figures import draw, write_report
+from syno.stages.opening import keep_config
 from syno.stages.operators import network_of
-from syno.stages.provenance import keep_config
 from syno.stages.restore import FILE, Manifest, deleted, look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select

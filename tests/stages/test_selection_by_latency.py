@@ -23,8 +23,8 @@ from syno.measure.tuning_record import Device, TuningRecord
 from syno.stages import select
 from syno.stages.fastest import fastest
 from syno.stages.measurements import KINDS
+from syno.stages.opening import keep_config
 from syno.stages.places import SELECTED, SHORTLIST, training_file
-from syno.stages.provenance import keep_config
 from syno.stages.restore import expected
 from syno.stages.selection import FastestOn, Selected, read_selected, read_selection, why_none, write_selected
 from syno.stages.store import OperatorStore

@@ -17,7 +17,7 @@ from syno.stages import fastest, figures
 from syno.stages.data import prepare
 from syno.stages.fastest import Measured
 from syno.stages.figures import write_report
-from syno.stages.provenance import keep_config
+from syno.stages.opening import keep_config
 from syno.stages.select import select, shortlist
 from syno.stages.selection import Selected, read_selected, read_selection, why_none, write_selected
 from syno.stages.store import OperatorStore

@@ -15,7 +15,7 @@ from small_run import planned
 from syno.config import Experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
 from syno.stages.networks import keys
-from syno.stages.provenance import keep_config
+from syno.stages.opening import keep_config
 from syno.stages.restore import write_manifest
 from syno.stages.selection import Selected, write_selected
 from syno.stages.targets import MEASURED

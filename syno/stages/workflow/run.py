@@ -10,8 +10,8 @@ from typing import Any
 from syno.base.errors import SynoError
 from syno.config import AnyExperiment
 from syno.config.left_out import record_devices
+from syno.stages.opening import keep_config
 from syno.stages.places import REPORT, SELECTED
-from syno.stages.provenance import keep_config
 from syno.stages.restore import deleted, look_over, write_manifest
 from syno.stages.selection import read_selection, why_none
 from syno.stages.targets import asked_for, check_source
