@@ -1,1 +1,1 @@
-"""Searching the space: policies that propose operators, rewards, and studies that keep the trials."""
+"""Searching the space: policies that propose operators, rewards, and studies that store the trials."""

@@ -1,7 +1,7 @@
-"""Evaluations of operators by name, as experiments give them; `syno.train.contract` says what an evaluation is.
+"""Evaluations of operators by name; `syno.train.contract` defines the interface.
 
-`cost` counts. `package.module:function` is a function of the user's own, which takes an operator and a `Report` and returns
-metrics by name. It is imported in every worker, with the folder where the command runs on the path.
+`cost` counts FLOPs and memory without training. `package.module:function` is a user's own function, which takes an operator and
+a `Report` and returns metrics by name. Every worker imports it, with the working directory on the import path.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class Stoppable(Evaluation):
     interruption: Interruption
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Evaluate the operator. Raises KeyboardInterrupt if a signal comes."""
+        """Evaluate the operator. Raises KeyboardInterrupt on a signal."""
         with self.interruption.allowed():
             return self.evaluation(operator, _UninterruptedReport(report, self.interruption))
 
     def screen(self, operator: PGraph) -> Screening | None:
-        """Screen the operator, if the evaluation does. Raises KeyboardInterrupt if a signal comes."""
+        """Screen the operator, if the evaluation has screening. Raises KeyboardInterrupt on a signal."""
         with self.interruption.allowed():
             return self.evaluation.screen(operator)
 
     def forget(self, operator: PGraph) -> None:
-        """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
+        """Let the evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
         self.evaluation.forget(operator)
 
 
 class _UninterruptedReport(Report):
-    """A report during which signals are only recorded: what it stores is stored as a whole."""
+    """A report during which signals are deferred, so that its writes are never interrupted."""
 
     def __init__(self, report: Report, interruption: Interruption) -> None:
         self.report, self.interruption = report, interruption
@@ -68,7 +68,7 @@ class _UninterruptedReport(Report):
 
 @dataclass(frozen=True)
 class StoppingDisplay:
-    """A display that stops the worker if a signal has come; it shows progress on `shown`, if given."""
+    """A display that stops the worker after a signal; it forwards progress to `shown`, if given."""
 
     interruption: Interruption
     shown: Display | None = None
@@ -83,7 +83,7 @@ class StoppingDisplay:
             self.shown.__exit__(kind, error, traceback)
 
     def show(self, progress: Progress) -> None:
-        """Show the progress. Raises KeyboardInterrupt if a signal has come."""
+        """Show the progress. Raises KeyboardInterrupt if a signal was received."""
         self.interruption.check()
         if self.shown is not None:
             self.shown.show(progress)
@@ -95,16 +95,16 @@ EVALUATIONS: Registry[Factory] = Registry("evaluation")
 
 @dataclass(frozen=True)
 class CountedCost(Evaluation):
-    """An evaluation without training: FLOPs, parameters and memory of the model with the operator, and those of the original.
+    """An evaluation without training: FLOPs, parameters and memory of the model with the operator, and of the original.
 
-    Multiply-adds count as one FLOP; both models are counted for one batch.
+    One multiply-add counts as one FLOP; costs are for one batch.
     """
 
     spec: OperatorSpec
     original: Cost | None = None
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Return the metrics."""
+        """Return the costs of the model with the operator as metrics."""
         return cost(operator, self.spec).metrics(self.original)
 
 
@@ -112,7 +112,7 @@ EVALUATIONS.register("cost")(CountedCost)
 
 
 def find_evaluation(name: str, spec: OperatorSpec, original: Cost | None = None) -> Evaluation:
-    """Return the evaluation that `name` names.
+    """Return the evaluation with this name.
 
     Args:
         name: a name in `EVALUATIONS`, or `package.module:function`.
@@ -128,7 +128,7 @@ def find_evaluation(name: str, spec: OperatorSpec, original: Cost | None = None)
             f'evaluate is "{name}"; it is one of: {", ".join(EVALUATIONS)}, or your own as "package.module:function"'
             f".{suggestion(name, EVALUATIONS)}"
         )
-    found = imported(name, "evaluation")
-    if not callable(found):
-        raise SpecError(f'evaluate is "{name}", which is no function but {found!r}')
-    return evaluation_of(found)
+    function = imported(name, "evaluation")
+    if not callable(function):
+        raise SpecError(f'evaluate is "{name}", which is no function but {function!r}')
+    return evaluation_of(function)

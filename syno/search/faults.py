@@ -1,9 +1,9 @@
-"""Causes of failed evaluations: the one place where failures are told apart.
+"""Causes of failed evaluations: the one place that classifies failures.
 
 There are three kinds. "operator": the operator cannot be lowered, does not fit, needs too much memory, or trains to NaN; the
-search goes on without it. "machine": the disk is full, a device or data is missing; the trial is given back, and another worker
-may evaluate it. "function": the user's model, data or evaluation raised something else, such as a bug does; one such failure is
-a failed trial like any other, and equal ones in a row stop the study.
+search goes on without it. "machine": the disk is full, a device or data is missing; the trial is requeued, and another worker
+may evaluate it. "function": the user's model, data or evaluation raised another exception, probably a bug; a single one is a
+failed trial like any other, and equal ones in a row stop the study.
 
 >>> fault_of(OSError(28, "No space left on device")).kind
 'machine'
@@ -54,8 +54,8 @@ OPERATOR_ERRORS = (
     *(MemoryError, FloatingPointError),
 )
 MACHINE_ERRORS = (DataError, DeviceError, MachineError)
-STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # they store reports: the disk is full, or the database is lost
-# Other numbers, such as those of a missing file or permission, mean a wrong path as often as a broken machine.
+STORAGE_PACKAGES = ("sqlalchemy", "optuna")  # their errors while a report is stored: a full disk, or a lost database
+# Other errno values, such as a missing file or permission, mean a wrong path as often as a broken machine.
 DISK = ("ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE", "ENFILE", "ESTALE", "EREMOTEIO", "EUCLEAN")
 SYSTEM = ("ENOMEM", "EAGAIN", "ENODEV", "ENXIO", "ENOMEDIUM")
 NETWORK = ("ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "ETIMEDOUT", "ENETDOWN", "ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH")
@@ -78,10 +78,10 @@ class Fault:
     """The cause of a failed evaluation.
 
     Attributes:
-        kind: what is to blame.
-        message: the text of an error that Syno raised, the end of the traceback of any other.
+        kind: "operator", "machine" or "function"; see the module.
+        message: the text of an error that Syno raised; of any other, the end of its traceback.
         cause: the cause in one line.
-        lasts: whether a new attempt in this process would fail, too, because the machine is broken.
+        lasts: whether retries in this process would fail, too, because a device is lost.
         may_pass: whether the same command may succeed later or elsewhere, as after a full disk or a lost connection.
     """
 
@@ -93,30 +93,32 @@ class Fault:
 
 
 def fault_of(error: Exception) -> Fault:
-    """Return the cause of an exception that an evaluation raised.
+    """Classify an exception that an evaluation raised.
 
-    The exceptions that led to it count, too: a full disk is recognised even if it is reported as something else.
+    The chain of its causes counts, too: a full disk is recognised even if it is reported as another error.
     """
     chain = list(_chain(error))
-    lost = any(_is_lost_device(one) for one in chain)
-    broken = next((one for one in chain if _is_of_machine(one) or _is_lost_device(one)), None)
+    lost = any(_is_lost_device(cause) for cause in chain)
+    broken = next((cause for cause in chain if _is_of_machine(cause) or _is_lost_device(cause)), None)
     if broken is not None:
         kind: FaultKind = "machine"
-    elif isinstance(error, OPERATOR_ERRORS) or any(isinstance(one, FloatingPointError) or _is_too_large(one) for one in chain):
+    elif isinstance(error, OPERATOR_ERRORS) or any(
+        isinstance(cause, FloatingPointError) or _is_too_large(cause) for cause in chain
+    ):
         kind = "operator"
     else:
         kind = "function"
     passes = broken is not None and may_pass(error)
-    if isinstance(error, SynoError):  # its text is meant for people
+    if isinstance(error, SynoError):  # its message is complete without a traceback
         return Fault(kind, str(error), _one_line(str(error)), lost, passes)
     message = visible("".join(traceback.format_exception(error))[-LONGEST_MESSAGE:].strip())
     return Fault(kind, message, _cause(broken or error) + (_place(error) if kind == "function" else ""), lost, passes)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether the command that ended with this error may succeed when it is run again, because its machine failed.
+    """Return whether the command that ended with this error may succeed on a retry, because the machine failed.
 
-    It does if it ran out of memory or room, or lost a device or a connection; not if data or a device is missing.
+    True if it ran out of memory or disk space, or lost a device or a connection; False if data or a device is missing.
     """
     if isinstance(error, SearchStoppedError):
         return error.may_pass
@@ -124,16 +126,16 @@ def may_pass(error: BaseException) -> bool:
         return False
     if isinstance(error, MemoryError):
         return True
-    return any(_is_of_machine(one) or _is_lost_device(one) or _is_too_large(one) for one in _chain(error))
+    return any(_is_of_machine(cause) or _is_lost_device(cause) or _is_too_large(cause) for cause in _chain(error))
 
 
 def alike(cause: str) -> str:
-    """Return the common text of equal failures: the cause without numbers, sizes, ids, addresses and paths."""
+    """Return the signature shared by equal failures: the cause without numbers, sizes, ids, addresses and paths."""
     return re.sub(r"(?:#[\s,x]*)+", "# ", re.sub(r"\S*[\d/]\S*|\b(?:nan|inf)\b", "#", cause)).strip()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the exception and those that led to it, as a traceback shows them."""
+    """Yield the exception and its causes, as a traceback shows them."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -175,7 +177,7 @@ def _one_line(text: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return where an exception was raised: the last line outside of installed packages."""
+    """Return file and line where an exception was raised: the last frame outside of installed packages."""
     frames = traceback.extract_tb(error.__traceback__)
     libraries = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in libraries)]

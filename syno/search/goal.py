@@ -1,4 +1,4 @@
-"""The goal of a search: how fast the network with an operator must be, how much worse, and how large.
+"""The goal of a search: the required speedup, the allowed loss of score, and the allowed size of the network with an operator.
 
 >>> goal = Goal(speedup=1.5, lose_at_most=0.01)
 >>> goal.find, goal.least_speedup
@@ -25,30 +25,33 @@ COSTS = {"most_parameters": "parameters", "most_memory": "memory_bytes", "most_f
 
 
 class Goal(Settings):
-    """The goal of the search: a fast, accurate and small network. Operators that cannot meet it are not trained."""
+    """The goal of the search: required speed, allowed loss and allowed size. Operators that cannot meet it are not trained."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     speedup: float | None = None
-    """how many times as fast as the original the network must be, as in 1.5"""
+    """required speedup of the network over the original, such as 1.5"""
     lose_at_most: Annotated[float, Field(ge=0)] | None = None
-    """how much worse than the original network's its score may be: a fraction of accuracy, as in 0.01, or nats of loss; of the
-    score of a task of your own, in its unit"""
+    """allowed loss of score against the original network: a fraction of accuracy, such as 0.01, or nats of loss; for a task of
+    your own, in the unit of its score
+    """
     find: Find | None = None
-    """most_accurate: of those that are fast enough; fastest: of those that lose little enough; front: the best trade-offs of
-    both. By default most_accurate if `speedup` is given, fastest if only `lose_at_most` is, else front"""
+    """most_accurate: the best score among networks that are fast enough; fastest: the highest speed among networks that lose
+    little enough; front: the Pareto front of both. Default: most_accurate if `speedup` is given, fastest if only `lose_at_most`
+    is given, else front
+    """
     device: str = "cpu"
-    """the device that the network is measured on: cpu, cuda, or the name of a remote device in `tune`"""
+    """the device on which networks are timed: cpu, cuda, or the name of a remote device in `tune`"""
     compiler: str = "inductor"
-    """the compiler of both networks, as in `tune: compilers`; the settings of timing are those of `tune: latency`"""
+    """the compiler of both networks, as in `tune: compilers`; `tune: latency` has the settings of timing"""
     most_parameters: Share | None = None
     """largest share of the original's parameters"""
     most_memory: Share | None = None
-    """largest share of the original's memory, which is the most bytes that one layer holds"""
+    """largest share of the original's memory (the peak over the layers, in bytes)"""
     most_file_size: Share | None = None
     """largest share of the size of the original's file of weights"""
     most_screened: Annotated[int, Field(ge=1)] | None = None
-    """operators that may be screened out before the search ends; null: 20 for each of `study: n_trials`"""
+    """number of screened-out operators after which the search ends; null: 20 times `study: n_trials`"""
 
     @field_validator("speedup")
     @classmethod
@@ -69,26 +72,26 @@ class Goal(Settings):
         return share
 
     def check_loss(self, metric: Metric) -> None:
-        """Raise SpecError if more may be lost of a score than it can have: a percentage was meant. Other units say what is."""
+        """Raise SpecError if the allowed loss is larger than the score can be: probably a percentage was meant."""
         if self.lose_at_most is not None and self.lose_at_most > 1 and metric in (ACCURACY, LOSS):
             raise SpecError(f"goal.lose_at_most: {_no_fraction(self.lose_at_most)}")
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Goal:
         if (self.speedup, self.lose_at_most, self.find) == (None, None, None) and not self.limits:
-            raise ValueError(f"there is nothing in it; give {EXAMPLE}")
+            raise ValueError(f"the goal is empty; give {EXAMPLE}")
         if self.find is None:
-            found = "most_accurate" if self.speedup is not None else "front" if self.lose_at_most is None else "fastest"
-            set_fields(self, {"find": found})
+            default = "most_accurate" if self.speedup is not None else "front" if self.lose_at_most is None else "fastest"
+            set_fields(self, {"find": default})
         if self.find == "most_accurate" and self.speedup is None and not self.limits:
-            raise ValueError("find: most_accurate needs what is enough; give speedup: 1.5, most_parameters: 0.5, or the like")
+            raise ValueError("find: most_accurate needs a limit; give speedup: 1.5, most_parameters: 0.5, or the like")
         if self.find == "fastest" and self.lose_at_most is None:
-            raise ValueError("find: fastest needs how much may be lost; give lose_at_most: 0.01, or the like")
+            raise ValueError("find: fastest needs a limit of the loss; give lose_at_most: 0.01, or the like")
         return self
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits of costs, as shares of the original's, by the name of the option."""
+        """Limits of costs by the option's name, as shares of the original's."""
         return {name: share for name in COSTS if (share := getattr(self, name)) is not None}
 
     @property
@@ -98,18 +101,18 @@ class Goal(Settings):
 
     @property
     def least_speedup(self) -> float | None:
-        """The least speedup of an operator that is trained: 1 if none is given; None if latency does not matter."""
+        """The least speedup of operators that are trained: 1 if the goal has none; None if latency does not matter."""
         if not self.measures:
             return None
         return 1.0 if self.speedup is None else self.speedup
 
     @property
     def place(self) -> str:
-        """The compiler and the device, in words."""
+        """Compiler and device in words."""
         return f"{self.compiler} on {self.device}"
 
     def screened_for(self, n_trials: int) -> int:
-        """Return the largest number of operators screened out in a study of so many trials."""
+        """Return the maximum number of screened-out operators in a study of `n_trials` trials."""
         return SCREENED_PER_TRIAL * n_trials if self.most_screened is None else self.most_screened
 
 

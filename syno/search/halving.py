@@ -1,9 +1,9 @@
-"""Early stopping by successive halving: which trials go on after some steps, and which pause.
+"""Early stopping by successive halving: which trials continue after some steps, and which pause.
 
-A trial is measured at a few steps of its evaluation, its rungs: after half an epoch, one, and two of four, say. The best
-share of all trials goes on at each rung. The others pause, and keep a checkpoint of their training. As the study grows, a
-paused trial may come to belong to the best; it is then resumed from its checkpoint, by any worker. A trial that so many others
-have overtaken that this is no longer likely is stopped for good.
+Trials are compared at a few steps of their evaluation, the rungs: for instance after 0.5, 1 and 2 of 4 epochs. At each rung,
+the best share of all trials continues. The others pause, with a checkpoint of their training. As the study grows, a paused
+trial may enter the best share; any worker then resumes it from its checkpoint (a promotion). A trial is stopped for good once
+so many others are better that its promotion has become unlikely.
 
 >>> rungs = Rungs({1: 0.5})
 >>> for trial, value in enumerate([0.3, 0.1, 0.2, 0.4]): rungs.enter(trial, 1, value)
@@ -26,7 +26,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from syno.base.errors import SpecError
 from syno.base.validation import Settings
 
-DEVIATIONS = 2.0  # a trial that is so many standard deviations outside of the share that goes on is stopped for good
+DEVIATIONS = 2.0  # standard deviations outside of the continuing share at which a trial is stopped for good
 SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopping.md
     (1 / 8, 0.9),
     (3 / 16, 0.6),
@@ -38,29 +38,33 @@ SHARES = (  # parts of a training, and shares of all trials; docs/measured/stopp
 )
 ROUNDING = 1e-9  # 0.15 * 20 is 3.0000000000000004
 
-OF_FIT = 0  # the step of a fit, before those of a training; trials are compared by its error
+OF_FIT = 0  # the step of the initial fit, before those of the training; trials are compared by the fit error
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Step: TypeAlias = float  # epochs or rounds of an evaluation; whole numbers are kept as int
 
 
 def as_step(epochs: float | str) -> Step:
-    """Return a number of epochs, whole numbers as int. Raises ValueError for a text that is no number."""
+    """Return a number of epochs, as int if it is whole. Raises ValueError for a text that is no number."""
     step = float(epochs)
     return int(step) if step.is_integer() else step
 
 
 class HalvingSettings(Settings):
-    """Early stopping of trials that can be resumed: which share of all trials goes on after which epoch."""
+    """Early stopping of resumable trials: the share of all trials that continues after each epoch."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     keep: Literal["auto"] | Mapping[int | float, Share] = "auto"
-    """share of all trials that goes on, by epoch, as in {0.5: 0.8, 1: 0.5, 2: 0.3}; `auto`: shares after an eighth up to three
-    quarters of the epochs of `workload: training` that lose few of the best, see docs/measured/stopping.md. Epoch 0 is the end
-    of the fit (`training: {initialization: fit}`), where operators are compared by its error, as in {0: 0.8, 1: 0.5}"""
+    """share of all trials that continues, by epoch, as in {0.5: 0.8, 1: 0.5, 2: 0.3}; `auto`: shares after an eighth up to
+    three quarters of the epochs of `workload: training` that lose few of the best trials, see docs/measured/stopping.md. Epoch
+    0 is the end of the initial fit (`training: {initialization: fit}`), where operators are compared by their fit error, as in
+    {0: 0.8, 1: 0.5}
+    """
     by: Literal["loss", "score"] = "loss"
-    """what trials are compared by: `loss`, the mean over the epoch's last quarter of training steps; `score`, of the test"""
+    """the value that trials are compared by: `loss`, the mean training loss over the last quarter of the epoch; `score`, the
+    test score
+    """
 
     @field_validator("keep", mode="after")
     @classmethod
@@ -86,10 +90,10 @@ class HalvingSettings(Settings):
         return self
 
     def rungs(self, rounds: int | None = None) -> dict[Step, float]:
-        """Return the share that goes on at each rung.
+        """Return the share of trials that continues at each rung.
 
         Args:
-            rounds: how often an evaluation reports, such as the number of epochs; None if that is not known.
+            rounds: number of reports of an evaluation, such as the number of epochs; None if unknown.
 
         Raises SpecError if there is no rung before the last round, or if a rung is not before it.
         """
@@ -105,42 +109,44 @@ class HalvingSettings(Settings):
                 "study: stopping: keep: auto needs the number of epochs of a workload's training, without round_steps; give "
                 "the shares, as in {keep: {1: 0.5, 2: 0.25}}"
             )
-        found: dict[Step, float] = {}
+        rungs: dict[Step, float] = {}
         for part, share in SHARES:
             step = as_step(part * rounds) if self.by == "loss" else math.ceil(part * rounds)
             if step < rounds:
-                found[step] = share
-        if not found:
+                rungs[step] = share
+        if not rungs:
             raise SpecError(
                 "study: stopping: a training of one epoch cannot be stopped early by its score; give more epochs, or by: loss"
             )
-        return found
+        return rungs
 
     def part_of_training(self, rounds: int) -> float:
-        """Return the part of all trials' rounds that a large study trains."""
+        """Return the fraction of all trials' rounds that a large study trains."""
         rungs = self.rungs(rounds)
         ends, shares = [*rungs, rounds], [1.0, *rungs.values()]
         return sum(share * (end - first) for share, first, end in zip(shares, [0, *ends], ends, strict=False)) / rounds
 
 
 class Rungs:
-    """The values of trials at the rungs. Trials are numbers of the caller's choice.
+    """The values of trials at the rungs. Trials are integers chosen by the caller.
 
-    At each rung, the best `share * n` trials go on, rounded up, where n is the number of trials at the first rung.
+    At each rung, the best `share * n` trials continue, rounded up, where n is the number of trials at the first rung.
 
     Attributes:
-        keep: the share that goes on, by step.
+        keep: the share that continues, by step.
     """
 
     def __init__(self, keep: Mapping[Step, float]) -> None:
         self.keep = dict(sorted(keep.items()))
         self._entries: dict[Step, dict[int, tuple[float, int]]] = {step: {} for step in self.keep}  # keys by trial, best first
         self._order: dict[Step, list[tuple[float, int]]] = {step: [] for step in self.keep}  # sorted keys
-        self._within: dict[Step, list[tuple[float, int]]] = {step: [] for step in self.keep}  # those not overtaken
+        self._within: dict[Step, list[tuple[float, int]]] = {
+            step: [] for step in self.keep
+        }  # sorted keys of trials that are not stopped for good
         self._overtaken: dict[Step, set[int]] = {step: set() for step in self.keep}
 
     def enter(self, trial: int, step: Step, value: float) -> None:
-        """Add the value of a trial at a rung; more is better, NaN the worst. A second value of the same trial is ignored."""
+        """Add the value of a trial at a rung (higher is better, NaN is worst). A second value of the same trial is ignored."""
         entries = self._entries[step]
         if trial in entries:
             return
@@ -160,20 +166,20 @@ class Rungs:
         return -self._entries[step][trial][0]
 
     def place(self, trial: int, step: Step) -> int:
-        """Return the place of a trial at a rung, from 1 for the best; of equal ones the earlier is the better."""
+        """Return the rank of a trial at a rung, 1 for the best; among equal values, the earlier trial is better."""
         return bisect_left(self._order[step], self._entries[step][trial]) + 1
 
     def places(self, step: Step) -> int:
-        """Return the number of trials that go on at a rung as it is now."""
+        """Return the number of trials that currently continue at a rung."""
         return math.ceil(self.keep[step] * self.trials - ROUNDING)
 
     @property
     def trials(self) -> int:
-        """The number of trials at the first rung that the evaluation reports; it may not report parts of epochs."""
+        """The number of trials at the first rung with values. (Some evaluations do not report fractions of epochs.)"""
         return max(map(len, self._order.values()), default=0)
 
     def goes_on(self, trial: int, step: Step) -> bool:
-        """Return whether a trial belongs to those that go on at a rung as it is now."""
+        """Return whether a trial is currently among those that continue at a rung."""
         return self.place(trial, step) <= self.places(step)
 
     def is_overtaken(self, trial: int, step: Step) -> bool:
@@ -181,18 +187,18 @@ class Rungs:
         return trial in self._overtaken[step]
 
     def best(self, paused: Mapping[int, Step]) -> list[int]:
-        """Return the paused trials to resume: the highest rung first, and the best first.
+        """Return the paused trials to promote, those at the highest rung first, best first.
 
         Args:
             paused: the rung at which each paused trial waits.
         """
-        found: list[int] = []
+        promoted: list[int] = []
         for step in reversed(self.keep):
             ahead = (trial for _, trial in self._order[step][: self.places(step)])
-            found += [trial for trial in ahead if paused.get(trial) == step and trial not in self._overtaken[step]]
-        return found
+            promoted += [trial for trial in ahead if paused.get(trial) == step and trial not in self._overtaken[step]]
+        return promoted
 
     def _bound(self, step: Step) -> float:
-        """Return the place behind which a trial is overtaken: two standard deviations behind the last to go on."""
+        """Return the rank beyond which a trial is stopped for good: two standard deviations behind the last that continues."""
         share, count = self.keep[step], self.trials
         return math.ceil(share * count - ROUNDING) + DEVIATIONS * math.sqrt(count * share * (1 - share))

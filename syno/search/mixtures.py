@@ -1,4 +1,4 @@
-"""The choice of an operator for each layer: the least loss within a limit of time, by integer programming.
+"""Choice of an operator for each layer (a mixture): the least expected loss within a time limit, by integer programming.
 
 >>> options = {"a": {"fast": Option(0.3, 0.2), "faster": Option(0.4, 0.5)}, "b": {"fast": Option(0.2, 0.1)}}
 >>> cheapest(options, 0.45)
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, TypeAlias
 # mixture may save nothing.
 ROUNDS, MORE, LEAST_KEPT = 4, 0.01, 0.25
 FASTER, CLOSE = 1.25, 1.12  # steps of the search for the fastest mixture, and the ratio of two speeds at which it ends
-# The least loss of score per unit of error: where trainings show no loss, errors decide. A dropped layer has large errors, and
-# costs nothing only while others make up for it.
+# The least loss of score per unit of error: if trainings show no loss, the errors decide. A dropped layer has a large error,
+# even if other layers compensate for it.
 LEAST_LOSS = 1e-3
 
 Place: TypeAlias = tuple[str, str]  # the names of a layer and of an operator in it
@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
     Attributes:
         saving: the time that it saves, as a share of the original network's; below 0 if it is slower than the layer.
-        loss: by how much it is expected to make the network's score worse.
+        loss: the expected loss of the network's score.
     """
 
     saving: float
@@ -56,37 +56,39 @@ def cheapest(
     most: Mapping[str, int] | None = None,
     less: Mapping[tuple[Place, Place], float] | None = None,
 ) -> dict[str, str] | None:
-    """Return an operator for some of the layers, which together save enough time at the least sum of losses.
+    """Return operators for some layers, which together save enough time at the least sum of losses.
 
     Args:
-        options: of each layer, by the operator's name. A layer may also stay as it is, which saves nothing and loses nothing.
-        saving: that is needed.
-        fixed: layers that do not stay as they are. One that has a single option has that.
-        apart: options of which not all are chosen, since they do not fit together.
-        most: in how many layers an operator may be, by its name; others in any number.
-        less: of two options, by how much less they save together than both alone.
+        options: for each layer, the possible operators by name. A layer may also stay unchanged, which saves and loses nothing.
+        saving: the required saving, as a share of the original network's time.
+        fixed: layers that must be replaced.
+        apart: sets of (layer, operator) pairs that must not be chosen together.
+        most: largest number of layers with an operator, by its name; other operators are unlimited.
+        less: for two (layer, operator) pairs, the amount by which their joint saving falls short of the sum of both.
 
-    Returns a name for each layer that changes; None if no choice saves as much.
+    Returns {layer: operator} for each layer that changes; None if no choice saves as much.
     """
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    places = [(layer, name) for layer, given in options.items() for name in given]
+    places = [(layer, name) for layer, choices in options.items() for name in choices]
     if not fixed and (saving <= 0 or not places):
         return {} if saving <= 0 else None
     if not set(fixed) <= options.keys():
         return None
-    found, pairs = [options[layer][name] for layer, name in places], [pair for pair in less or {} if set(pair) <= set(places)]
+    values, pairs = [options[layer][name] for layer, name in places], [pair for pair in less or {} if set(pair) <= set(places)]
 
     def row(chosen: Collection[Place], number: int | None = None) -> Any:
-        """Return 1 for these options and -2 for the pair with this number: columns are options, then pairs."""
+        """Return a row of coefficients: 1 for these options, -2 for the pair with this number. Columns are options, then
+        pairs.
+        """
         of_options = [float(place in chosen) for place in places]
         return np.array([*of_options, *(-2.0 * (number == other) for other in range(len(pairs)))])
 
     def at_most(chosen: Collection[Place], count: int) -> LinearConstraint:
         return LinearConstraint(row(chosen), ub=count)
 
-    savings = np.array([*(one.saving for one in found), *(-(less or {})[pair] for pair in pairs)])
+    savings = np.array([*(option.saving for option in values), *(-(less or {})[pair] for pair in pairs)])
     of_layers = [row([place for place in places if place[0] == layer]) for layer in options]
     limits = [
         LinearConstraint(np.array(of_layers), lb=[1.0 if layer in fixed else -np.inf for layer in options], ub=1),
@@ -96,8 +98,8 @@ def cheapest(
         # A pair is 1 where both of its options are chosen, and else 0.
         *(LinearConstraint(row(pair, number), lb=0, ub=1) for number, pair in enumerate(pairs)),
     ]
-    losses = np.array([*(one.loss for one in found), *[0.0] * len(pairs)])
-    losses /= np.abs(losses).max(initial=0.0) or 1.0  # the solver takes differences below 1e-6 for none
+    losses = np.array([*(option.loss for option in values), *[0.0] * len(pairs)])
+    losses /= np.abs(losses).max(initial=0.0) or 1.0  # the solver ignores differences below 1e-6
     made = milp(losses, constraints=limits, bounds=Bounds(0, 1), integrality=1)
     if made.x is None:
         return None
@@ -106,13 +108,13 @@ def cheapest(
 
 @dataclass
 class Prices:
-    """What operators save and lose in the layers of one network, and what the measurements of mixtures said about sums of them.
+    """Savings and losses of operators in the layers of one network, corrected by measurements of mixtures.
 
     Attributes:
-        options: of each layer, by the operator's name.
+        options: for each layer, the options by the operator's name.
         time: of the network without operators, as a share of the original's.
         fixed, apart, most, less: see `cheapest`.
-        kept: the share of the promised saving that the last mixture had.
+        kept: measured share of the predicted saving, for the last mixture.
     """
 
     options: Mapping[str, Mapping[str, Option]]
@@ -124,66 +126,67 @@ class Prices:
     kept: float = 1.0
 
     def target(self, speedup: float, before: float | None = None) -> float:
-        """Return the sum of savings to ask for, for a mixture of this speedup; `before` is that of the last round."""
+        """Return the sum of savings to demand for a mixture of this speedup; `before` is the demand of the last round."""
         needed = (self.time - 1 / speedup) / self.kept
         return needed if before is None else max(before + MORE * self.time, needed)
 
     def cheapest(self, saving: float, others: Collection[Collection[Place]] = ()) -> dict[str, str] | None:
-        """Return the choice with the least loss that saves so much, without those in `others`; None if there is none."""
+        """Return the choice with the least loss that has this saving, except those in `others`; None if there is none."""
         return cheapest(self.options, saving, self.fixed, [*self.apart, *others], self.most, self.less)
 
     def promised(self, choice: Mapping[str, str]) -> float:
-        """Return the sum of what a choice saves."""
+        """Return the predicted saving of a choice: the sum over its layers."""
         saved = sum(self.options[layer][name].saving for layer, name in choice.items())
         return saved - sum(lost for pair, lost in self.less.items() if set(pair) <= set(choice.items()))
 
     def loss(self, choice: Mapping[str, str]) -> float:
-        """Return the sum of what a choice is expected to lose."""
+        """Return the expected loss of a choice: the sum over its layers."""
         return sum(self.options[layer][name].loss for layer, name in choice.items())
 
     def expected(self, choice: Mapping[str, str]) -> float:
-        """Return how many times as fast a choice is expected to be; infinity if it seems to save all of the time."""
+        """Return the expected speedup of a choice; infinity if its predicted saving exceeds the whole time."""
         left = self.time - self.kept * self.promised(choice)
         return 1 / left if left > 0 else inf
 
     def learn(self, choice: Mapping[str, str], speedup: float) -> None:
-        """Correct further targets by the speedup of a choice that was measured."""
+        """Correct later targets by the measured speedup of a choice."""
         promised = self.promised(choice)
         self.kept = max((self.time - 1 / speedup) / promised, LEAST_KEPT) if promised > 0 else 1.0
 
     def overlap(self, first: Place, second: Place, speedup: float | None) -> bool:
-        """Learn the speedup of two options together, None if it is not known. Return whether their sum was wrong."""
+        """Record the joint speedup of two options (None if unknown). Return whether the sum of their savings was wrong."""
         alone = sum(self.options[layer][name].saving for layer, name in (first, second))
         self.less[first, second] = 0.0 if speedup is None else alone - (self.time - 1 / speedup)
         return abs(self.less[first, second]) > MORE * self.time
 
     def least_dropped(self, name: str) -> tuple[str, ...]:
-        """Return the layers with the least errors in which the operator of this name saves half of what it saves in all."""
-        found = {layer: {name: given[name]} for layer, given in self.options.items() if name in given}
-        half = sum(option.saving for given in found.values() for option in given.values()) / 2
-        return tuple(cheapest(found, half, [layer for layer in found if layer in self.fixed]) or found)
+        """Return the layers with the least errors in which this operator has half of its total saving."""
+        alone = {layer: {name: choices[name]} for layer, choices in self.options.items() if name in choices}
+        half = sum(option.saving for choices in alone.values() for option in choices.values()) / 2
+        return tuple(cheapest(alone, half, [layer for layer in alone if layer in self.fixed]) or alone)
 
     def charge(self, losses: Mapping[str, tuple[float, Collection[str]]]) -> None:
-        """Replace the errors of the options by losses of score.
+        """Replace the layer errors in the options by losses of score.
 
-        The loss of an operator is shared among the layers by their errors. An operator without a finite loss is no option.
+        An operator's loss is divided among its layers in proportion to their errors. Operators without a finite loss are
+        removed.
 
         Args:
-            losses: of each operator, and the layers in which it lost that.
+            losses: by operator: the measured loss of score, and the layers in which the operator stood.
         """
         rates: dict[str, float] = {}
         for name, (loss, layers) in losses.items():
             if layers and isfinite(loss):
                 rates[name] = max(LEAST_LOSS, loss / (sum(self.options[layer][name].loss for layer in layers) or 1.0))
         self.options = {
-            layer: {name: one._replace(loss=rates[name] * one.loss) for name, one in given.items() if name in rates}
-            for layer, given in self.options.items()
+            layer: {name: option._replace(loss=rates[name] * option.loss) for name, option in choices.items() if name in rates}
+            for layer, choices in self.options.items()
         }
 
 
 @dataclass
 class SpeedSearch:
-    """The search for the highest speed at which a mixture loses little enough: higher and higher speeds, then speeds between.
+    """Line search for the highest speed at which a mixture loses little enough: growing by a factor, then geometric bisection.
 
     >>> search = SpeedSearch(good=1.0)
     >>> search.next(), search.tell(1.25, good=True), search.next()
@@ -192,19 +195,19 @@ class SpeedSearch:
     (None, '1.40', None, True)
 
     Attributes:
-        good: the highest speed at which a mixture lost little enough.
-        bad: the least speed at which one lost too much, or there was none.
+        good: the highest speed of a mixture that lost little enough.
+        bad: the least speed at which the mixture lost too much, or no mixture exists.
     """
 
     good: float
     bad: float = inf
 
     def tell(self, speedup: float, *, good: bool) -> None:
-        """Learn whether a mixture of this speed loses little enough."""
+        """Record whether the mixture of this speed loses little enough."""
         self.good, self.bad = (max(self.good, speedup), self.bad) if good else (self.good, min(self.bad, speedup))
 
     def next(self) -> float | None:
-        """Return the next speed to try; None if the fastest is known well enough."""
+        """Return the next speed to try; None once `good` and `bad` are close."""
         if CLOSE * self.good >= self.bad:
             return None
         return FASTER * self.good if self.bad == inf else sqrt(self.good * self.bad)

@@ -5,7 +5,7 @@
 >>> PAPER_REWARDS["gpt2"]({"loss": 7.2})
 Failure(reason='the loss is 7.2; it must be below 6.9')
 
-Source: the published system's live rewards, and the settings its search was run with.
+Source: the published system's live rewards, and the settings of its searches.
 """
 
 from __future__ import annotations
@@ -52,30 +52,31 @@ Metrics: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why an operator has no reward: its evaluation broke, or measured nothing that can be used.
+    """The reason why an operator has no reward: its evaluation failed, or measured nothing usable.
 
     Attributes:
         reason: the reason in words.
-        fault: what is to blame; "function" where every operator would fail like this.
+        fault: "operator", "machine" or "function"; "function" if every operator would fail like this.
     """
 
     reason: str
     fault: FaultKind = "operator"
 
 
-Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or why there is none
+Outcome: TypeAlias = float | Failure  # a reward in [0, 1], or the reason why there is none
 
 
 class Reward(Settings, ABC):
     """A function from metrics to a reward, with its settings as fields. Equal settings give equal rewards.
 
-    A subclass has `of`, and `needs`. Experiments give it as `reward: {name: "package.module:MyReward"}`, with its settings.
+    A subclass defines `of` and `needs`. Experiments name it as `reward: {name: "package.module:MyReward"}`, with its settings.
 
     Attributes:
         name: the name in experiments and in stored settings; by default the path `package.module:MyReward`.
         needs: names of the metrics that it reads.
-        compares_scores: whether it compares with the original's score in the same training, `original_accuracy` or
-            `original_loss`, and that of chance. The study then begins with a training of the original.
+        compares_scores: whether it reads the original's score after the same training (`original_accuracy` or `original_loss`)
+            and
+            the score of chance. If so, the study begins with a training of the original.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
@@ -89,14 +90,14 @@ class Reward(Settings, ABC):
             cls.name = f"{cls.__module__}:{cls.__qualname__}"
 
     def __call__(self, metrics: Metrics) -> Outcome:
-        """Return the reward in [0, 1], or a Failure if a metric that it needs is absent, NaN or infinite."""
+        """Return the reward in [0, 1], or a Failure if a required metric is missing, NaN or infinite."""
         for metric in self.needed(metrics):
             if metric not in metrics:
                 measured = ", ".join(metrics) or "nothing"
                 reason = f'no "{metric}" was measured, which the reward "{self.name}" needs; measured: {measured}'
                 return Failure(reason, "function")
             if not math.isfinite(metrics[metric]):
-                of_original = metric.startswith(OF_ORIGINAL)  # then every operator fails like this
+                of_original = metric.startswith(OF_ORIGINAL)  # if so, every operator fails like this
                 return Failure(
                     f'"{metric}" is {metrics[metric]}, which is no measurement', "function" if of_original else "operator"
                 )
@@ -108,15 +109,15 @@ class Reward(Settings, ABC):
         return min(max(value, 0.0), 1.0)
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the metrics that it reads where these were measured."""
+        """Return the names of the metrics that it reads, given the measured ones."""
         return self.needs
 
     @abstractmethod
     def of(self, metrics: Metrics) -> Outcome:
-        """Return the reward of these metrics, which is then clipped to [0, 1], or a Failure."""
+        """Return the reward of these metrics, before clipping to [0, 1], or a Failure."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the name and all settings, as they are stored with a study; `from_settings` reads them."""
+        """Return the name and all settings for storage; `from_settings` restores the reward."""
         return {"name": self.name, **self.model_dump()}
 
 
@@ -135,20 +136,20 @@ class RelativeReward(Reward):
     """((s - low) / (high - low)) ** power for the score s on a scale where chance is 0 and the original network is 1.
 
     For accuracies, s = (accuracy - chance_accuracy) / (original_accuracy - chance_accuracy); for losses, in the same way, with
-    the loss of equal probabilities as chance; for the score of a task of one's own, with that of an untrained network, unless
-    the task says what chance is. The original has the same training as the operators: it is trained once, when the
-    study begins. So the reward distinguishes operators whatever the data, the network and the length of the training are.
+    the loss of equal probabilities as chance; for a user's own task, chance is the score of an untrained network, unless the
+    task defines it. The original is trained once, when the study begins, with the training of the operators. So the reward
+    distinguishes operators for any data, network and length of training.
     """
 
     name = "relative"
     needs = (ACCURACY.key, f"{OF_ORIGINAL}{ACCURACY.key}", f"{CHANCE}{ACCURACY.key}")
     compares_scores = True
     low: Annotated[float, Field(lt=1)] = 0.0
-    """score of reward 0; 0 is chance, 1 the original network"""
+    """relative score of reward 0, where 0 is chance and 1 the original network"""
     high: Positive = 1.1
-    """score of reward 1; above 1, so that operators better than the original are told apart"""
+    """relative score of reward 1; above 1, so that operators better than the original are distinguished"""
     power: Positive = 4
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     @model_validator(mode="after")
     def _ordered(self) -> RelativeReward:
@@ -157,7 +158,7 @@ class RelativeReward(Reward):
         return self
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads: of the score that was measured, or accuracies if none was."""
+        """Return the names of the scores that it reads: of the measured metric, or accuracies if there is none."""
         metric = score_of(metrics) or ACCURACY.key
         return metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"
 
@@ -172,12 +173,12 @@ class RelativeReward(Reward):
 
 
 def compared_scores(metric: str, score: float, chance: float) -> dict[str, float]:
-    """Return the original network's score and that of chance, as metrics by name, which a reward that compares scores reads.
+    """Return the scores of the original network and of chance as metrics by name, for rewards that compare scores.
 
     Args:
-        metric: the key of the score's metric.
+        metric: key of the score's metric.
         score: of the original network, after the training that operators get.
-        chance: the score of a network that has learnt nothing.
+        chance: score of a network that has learnt nothing.
 
     Raises SpecError if the original network is not better than chance.
     """
@@ -187,7 +188,7 @@ def compared_scores(metric: str, score: float, chance: float) -> dict[str, float
 
 
 def learnt_nothing(metric: str, original: float, chance: float) -> str | None:
-    """Return in words that the original network is not better than chance; None if it is."""
+    """Return the message that the original network is not better than chance; None if it is better."""
     of = METRICS[metric]
     if of.quality(original) > of.quality(chance):
         return None
@@ -197,37 +198,39 @@ def learnt_nothing(metric: str, original: float, chance: float) -> str | None:
     )
 
 
-ROUNDING = 1e-9  # of the difference of two scores: 0.79 is within 0.01 of 0.80
+ROUNDING = 1e-9  # tolerance of the difference of two scores: 0.79 is within 0.01 of 0.80
 
 
 @REWARDS.register("goal")
 class GoalReward(Reward):
-    """The reward of a search with a goal, whose numbers it takes. It follows from the metrics of one trial alone.
+    """The reward of a search with a goal: a function of the metrics of one trial.
 
-    The score s is 0 for chance and 1 for the original network, as in `relative`; q = (max(s, 0) / high) ** power; the share
-    f = x / (1 + x) of a speedup x is 1/2 for a network as fast as the original. `find: most_accurate`: q, times x / speedup for
-    those that are too slow. `fastest`: (1 + f) / 2 for those that lose at most `lose_at_most`; for others, half of
-    (s / the least s that suffices) ** power. `front`: q * f, the area between the trial's own point and the worst one, in
-    place of the improvement of the front, which depends on the other trials; the policy `surrogate` computes that itself.
-    Where nothing is trained, the reward is f.
+    The relative score s is 0 for chance and 1 for the original network, as in `relative`; q = (max(s, 0) / high) ** power is
+    the quality; f = x / (1 + x) maps a speedup x to [0, 1), 1/2 for a network as fast as the original. `find: most_accurate`:
+    q, times x / speedup for networks that are too slow. `fastest`: (1 + f) / 2 for networks that lose at most `lose_at_most`;
+    for the others, half of (s / the least sufficient s) ** power. `front`: q * f, the area between the trial's point and the
+    worst point. It replaces the hypervolume improvement, which depends on the other trials; the policy `surrogate` computes
+    that itself. Without training, the reward is f.
     """
 
     name = "goal"
     needs = (*RelativeReward.needs, "speedup")
     compares_scores = True
     find: Find = "most_accurate"
-    """by default that of the goal, like the two below"""
+    """default: that of the goal, as for the two options below"""
     speedup: Positive | None = None
     """least speedup"""
     lose_at_most: Annotated[float, Field(ge=0)] | None = None
-    """largest loss of accuracy, or nats, against the original; of another score, in its unit"""
+    """largest loss of accuracy, or nats of loss, against the original; for another score, in its unit"""
     high: Positive = 1.1
-    """score s of q = 1; above 1, so that operators better than the original are told apart"""
+    """relative score s at which q = 1; above 1, so that operators better than the original are distinguished"""
     power: Positive = 4
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     def needed(self, metrics: Metrics) -> tuple[str, ...]:
-        """Return the names of the scores that it reads, if any was measured, and of the speedup, if it depends on it."""
+        """Return the names of the scores that it reads, if any was measured, and of the speedup, if the reward depends on
+        it.
+        """
         metric = score_of(metrics)
         scores = () if metric is None else (metric, f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}")
         is_fast_needed = self.speedup is not None or self.find != "most_accurate" or metric is None
@@ -259,38 +262,39 @@ class FrontPoint(Settings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
     name: str
-    """of the rival, or "original\""""
+    """name of the rival, or 'original'"""
     speedup: Positive
-    """how many times as fast as the original it is"""
+    """its speedup over the original"""
     score: float
-    """mean over the trainings, in the unit of the metric"""
+    """mean score over its trainings, in the metric's unit"""
     deviation: Annotated[float, Field(ge=0)] = 0.0
-    """standard deviation of that mean"""
+    """standard deviation of the mean score"""
 
 
-LEAST_DEVIATION = 0.002  # of a score, as a share of the distance from chance to the original: trainings are never quite equal
+LEAST_DEVIATION = 0.002  # least deviation of a score, as a share of the distance from chance to the original
 INTERVAL = 2 * 1.96  # standard deviations in an interval of 95 %
 
 
 @REWARDS.register("gain")
 class GainReward(GoalReward):
-    """The reward of a search beside rivals: how far a network is above the front of those without synthesis at its speed.
+    """The reward of a search with rivals: how far a network is above the front of networks without synthesis, at its speed.
 
-    F(g / d), with F(z) = (1 + z / sqrt(2 + z * z)) / 2. The gain g is the score minus the score to beat at the network's
-    speedup x, and d its standard deviation: that of the front, of one training, and of the score to beat over the interval of
-    x. Those that are too slow have x / speedup times as much. So a network as good as a rival of its speed has 1/2, and the
-    reward is about the chance that the network is above the front. F is the distribution function of Student's t with 2
-    degrees of freedom, those of a deviation from three seeds. It nears 0 and 1 slowly, with 1 / (2 * z * z), so that networks
-    far from the front are told apart, too. The score to beat is on the line between the two rivals of the front next to x.
-    With `lose_at_most`, it is at least what the goal allows. Beyond the fastest rival it is that of this rival, or with
-    `find: fastest` what the goal allows. Without a front, the reward is that of `goal`.
+    The reward is F(g / d), with F(z) = (1 + z / sqrt(2 + z * z)) / 2. The gain g is the score minus the score to beat at the
+    network's speedup x. Its standard deviation d combines those of the front, of one training, and of the score to beat over
+    the confidence interval of x. For networks that are too slow, the reward is multiplied by x / speedup. So a network as good
+    as a rival of its speed has the reward 1/2, and the reward approximates the probability that the network is above the front.
+    F is the distribution function of Student's t with 2 degrees of freedom, those of a deviation from three seeds. It
+    approaches 0 and 1 slowly, with 1 / (2 * z * z), so that networks far from the front are distinguished, too. The score to
+    beat is interpolated linearly between the two rivals of the front next to x. With `lose_at_most`, it is at least the score
+    that the goal allows. Beyond the fastest rival, it is the score of this rival, or with `find: fastest` the score that the
+    goal allows. Without a front, the reward is that of `goal`.
     """
 
     name = "gain"
     front: tuple[FrontPoint, ...] = ()
-    """the front of the rivals, the slowest first; by default found from their records when the search begins"""
+    """the front of the rivals, the slowest first; default: computed from their records when the search begins"""
     deviation: Annotated[float, Field(ge=0)] = 0.0
-    """standard deviation of the score of one training; by default from the seeds of the rivals"""
+    """standard deviation of the score of one training; default: computed from the seeds of the rivals"""
 
     @model_validator(mode="after")
     def _in_order(self) -> GainReward:
@@ -324,21 +328,21 @@ class GainReward(GoalReward):
         return share * min(1.0, speedup / (self.speedup or speedup))
 
     def score_to_beat(self, speedup: float, metric: str, original: float) -> float:
-        """Return the score of the front at a speed.
+        """Return the score to beat at a speedup: that of the front.
 
         Args:
-            speedup: the speed.
-            metric: the key of the score's metric.
-            original: the original network's score, from which `lose_at_most` counts.
+            speedup: the speedup.
+            metric: key of the score's metric.
+            original: the original network's score, to which `lose_at_most` refers.
         """
-        quality = METRICS[metric].quality  # which is its own inverse
+        quality = METRICS[metric].quality  # an involution, so it also converts back
         is_open = self.find == "fastest" and self.lose_at_most is not None and speedup > self.front[-1].speedup
         front = -math.inf if is_open else sum(weight * quality(point.score) for weight, point in self._neighbours(speedup))
         least = -math.inf if self.lose_at_most is None else quality(original) - self.lose_at_most
         return quality(max(front, least))
 
     def _neighbours(self, speedup: float) -> tuple[tuple[float, FrontPoint], ...]:
-        """Return the points of the front next to a speed, with the weights of their scores; at its ends only one."""
+        """Return the points of the front next to a speedup, with their interpolation weights; a single point at its ends."""
         place = bisect_right([point.speedup for point in self.front], speedup)
         if place in (0, len(self.front)):
             return ((1.0, self.front[max(place - 1, 0)]),)
@@ -348,7 +352,7 @@ class GainReward(GoalReward):
 
 
 def relative_score(metrics: Metrics) -> float | None:
-    """Return the score on a scale where chance is 0 and the original network 1; None if it is not known."""
+    """Return the relative score, 0 for chance and 1 for the original network; None if it is unknown."""
     metric = score_of(metrics)
     if metric is None or not {f"{OF_ORIGINAL}{metric}", f"{CHANCE}{metric}"} <= metrics.keys():
         return None
@@ -358,10 +362,10 @@ def relative_score(metrics: Metrics) -> float | None:
 
 @REWARDS.register("accuracy")
 class AccuracyReward(Reward):
-    """((a - low) / (high - low)) ** power for the accuracy a, a fraction. Accuracy 0 means that training broke.
+    """((a - low) / (high - low)) ** power for the accuracy a, a fraction. Accuracy 0 means that the training failed.
 
-    The published replay code divides by (1 - low) / high instead, so that replayed and live rewards differ; this is the
-    live formula, everywhere.
+    The published replay code divides by (1 - low) / high instead, so that its replayed and live rewards differ. Syno uses the
+    live formula everywhere.
     """
 
     name = "accuracy"
@@ -371,7 +375,7 @@ class AccuracyReward(Reward):
     high: Fraction = 0.7
     """accuracy of reward 1"""
     power: Positive = 4
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     @model_validator(mode="after")
     def _ordered(self) -> AccuracyReward:
@@ -389,20 +393,20 @@ class AccuracyReward(Reward):
 
 @REWARDS.register("flops")
 class FlopsReward(Reward):
-    """Few FLOPs, once the accuracy suffices: (m + max(0, 1 - f / max_ratio) * (1 - m)) ** power with m = min_accuracy.
+    """Few FLOPs at sufficient accuracy: (m + max(0, 1 - f / max_ratio) * (1 - m)) ** power with m = min_accuracy.
 
-    f is `flops / original_flops`, of the whole model. Below min_accuracy it is accuracy ** power, so that every operator
-    that suffices is worth more than every one that does not; the published formula leaves this case open.
+    f is `flops / original_flops` of the whole model. Below min_accuracy, the reward is accuracy ** power, so that every
+    sufficiently accurate operator has a higher reward than all others; the published formula leaves this case open.
     """
 
     name = "flops"
     needs = ("accuracy", "flops", "original_flops")
     min_accuracy: Fraction = 0.6
-    """accuracy m from which on FLOPs count"""
+    """accuracy m from which FLOPs count"""
     max_ratio: Positive = 0.9
-    """share of the original's FLOPs from which on nothing is saved"""
+    """share of the original's FLOPs from which nothing counts as saved"""
     power: Positive = 4
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
         """Return the reward by the formula of the class."""
@@ -426,7 +430,7 @@ class LossReward(Reward):
     maximum: Positive = 6.9
     """loss of reward 0, such as that of an untrained model"""
     power: Positive = 4
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
         """Return the reward by the formula of the class."""
@@ -438,9 +442,9 @@ class LossReward(Reward):
 
 @REWARDS.register("savings")
 class SavingsReward(Reward):
-    """(1 - x / original) ** power: the share of the original model's FLOPs or parameters that is saved, whatever is learnt.
+    """(1 - x / original) ** power: the saved share of the original model's FLOPs or parameters, independent of accuracy.
 
-    It is for searches without training, which try out a space. `evaluate: cost` gives the metrics that it needs.
+    For searches without training, which explore a space. `evaluate: cost` measures the required metrics.
     """
 
     name = "savings"
@@ -448,7 +452,7 @@ class SavingsReward(Reward):
     what: Literal["flops", "parameters"] = "flops"
     """the cost to save"""
     power: Positive = 1
-    """exponent; the larger, the more the best operators stand out"""
+    """exponent; the larger it is, the more the best operators stand out"""
 
     def of(self, metrics: Metrics) -> Outcome:
         """Return the reward by the formula of the class."""
@@ -470,7 +474,7 @@ PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
 
 
 def from_settings(settings: Mapping[str, Any]) -> Reward:
-    """Return the reward with these settings: its `name` or path `package.module:name`, and what differs from the defaults.
+    """Return the reward with these settings: its `name`, or a path `package.module:name`, and settings other than the defaults.
 
     Raises UnknownNameError for a name that is not registered, SpecError for a path that leads to no reward, and pydantic's
     ValidationError for settings out of range.

@@ -1,14 +1,14 @@
-"""The scheduler of trials: which trial a worker runs next, and whether its study goes on at all.
+"""The scheduler of trials: chooses a worker's next trial, and decides whether its study goes on.
 
-Every worker decides for itself, from what is stored, so there is no server, and all workers decide alike.
+Every worker decides for itself, from the stored trials alone; so no server is needed, and all workers decide alike.
 
-A worker reads the trials, tells its policy what is new, and then creates a trial: for an operator whose trial was interrupted
-(a retry) or paused (a promotion to the next rung), or else for one that the policy proposes. If other workers have created
-trials in between, it reads them again, and runs its trial only if no earlier one has the same assignment (`StudyState`). The
-policy is told about all trials as they are stored, this worker's own included. So a worker that is restarted gets the same
-policy.
+A worker reads the trials, tells its policy the new outcomes, and then creates a trial: for an operator whose trial was
+interrupted (a retry) or paused (a promotion to the next rung), or else for an operator that the policy proposes. If other
+workers have created trials in between, it reads them again, and runs its trial only if no earlier one has the same assignment
+(`StudyState`). The policy learns all trials from the storage, including those of this worker. So a restarted worker rebuilds
+the same policy.
 
-A study stops before its end when the set-up is broken, not the operators: `Terminator`.
+A study stops early if the set-up, not an operator, is broken: see `Terminator`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from syno.search.trials import OperatorTrials, RunningTrial, StudyState, is_runn
 from syno.search.walks import Draws
 from syno.search.workers import Worker
 
-PACKAGES = ("optuna", "torch")  # whose versions are stored with trials
-FROZEN_AT_ONCE = 100  # trials
-CLOSED_AT_ONCE = 1000  # names in one trial, 35 KB: MySQL keeps 64 KiB
+PACKAGES = ("optuna", "torch")  # packages whose versions are stored with trials
+FROZEN_AT_ONCE = 100  # new trials between two calls of gc.freeze
+CLOSED_AT_ONCE = 1000  # names in one trial, 35 KB: MySQL stores at most 64 KiB
 EQUAL_AT_START = 2  # equal failures in a row that stop a study in which nothing has succeeded
 EQUAL_LATER = 10  # after a success: operators that fail alike may come one after another by chance
 MACHINE_ATTEMPTS = 2  # failures of the machine in a row that stop a worker
@@ -44,7 +44,7 @@ AGAIN = "Mend it and run the same command again: these trials are evaluated agai
 
 
 class Scheduler:
-    """One worker's view of a study."""
+    """One worker's view of a study: its state, its policy, and the choice of trials."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Scheduler:
         self.state = StudyState(most_attempts, keep=keep)
         self.terminator = terminator
         self.is_exhausted = False
-        self._to_tell: dict[int, OperatorTrials] = {}  # operators whose outcomes the policy was not told, by number
-        self._unrecorded: list[Told] = []  # what it was told since its last proposal
+        self._to_tell: dict[int, OperatorTrials] = {}  # operators whose outcomes the policy was not told yet, by number
+        self._unrecorded: list[Told] = []  # events that the policy was told since its last proposal
         self._own: set[int] = set()  # ids of trials of this object that have not ended
         self._salt = ""
         self._is_rebuilding = True
         self._looked_for_stale = -float("inf")
-        self._frozen = 0  # how many trials are excluded from garbage collection
+        self._frozen = 0  # number of trials excluded from garbage collection
         self._versions = versions(PACKAGES)
 
     def read(self, trials: Sequence[FrozenTrial] | None = None) -> None:
-        """Update state and policy with everything that is stored, in an order that follows from what is stored.
+        """Update state and policy with all stored trials, in an order that depends only on the storage.
 
         Args:
             trials: all trials, if the caller has just read them.
@@ -83,7 +83,7 @@ class Scheduler:
         self._is_rebuilding = False
 
     def _adopt(self, entry: OperatorTrials) -> None:
-        """Let the policy adopt a new operator."""
+        """Replay the events before a new operator's proposal, and let the policy adopt the operator."""
         for told in entry.told:
             self._tell(told)
         if self._is_rebuilding:
@@ -94,15 +94,15 @@ class Scheduler:
         self._to_tell[entry.number] = entry
 
     def _propose_again(self, entry: OperatorTrials) -> None:
-        """Let the policy, and with it the tree, learn what they learnt when this operator was proposed.
+        """Repeat the proposal of this operator, so that policy and tree cache the same dead ends as then.
 
-        This works as long as the study had one worker: with several, a proposal does not follow from what is stored before it.
+        This works as long as the study had one worker: with several, a proposal does not follow from the trials before it.
         """
         proposal = self.policy.propose()
         self._is_rebuilding = isinstance(proposal, Proposal) and proposal.path == entry.candidate.path
 
     def _tell(self, told: Told) -> None:
-        """Tell the policy the outcome of an operator, or its value at a step, if that is known and was not told yet."""
+        """Tell the policy the outcome of an operator, or its value at a step, if that is known and new."""
         if not isinstance(told, int):
             return self._report(told)
         entry = self._to_tell.get(told)
@@ -119,15 +119,15 @@ class Scheduler:
             self.policy.report(entry.candidate, told[1], self.state.paused.rungs.value(entry.rank, told[1]))
 
     def begin(self, *, alone: bool = False) -> None:
-        """Become a worker of the study. For `alone`, see `end_dead`."""
+        """Start as a worker of the study. For `alone`, see `end_dead`."""
         trials = self.end_dead(alone=alone)
         if self.terminator is not None and not self.state.seen:
             self.state = self.terminator.begin(trials, self.state)
 
     def end_dead(self, *, alone: bool = False) -> Sequence[FrozenTrial]:
-        """End the trials whose workers are gone, so that they are retried. Return all trials as they are stored then.
+        """End the trials of dead workers, so that they are retried. Returns all trials as stored afterwards.
 
-        With `alone`, the workers of all running trials are taken to be gone.
+        With `alone`, the workers of all running trials count as dead.
         """
         now, trials = time.monotonic(), self.store.trials()
         ended = [self._end_gone(trial, alone) for trial in trials if is_running(trial)]
@@ -141,9 +141,9 @@ class Scheduler:
         return trials
 
     def _end_gone(self, trial: FrozenTrial, alone: bool) -> bool:
-        """End a running trial if its worker is gone. Return whether it was."""
+        """End a running trial if its worker is dead. Return whether it was."""
         result, trial_id = Result.of(trial), self.store.id_of(trial)
-        if result is not None:  # its worker had stored the result and not yet ended the trial
+        if result is not None:  # its worker died between storing the result and ending the trial
             self.store.end(trial_id, result.state, result.reward)
         elif alone or trial_id in self._own or worker_of(trial).is_gone():
             self.store.end(trial_id, Result("interrupted").state)
@@ -155,10 +155,10 @@ class Scheduler:
     def next(self, most: int, most_screened: float = inf) -> RunningTrial | None:
         """Create a trial for this worker and return it; None if none of the first `most` operators needs one.
 
-        Operators that were screened out do not count. After `most_screened` of them, nothing new is proposed.
-        None is not the end: while `has_unfinished`, trials of other workers may still be interrupted.
+        Operators that were screened out do not count. After `most_screened` of them, nothing new is proposed. None is not
+        final: while `has_unfinished`, trials of other workers may still be interrupted and requeued.
 
-        Raises SearchStoppedError if evaluations fail for a reason that no operator is to blame for; see `Terminator`.
+        Raises SearchStoppedError if evaluations fail for reasons other than the operators; see `Terminator`.
         """
         trial = self._next(most, most_screened)
         if self.state.seen >= self._frozen + FROZEN_AT_ONCE:
@@ -168,11 +168,13 @@ class Scheduler:
         return trial
 
     def has_unfinished(self, most: int, *, seen: bool = True) -> bool:
-        """Return whether one of the first `most` operators was not evaluated to its end when `next` looked last.
+        """Return whether one of the first `most` operators was unfinished at the last call of `next`.
 
         Args:
             most: number of operators.
-            seen: count also those whose worker is seen to run; one on another machine is not, and may have died.
+            seen: whether operators count whose worker is visibly running. False: only those that need a trial, and those whose
+                worker
+                may have died unseen, on another machine.
         """
         entries = self.state.unfinished(most)
         if seen:
@@ -186,7 +188,7 @@ class Scheduler:
             if self.terminator is not None:
                 self.terminator.check(self.state)
             paused = self.state.to_retry(most) or self.state.to_resume(most)
-            if paused:  # with a salt any of them, because other workers look for one, too
+            if paused:  # with a salt, a random one, since other workers choose at the same time
                 entry = Draws("retry", self._salt).generator().choice(paused) if self._salt else paused[0]
                 trial = self._retry(entry)
             elif self.state.counted < most and self.state.screened.total() < most_screened and not self.is_exhausted:
@@ -219,36 +221,36 @@ class Scheduler:
         trial_id = self.store.create(stored)
         self._own.add(trial_id)
         created = self.store.stored(trial_id)
-        if created.number != self.state.seen:  # other workers have created some in between
+        if created.number != self.state.seen:  # other workers have created trials in between
             self.read()
-        elif (entry := self.state.enter(created)) is not None:  # reading all trials for one would take most of the time
+        elif (entry := self.state.enter(created)) is not None:  # saves reading all trials for a single new one
             self._adopt(entry)
         assignment = self.state.assignment(created.number)
         return RunningTrial.of(trial_id, created.number, proposal.operator, None if assignment is None else assignment.entry)
 
     def _may_run(self, trial: RunningTrial, most: int) -> bool:
-        """Return whether the trial just created is needed. If not, end it."""
+        """Return whether the trial that was just created is needed. If not, end it."""
         assignment = self.state.assignment(trial.number)
-        if assignment is None:  # from now on, diverge from the workers that ask at the same moments
+        if assignment is None:  # from now on, diverge from workers that propose at the same time
             self._salt = str(trial.number)
             self.finish(trial, Result("duplicate", message="another worker had begun with this operator a moment before"))
             return False
-        if self.state.place(assignment.entry.rank) >= most:  # several workers created what they took for the last trial
+        if self.state.place(assignment.entry.rank) >= most:  # several workers created the last trial at the same time
             reason = f"the study had {most} trials already; more would go on with this"
             self.finish(trial, Result("interrupted", message=reason))
             return False
         return True
 
     def goes_on(self, trial: RunningTrial, step: float, value: float) -> bool:
-        """Return whether a running trial goes on after a step; if not, it is to pause.
+        """Return whether a running trial continues after a step; False: it must pause.
 
-        If the step is a rung that the operator has not passed, the value is stored, and compared with those of all trials.
+        If the step is a rung that the operator has not passed, the value is stored and compared with those of all trials.
         """
         rungs = self.state.paused.rungs
         if step not in rungs.keep or step <= trial.passed:
             return True
         if not self.store.annotate(trial.trial_id, rung_key(step), rung_attribute(value)):
-            return False  # another worker has ended the trial, because its lease had run out
+            return False  # another worker has ended the trial, because its lease had expired
         self.read()
         assignment = self.state.assignment(trial.number)
         return assignment is None or not rungs.has(assignment.entry.rank, step) or rungs.goes_on(assignment.entry.rank, step)
@@ -260,7 +262,7 @@ class Scheduler:
         return [operator_of(trials[entry.number]) for entry in entries]
 
     def finish(self, trial: RunningTrial, result: Result) -> bool:
-        """Store the result of a trial and end it. Return False if another worker ended it, because its lease had run out."""
+        """Store the result of a trial and end it. Return False if another worker ended it because its lease had expired."""
         kept = self.store.annotate(trial.trial_id, "result", result.stored())
         if kept:
             self.store.end(trial.trial_id, result.state, result.reward)
@@ -269,7 +271,7 @@ class Scheduler:
 
 
 class Terminator:
-    """Decides for one worker whether its study goes on.
+    """Decides for one worker whether its study goes on: it stops if the set-up is broken.
 
     Attributes:
         withdrawn: numbers of trials that did not count when the worker began; see `syno.search.storage.store.withdrawn`.
@@ -282,11 +284,11 @@ class Terminator:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether some worker has withdrawn trials since this one began."""
+        """Whether another worker has withdrawn trials since this worker began."""
         return withdrawn(self._store.attributes).keys() != self.withdrawn
 
     def begin(self, trials: Sequence[FrozenTrial], empty: StudyState) -> StudyState:
-        """Return an empty state like `empty` for a worker that begins, which leaves out the trials that do not count.
+        """Return an empty state with the settings of `empty`, for a worker that begins, without the withdrawn trials.
 
         If an earlier worker was killed just before it withdrew the last failures, they are withdrawn now.
         """
@@ -300,8 +302,12 @@ class Terminator:
             self._withdraw(equal, _cause(equal[-1]))
 
     def check(self, state: StudyState) -> None:
-        """Raise SearchStoppedError if evaluations fail alike, here or at other workers, or the study has other settings now."""
-        if state.last_success < 0 or state.has_blamed_function:  # else nothing can have been decided, and a query is saved
+        """Raise SearchStoppedError if evaluations fail alike, here or at other workers, or if the study's settings have
+        changed.
+        """
+        if (
+            state.last_success < 0 or state.has_blamed_function
+        ):  # otherwise no worker can have stopped the study, and a query is saved
             self._check_others()
         equal = equal_failures(state)
         if self._are_enough(equal, state):
@@ -311,9 +317,9 @@ class Terminator:
             raise self._stopped(reason)
 
     def check_end(self, state: StudyState, n_trials: int) -> None:
-        """Raise SearchStoppedError if all trials of a study that has ended failed.
+        """Raise SearchStoppedError if a study has ended and all of its trials failed.
 
-        Not where others were screened out, and no function is to blame: that nothing meets the goal is a result.
+        Not if operators were screened out and the user's function is not to blame: that no operator meets the goal is a result.
         """
         if not n_trials or not state.finished or state.last_success >= 0 or state.unfinished(n_trials):
             return
@@ -336,10 +342,10 @@ class Terminator:
 
     def _check_others(self) -> None:
         attributes = self._store.attributes
-        found = differences(attributes.get(SETTINGS), self._settings)
-        if found:
+        changed = differences(attributes.get(SETTINGS), self._settings)
+        if changed:
             raise SearchStoppedError(
-                f'study "{self._name}" was given other settings by another worker: {"; ".join(found)} ("there" is the study)'
+                f'study "{self._name}" was given other settings by another worker: {"; ".join(changed)} ("there" is the study)'
             )
         known = withdrawn(attributes)
         new = known.keys() - self.withdrawn
@@ -347,7 +353,9 @@ class Terminator:
             raise self._stopped(known[max(new)])
 
     def _are_enough(self, equal: Sequence[OperatorTrials], state: StudyState) -> bool:
-        is_start = state.last_success <= max(self.withdrawn, default=-1)  # of the study, or since its set-up was repaired
+        is_start = state.last_success <= max(
+            self.withdrawn, default=-1
+        )  # no success since the study began, or since its set-up was repaired
         return len(equal) >= (EQUAL_AT_START if is_start else EQUAL_LATER)
 
     def _withdraw(self, entries: Iterable[OperatorTrials], reason: str) -> None:
@@ -361,7 +369,7 @@ class Terminator:
 
 
 def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
-    """Return the error of a worker whose machine cannot evaluate."""
+    """Return the error of a worker that stops because its machine failed."""
     error = SearchStoppedError(
         f'a worker of study "{name}" stopped, because its machine failed: {fault.cause}. Its trial was given back: other '
         "workers go on with it, as the same command does when the machine is mended"
@@ -371,7 +379,7 @@ def stopped_by_machine(name: str, fault: Fault) -> SearchStoppedError:
 
 
 def equal_failures(state: StudyState) -> list[OperatorTrials]:
-    """Return the operators that ended last, as long as the user's function failed alike in them, in their order."""
+    """Return the last ended operators in which the user's function failed alike, in their order."""
     equal: list[OperatorTrials] = []
     for entry in reversed(state.entries):
         if entry.outcome is None or entry.screened:
@@ -387,7 +395,7 @@ def _blames_function(entry: OperatorTrials) -> bool:
 
 
 def _cause(entry: OperatorTrials) -> str:
-    """Return why the evaluation of an operator failed, in one line; "" if it did not."""
+    """Return the cause of an operator's failure in one line; "" if it did not fail."""
     if entry.failure is not None and entry.failure.cause:
         return entry.failure.cause
-    return entry.outcome.reason.splitlines()[-1] if isinstance(entry.outcome, Failure) else ""  # of a traceback
+    return entry.outcome.reason.splitlines()[-1] if isinstance(entry.outcome, Failure) else ""  # the last line of a traceback

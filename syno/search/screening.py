@@ -1,6 +1,6 @@
-"""The screening of operators before they are trained: an operator that cannot meet the goal costs no training.
+"""Screening: operators that cannot meet the goal are rejected before their training.
 
-What costs least comes first: costs are counted, then the speedup is predicted, if there is a predictor, and then measured.
+The cheapest check comes first: costs are counted, then the speedup is predicted (with a predictor), and finally measured.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from syno.train.contract import Evaluation, Report, Screening
 if TYPE_CHECKING:
     from syno.measure.speedup_record import SpeedupRecord
 
-MOST_UNMEASURED = 5  # operators in a row, before any was measured, after which the machine is to blame
-TOO_SLOW, TOO_LARGE, NOT_MEASURED = "too slow", "too large", "not measured"  # how reasons begin
+MOST_UNMEASURED = 5  # failures in a row, before any success, after which the machine is to blame
+TOO_SLOW, TOO_LARGE, NOT_MEASURED = "too slow", "too large", "not measured"  # beginnings of reasons
 WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_size": "file size"}
 
 
@@ -28,23 +28,23 @@ Screen: TypeAlias = Callable[[PGraph], Screening]
 
 @dataclass
 class GoalScreen:
-    """The screening of operators by a goal.
+    """Screens operators by a goal.
 
     Attributes:
         goal: the goal.
         shares: returns the costs of the network with an operator as shares of the original's, by the metrics in `COSTS`.
         measure: measures the speedup of an operator; None if latency does not matter.
-        predict: predicts it; None, or a result of None, means that nothing is known yet.
+        predict: predicts the speedup; None, or a result of None, if there is no prediction (yet).
     """
 
     goal: Goal
     shares: Callable[[PGraph], Mapping[str, float]]
     measure: Callable[[PGraph], SpeedupRecord] | None
     predict: Callable[[PGraph], Interval | None] | None = None
-    _unmeasured: int | None = 0  # in a row since the beginning; None once something was measured
+    _unmeasured: int | None = 0  # failures in a row since the beginning; None after the first success
 
     def __call__(self, operator: PGraph) -> Screening:
-        """Return the screening of an operator, as far as it is needed.
+        """Screen an operator, and stop at the first unmet limit.
 
         Raises DeviceError if none of the first operators can be measured.
         """
@@ -64,16 +64,16 @@ class GoalScreen:
             metrics |= _interval("predicted_speedup", predicted)
             if predicted.high < least:
                 return Screening(metrics, self._too_slow("predicted to be ", predicted))
-        found = self.measure(operator)
-        if found.status != "ok" or found.speedup is None:
-            return Screening(metrics, self._not_measured(found))
+        measured = self.measure(operator)
+        if measured.status != "ok" or measured.speedup is None:
+            return Screening(metrics, self._not_measured(measured))
         self._unmeasured = None
-        if found.latency_ms is not None:
-            metrics["latency_ms"] = found.latency_ms.value
-        low, high = found.speedup_low, found.speedup_high
-        if low is None or high is None:  # no interval is none of width 0, which would be certain
-            return Screening(metrics | {"speedup": found.speedup})
-        speedup = Interval(found.speedup, low, high)
+        if measured.latency_ms is not None:
+            metrics["latency_ms"] = measured.latency_ms.value
+        low, high = measured.speedup_low, measured.speedup_high
+        if low is None or high is None:  # a missing interval must not count as one of width 0
+            return Screening(metrics | {"speedup": measured.speedup})
+        speedup = Interval(measured.speedup, low, high)
         metrics |= _interval("speedup", speedup)
         return Screening(metrics, self._too_slow("", speedup) if high < least else None)
 
@@ -101,18 +101,18 @@ def _interval(name: str, interval: Interval) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ScreenedEvaluation(Evaluation):
-    """An evaluation before which operators are screened.
+    """An evaluation with screening.
 
     Attributes:
-        evaluation: of the operators that may meet the goal.
-        screening: screens them.
+        evaluation: of the operators that pass.
+        screening: screens the operators.
     """
 
     evaluation: Evaluation
     screening: Screen
 
     def __call__(self, operator: PGraph, report: Report) -> Mapping[str, float]:
-        """Evaluate an operator that was screened before."""
+        """Evaluate an operator that has passed screening."""
         return self.evaluation(operator, report)
 
     def screen(self, operator: PGraph) -> Screening:
@@ -120,5 +120,5 @@ class ScreenedEvaluation(Evaluation):
         return self.screening(operator)
 
     def forget(self, operator: PGraph) -> None:
-        """Let the evaluation delete what it keeps of an operator's evaluation that will not be resumed."""
+        """Let the evaluation delete the checkpoint of an operator whose evaluation will not be resumed."""
         self.evaluation.forget(operator)

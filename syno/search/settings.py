@@ -1,4 +1,4 @@
-"""The settings of a study, which are stored with it, so that all its workers have the same."""
+"""The settings of a study, which are stored with it, so that all its workers share them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syno.search.trials import is_running
 
 FORMAT = 1
 SPACE, SPEC, WORKLOAD, GOAL, REWARD, KNOWN = "space", "spec", "workload", "goal", "reward", "known"
-OWN_CODE, OWN_NETWORK = "own code", "own network"  # what they are: see `syno.base.identity`
+OWN_CODE, OWN_NETWORK = "own code", "own network"  # keys of identities: see `syno.base.identity`
 
 
 def study_settings(
@@ -32,7 +32,7 @@ def study_settings(
     most_attempts: int,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return everything that the trials of a study depend on, as JSON. `more` has settings of the space and the evaluation."""
+    """Return all settings that the trials of a study depend on, as JSON. `more` has settings of space and evaluation."""
     settings = {
         "format": FORMAT,
         SPACE: space_id,
@@ -43,46 +43,46 @@ def study_settings(
         "most_attempts": most_attempts,
         **(more or {}),
     }
-    stored: dict[str, Any] = json.loads(json.dumps(settings))  # as a storage gives them back
+    stored: dict[str, Any] = json.loads(json.dumps(settings))  # normalized as a storage returns it, with lists for tuples
     return stored
 
 
 def agree(store: TrialStore, settings: dict[str, Any], place: str) -> None:
-    """Give a new study its settings, or check that an existing study has these.
+    """Store the settings of a new study, or check that an existing study has the same.
 
-    A study in which no trial has succeeded yet takes other settings, with a warning that names them; its trials do not count
-    then. Raises SpecError with the settings that differ if a trial has succeeded, or another worker is evaluating one.
+    If no trial has succeeded yet, the study takes the new settings, with a warning that names the differences, and its trials
+    do not count. Raises SpecError with the differences if a trial has succeeded, or is being evaluated by another worker.
     """
     stored = store.attributes.get(SETTINGS)
     if stored is None:
         store.describe(SETTINGS, settings)
-        stored = store.attributes[SETTINGS]  # another worker may have come first
-    found = differences(stored, settings)
-    if not found:
+        stored = store.attributes[SETTINGS]  # another worker may have stored its settings first
+    differing = differences(stored, settings)
+    if not differing:
         return
     name, trials = store.study.study_name, _trials(store)
     if not differences(store.attributes[SETTINGS], settings):
-        return  # another worker has just given it these
+        return  # another worker has just stored the same settings
     refused = _why_kept(trials)
     if refused:
         raise SpecError(
-            f'study "{name}" in {place} has other settings: {"; ".join(found)}. '
+            f'study "{name}" in {place} has other settings: {"; ".join(differing)}. '
             f"{refused}Give those it has to go on with it, or another name to begin a new one"
         )
     numbers = [trial.number for trial in trials if FINGERPRINT in trial.user_attrs]
     if numbers:
         store.withdraw(numbers, "the study was given other settings")
     store.describe(SETTINGS, settings)
-    store.describe(EXHAUSTED, None)  # it was another space
+    store.describe(EXHAUSTED, None)  # exhaustion of the space under the old settings
     warnings.warn(
         f'study "{name}" in {without_passwords(place)} takes other settings, as no trial has succeeded with those it had: '
-        f"{'; '.join(found)}",
+        f"{'; '.join(differing)}",
         stacklevel=4,
     )
 
 
 def _trials(store: TrialStore) -> Sequence[FrozenTrial]:
-    """Return all trials, after those of dead workers have been ended."""
+    """Return all trials, after ending those of dead workers."""
     trials = store.trials()
     running = [trial for trial in trials if is_running(trial)]
     return store.trials() if running and store.end_stale(running) else trials
@@ -100,10 +100,10 @@ def _why_kept(trials: Sequence[FrozenTrial]) -> str:
 
 
 def differences(stored: object, current: object) -> list[str]:
-    """Return the differences between the settings of a study and those given, in words: names with both values.
+    """Return the differences between stored and current settings of a study, in words: names with both values.
 
-    For two policies or rewards with different names, only the names are given; for two spaces, the options of their specs that
-    differ; for a user's own code and data, the parts that have changed.
+    For policies or rewards with different names, only the names are given; for spaces, the options of their specs that differ;
+    for user code and data, the parts that have changed.
     """
     there, here = _structured(stored), _structured(current)
     if there.get(WORKLOAD) != here.get(WORKLOAD):
@@ -118,13 +118,13 @@ def differences(stored: object, current: object) -> list[str]:
     if named or there.get(WORKLOAD) != here.get(WORKLOAD):
         for settings in (there, here):
             settings.pop(SPACE, None)
-    own = {name: None for one in (OWN_CODE, OWN_NETWORK) for name in changes(there.pop(one, {}), here.pop(one, {}))}
+    own = {name: None for part in (OWN_CODE, OWN_NETWORK) for name in changes(there.pop(part, {}), here.pop(part, {}))}
     return [*named_differences(there, here), *([in_words(own)] if own else [])]
 
 
 def _structured(settings: object) -> dict[str, Any]:
-    """Return a copy of settings."""
-    found = dict(settings) if isinstance(settings, dict) else {}
-    if isinstance(found.get(SPEC), dict):
-        found[SPEC] = dict(found[SPEC])
-    return found
+    """Return a copy of settings, as a mapping."""
+    structured = dict(settings) if isinstance(settings, dict) else {}
+    if isinstance(structured.get(SPEC), dict):
+        structured[SPEC] = dict(structured[SPEC])
+    return structured

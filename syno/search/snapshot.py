@@ -1,4 +1,4 @@
-"""A search as it is at one moment, by what is stored: how far it is, how fast, and whether it has ended."""
+"""A snapshot of a search, from its storage: progress, rate, and whether it has ended."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     import pandas
 
 FINISHED = ("complete", "pruned", "paused", "failed")  # outcomes of trials that count
-RECENT = timedelta(minutes=10)  # the last minutes, for the number of trials in them
-LONGEST_GAP = timedelta(minutes=10)  # without a trial: more is an interruption, before which no rate is measured
+RECENT = timedelta(minutes=10)  # window of `recent`
+LONGEST_GAP = timedelta(minutes=10)  # a longer time without a running trial is an interruption
 IDLE_SECONDS = 60
-LATEST = 30  # finished trials that a rate is measured by, at most
-FEWEST = 3  # finished trials from which on there is a rate
+LATEST = 30  # most finished trials that a rate is computed from
+FEWEST = 3  # least number of finished trials for a rate
 
 
 class StudyLimits(NamedTuple):
     """The settings of a study that decide when it ends.
 
     Attributes:
-        trials: the study's total.
-        most_screened: after so many operators that were screened out, no more are proposed.
-        most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
-        keep: the share of all trials that goes on, by step; None: none pauses.
+        trials: the study's total number of trials.
+        most_screened: number of screened-out operators after which no more are proposed.
+        most_attempts: number of workers that die during an operator's evaluation after which the operator counts as failed.
+        keep: the share of all trials that continues, by step; None: no trial pauses.
     """
 
     trials: int
@@ -42,7 +42,7 @@ class StudyLimits(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """A rate in trials per second, and the number of trials by which it was measured."""
+    """A rate in trials per second, with the number of trials from which it was computed."""
 
     per_second: float
     trials: int
@@ -53,14 +53,14 @@ class Snapshot:
     """A search at one moment.
 
     Attributes:
-        now: the moment, by the clock of this machine, which is also that of the trials' times if all clocks agree.
-        planned: number of trials in the end.
-        ended: how many operators ended in each way that counts: complete, pruned, failed; and paused.
-        running: how many operators are being evaluated.
-        screened: how many operators cannot meet the goal and were not trained, by the reason in a word or two.
+        now: time of the snapshot, by this machine's clock; comparable with the trials' times if all clocks agree.
+        planned: total number of trials.
+        ended: number of operators by outcome: complete, pruned, failed and paused.
+        running: number of operators that are being evaluated.
+        screened: number of screened-out operators, by a short reason.
         trials: all trials, as in `syno.search.storage.records.table`.
-        withdrawn: why trials that failed alike stopped the search, the latest reason last.
-        is_over: whether no operator is left to evaluate or to propose, within the limits.
+        withdrawn: reasons why equal failures stopped the search, the latest last.
+        is_over: whether no operator remains to be evaluated or proposed, within the limits.
         is_exhausted: whether a worker found no operator of the space left to propose.
     """
 
@@ -81,11 +81,11 @@ class Snapshot:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether failures stopped the search, and nobody has begun it again."""
+        """Whether failures stopped the search, and it was not started again."""
         return bool(self.withdrawn) and not self.running and str(self.trials["outcome"].iloc[-1]) == "withdrawn"
 
     def ended_trials(self) -> pandas.DataFrame:
-        """Return the trials that count and have a time at which they ended, in the order of these times."""
+        """Return the trials that count and have ended, in the order of their end times."""
         if self.trials.empty:
             return self.trials
         counts = self.trials["outcome"].isin([*FINISHED, "resumed"]) & self.trials["ended"].notna()
@@ -93,22 +93,22 @@ class Snapshot:
 
     @property
     def seconds_since_last(self) -> float | None:
-        """The seconds since a trial ended; None if none has."""
+        """Seconds since the last trial ended; None if none has ended."""
         done = self.ended_trials()
         return None if done.empty else max(0.0, (self.now - done["ended"].iloc[-1]).total_seconds())
 
     @property
     def recent(self) -> int:
-        """The number of trials that have ended in the last 10 minutes."""
+        """The number of trials that ended in the last 10 minutes."""
         done = self.ended_trials()
         return 0 if done.empty else int((done["ended"] >= self.now - RECENT).sum())
 
     @property
     def rate(self) -> Rate | None:
-        """The rate at which trials end, by the last 30 at most; None if fewer than 3 have ended since nothing ran.
+        """Rate at which trials end, over the last 30 at most; None if fewer than 3 have ended since the last interruption.
 
-        The time is counted until now: if no trial ends for long, the rate falls. An interruption, of more than 10 minutes in
-        which no trial ran, begins the measurement anew.
+        The time until now counts, so the rate falls while no trial ends. After an interruption of more than 10 minutes without
+        a running trial, the measurement starts anew.
         """
         done = self.ended_trials()
         if done.empty:
@@ -124,13 +124,15 @@ class Snapshot:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no trial is running, and none has ended in the last minute: a worker proposes in less, as a rule."""
+        """Whether no trial is running, and none has ended in the last minute: longer than a worker usually needs for a
+        proposal.
+        """
         since = self.seconds_since_last
         return not self.running and (since is None or since > IDLE_SECONDS)
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate of the time until the end, at the measured rate; None if nothing runs or there is no rate yet."""
+        """Estimated seconds until the end, at the measured rate; None if nothing runs or the rate is unknown."""
         rate = self.rate
         if rate is None or self.is_idle or self.is_over:
             return None
@@ -138,7 +140,7 @@ class Snapshot:
 
 
 def snapshot(stored: Stored, limits: StudyLimits, now: datetime) -> Snapshot:
-    """Return a search as it is by what is stored. `now` has no zone, like the times that Optuna stores."""
+    """Return the snapshot of a search from its stored trials. `now` has no time zone, like the times that Optuna stores."""
     reasons = withdrawn(stored.attributes)
     state = StudyState(limits.most_attempts, frozenset(reasons), limits.keep)
     state.update(stored.trials)

@@ -1,4 +1,4 @@
-"""Studies: searches whose trials are stored, which any number of workers share and which can be resumed.
+"""Studies: searches with stored trials, which any number of workers share and which can be resumed.
 
 >>> study = Study(space, space_id="resnet18 paper", name="resnet18", storage="sqlite:///trials.db", policy="mcts", seed=0)
 >>> study.run(evaluate, n_trials=200)
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class StudyProgress:
-    """Measures how fast a study advances, from the moment when a worker begins."""
+    """Measures the progress of a study since a worker began."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -72,10 +72,10 @@ class StudyProgress:
 
 @contextmanager
 def unfrozen_afterwards() -> Iterator[None]:
-    """Exclude long-lived search state from garbage collection only while the context lasts.
+    """Undo `gc.freeze` at the end of the block.
 
-    A full collection visits every object. With 10,000 trials that takes most of a second and finds nothing. So `Scheduler`
-    freezes all objects from time to time (`gc.freeze`); after the context, collections visit them again.
+    A full garbage collection visits every object. With 10,000 trials it takes most of a second and finds nothing. So
+    `Scheduler` freezes all objects from time to time; after the block, collections visit them again.
     """
     try:
         yield
@@ -93,45 +93,47 @@ class TrialReport(Report):
     Attributes:
         trial: the trial.
         scheduler: the worker's view of the study.
-        by: what trials are compared by at their rungs: "loss", where the evaluation gives it, or the reported "score".
-        known: metrics that are known before the first step.
+        by: value by which trials are compared at rungs: "loss", if the evaluation reports it, or the reported "score".
+        known: metrics known before the first step.
     """
 
     trial: RunningTrial
     scheduler: Scheduler
     by: Literal["loss", "score"] = "loss"
     known: Mapping[str, float] = field(default_factory=dict)
-    _loss: tuple[float, float] | None = None  # the last one, with its step
+    _loss: tuple[float, float] | None = None  # step and value of the last recent loss
 
     @property
     def passed(self) -> float:  # type: ignore[override]
-        """The step after which the evaluation of this operator paused before; 0 if it did not."""
+        """The step after which an earlier trial of this operator paused; 0 if none did."""
         return max(self.trial.passed, 0)
 
     @property
     def looks(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The steps between two values, after which the recent loss is wanted, too; ascending."""
+        """The fractional steps, in ascending order, at which the recent loss is needed as well."""
         keep = self.scheduler.state.keep if self.by == "loss" else {}
         return tuple(step for step in keep if not isinstance(step, int))
 
     def recent_loss(self, step: float, loss: float) -> None:
-        """Take the recent loss of a training: before its value at this step is reported, or at a look.
+        """Take the recent loss of a training: before the report of the value at this step, or at a fractional step.
 
-        Raises Paused at a look if the trial is to pause.
+        Raises Paused at a fractional step if the trial has to pause.
         """
         self._loss = (step, loss)
         if step in self.looks:
             self._compare(step, -loss)
 
     def measured(self, metrics: Mapping[str, float]) -> None:
-        """Store metrics that are known before the first step. Raise Paused if operators of other trials were fitted better."""
+        """Store metrics that are known before the first step. Raises Paused if the operator's fit error is too large for its
+        rung.
+        """
         self.known = {**self.known, **metrics}
         self.scheduler.store.annotate(self.trial.trial_id, SCREENING, screening_attribute(self.known))
         if FIT_ERROR in metrics:
             self._compare(OF_FIT, -metrics[FIT_ERROR])
 
     def __call__(self, step: int, value: float) -> None:
-        """Store a value at a step. Raise Paused if the trial is to pause."""
+        """Store a value at a step. Raises Paused if the trial has to pause."""
         self.scheduler.store.report(self.trial.trial_id, step, value)
         at, loss = self._loss or (None, 0.0)
         compared = -loss if self.by == "loss" and at == step else value
@@ -148,15 +150,15 @@ def run_trial(
 ) -> Fault | None:
     """Evaluate the trial's operator, store the result and end the trial. Return the fault if the evaluation raised an error.
 
-    If the machine is at fault, the trial is interrupted, so that it is retried. KeyboardInterrupt and SystemExit interrupt
-    it, too, and are raised.
+    If the machine is at fault, the trial is interrupted and thereby requeued. KeyboardInterrupt and SystemExit also interrupt
+    it, and are raised.
 
     Args:
-        trial: the trial, which this worker has just begun.
+        trial: the trial, which this worker has just created.
         evaluate: returns the metrics of an operator.
         reward: the study's reward.
         scheduler: the worker's view of the study.
-        by: what trials are compared by; see `TrialReport`.
+        by: value by which trials are compared; see `TrialReport`.
     """
     began, fault, report = time.monotonic(), None, TrialReport(trial, scheduler, by, trial.screening or {})
 
@@ -198,19 +200,19 @@ def run_trial(
 
 
 def _screening(trial: RunningTrial, evaluate: Evaluation, scheduler: Scheduler) -> Screening:
-    """Return the screening of a trial's operator, which is stored if it was passed, so that no retry repeats it."""
+    """Return the screening of a trial's operator. If it was passed, it is stored, so that retries do not repeat it."""
     if trial.screening is not None:
         return Screening(trial.screening)
-    found = evaluate.screen(trial.operator)
-    if found is None:
+    screening = evaluate.screen(trial.operator)
+    if screening is None:
         return Screening()
-    if found.unmet is None:
-        scheduler.store.annotate(trial.trial_id, SCREENING, screening_attribute(found.metrics))
-    return found
+    if screening.unmet is None:
+        scheduler.store.annotate(trial.trial_id, SCREENING, screening_attribute(screening.metrics))
+    return screening
 
 
 def _result(measured: Mapping[str, float], reward: float | Failure) -> Result:
-    """Return the result of an evaluation that returned metrics."""
+    """Return the result of an evaluation with these metrics and this reward."""
     if isinstance(reward, Failure):
         return Result("failed", metrics=measured, message=reward.reason, fault=reward.fault, cause=reward.reason)
     return Result("complete", metrics=measured, reward=reward)
@@ -218,7 +220,7 @@ def _result(measured: Mapping[str, float], reward: float | Failure) -> Result:
 
 @dataclass(frozen=True)
 class KnownResult:
-    """An operator whose metrics are known before the search, so that it is not evaluated."""
+    """An operator with metrics known before the search, which is not evaluated."""
 
     operator: PGraph
     metrics: Mapping[str, float]
@@ -226,28 +228,28 @@ class KnownResult:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An operator of the warm start that the search cannot start from, and the reason."""
+    """An operator of the warm start that is not used, and the reason."""
 
     operator: PGraph
     reason: str
 
 
 def _proposal(tree: Tree, operator: PGraph) -> Proposal:
-    """Return the proposal of an operator. Raises a SynoError if it is not in the tree."""
+    """Return the proposal of a known operator. Raises a SynoError if it is not in the tree."""
     return Proposal(actions(tree.path(operator)), tree.fingerprint(operator), operator)
 
 
 class Study:
     """A stored search.
 
-    A trial is the evaluation of one operator. Every operator is evaluated once, by some worker; if that worker dies, another
-    one evaluates it again. A worker is one process with a Study of the same settings; there is nothing else to start. With one
-    worker, a study that is killed and run again, on a fresh tree, proposes the same operators as one that ran through. A Study
-    must not be used by several threads at once.
+    A trial is the evaluation of one operator. Every operator is evaluated once, by one of the workers; if that worker dies, the
+    operator is requeued. A worker is a process with a Study of the same settings; there is no server. With one worker, a study
+    that is killed and run again, on a fresh tree, proposes the same operators as an uninterrupted one. A Study must not be used
+    by several threads at once.
 
     Attributes:
         name: name of the study in its storage.
-        rejected: operators of the warm start that are not in the space, or have the same meaning as others, with reasons.
+        rejected: operators of the warm start that are not in the space, or compute the same as others, with reasons.
     """
 
     def __init__(
@@ -272,7 +274,7 @@ class Study:
         heartbeat_seconds: float = 60,
         grace_seconds: float = 180,
     ) -> None:
-        """Open a study, or make it.
+        """Open or create a study.
 
         Args:
             tree: the space to search.
@@ -285,20 +287,20 @@ class Study:
             seed: seed of the policy.
             reward: computes the reward in [0, 1] from metrics; the accuracy reward by default.
             warm_start: operators to begin with, in this order.
-            known: operators of the space that the policy is told of before its first proposal. They are no trials.
-            stopping: which trials pause, to be resumed if they turn out to belong to the best; by default none pauses.
-            rounds: how often an evaluation reports, if that is known; `stopping` is checked by it.
+            known: operators of the space whose metrics the policy learns before its first proposal. They are no trials.
+            stopping: early stopping: which trials pause, to be resumed if they enter the best share; by default none pauses.
+            rounds: number of reports of an evaluation, if known, for validation of `stopping`.
             goal: the goal, which the policy follows; the evaluation screens by it (`syno.search.screening`).
-            layer_error: by which the policy may compare operators before it proposes one; see `Policy`.
-            most_attempts: after so many workers died while they evaluated an operator, it counts as failed.
-            heartbeat_seconds: how often a worker renews the lease on its trial.
-            grace_seconds: after how long without renewal a worker counts as dead.
+            layer_error: function by which the policy may compare operators before a proposal; see `Policy`.
+            most_attempts: number of workers that die during an operator's evaluation after which it counts as failed.
+            heartbeat_seconds: interval at which a worker renews the lease on its trial.
+            grace_seconds: time without renewal after which a worker counts as dead.
 
         If no trial has succeeded yet, the study takes other settings with a warning; see `syno.search.settings.agree`.
 
         Raises:
             SpecError: the study exists with other settings (the message names them), the storage cannot be opened, or a path
-                leads to no policy.
+                names no policy.
             UnknownNameError: the policy is not registered.
         """
         if not 0 < 2 * heartbeat_seconds <= grace_seconds:
@@ -314,13 +316,15 @@ class Study:
         known_to_policy: dict[str, Any] = {} if goal is None else {"goal": goal, "reward": self.reward}
         if layer_error is not None:
             known_to_policy["layer_error"] = layer_error
-        told = [(_proposal(tree, one.operator), dict(one.metrics)) for one in known or ()]
+        told = [(_proposal(tree, known_result.operator), dict(known_result.metrics)) for known_result in known or ()]
         new_policy = partial(kind, tree, seed, settings=policy_settings, warm_start=proposals, **known_to_policy)
         self._make_policy = partial(self._knowing, new_policy, told)
         self.policy: Policy = self._make_policy()
         more = dict(more_settings or {})
         if known is not None:
-            more[KNOWN] = [{"operator": str(one.operator), "metrics": dict(one.metrics)} for one in known]
+            more[KNOWN] = [
+                {"operator": str(known_result.operator), "metrics": dict(known_result.metrics)} for known_result in known
+            ]
         if goal is not None:
             more[GOAL] = goal.model_dump(mode="json", exclude={"most_screened"}, exclude_none=True)
         self._by, keep = "loss" if stopping is None else stopping.by, None
@@ -338,24 +342,26 @@ class Study:
         self._scheduler = self._make_scheduler(self.policy)
 
     def _proposals(self, tree: Tree, operators: Sequence[PGraph]) -> list[Proposal]:
-        found: dict[str, Proposal] = {}
+        proposals: dict[str, Proposal] = {}
         for operator in operators:
             try:
                 proposal = _proposal(tree, operator)
             except SynoError as error:
                 self.rejected.append(Rejected(operator, str(error)))
                 continue
-            if proposal.fingerprint in found:
-                same = found[proposal.fingerprint].operator
-                self.rejected.append(Rejected(operator, f'it means the same as "{same.name}" ({same.id[:8]}), given before'))
+            if proposal.fingerprint in proposals:
+                same = proposals[proposal.fingerprint].operator
+                self.rejected.append(
+                    Rejected(operator, f'it computes the same as "{same.name}" ({same.id[:8]}), which is earlier in the list')
+                )
                 continue
-            found[proposal.fingerprint] = proposal
+            proposals[proposal.fingerprint] = proposal
         for rejected in self.rejected:
             warnings.warn(f'warm start without "{rejected.operator.name}": {rejected.reason}', stacklevel=3)
-        return list(found.values())
+        return list(proposals.values())
 
     def _knowing(self, new_policy: Callable[[], Policy], told: Sequence[tuple[Proposal, dict[str, float]]]) -> Policy:
-        """Return a new policy that was told these operators' metrics."""
+        """Return a new policy that has learnt the metrics of these operators."""
         policy = new_policy()
         for proposal, metrics in told:
             policy.adopt(proposal)
@@ -375,30 +381,31 @@ class Study:
         wait: bool = True,
         poll_seconds: float = 1.0,
     ) -> None:
-        """Be a worker until the study has `n_trials` finished trials, or no operator is left.
+        """Run as a worker until the study has `n_trials` finished trials, or no operator is left.
 
-        Trials of all workers and of earlier runs count. Finished trials are complete, pruned, paused or failed, not those that
-        were interrupted, screened out, withdrawn or duplicates. An operator counts once, however often it paused. There are
-        never more than `n_trials`, whatever the number of workers.
+        Trials of all workers and of earlier runs count. Finished trials are complete, pruned, paused or failed ones, not
+        interrupted, screened-out, withdrawn or duplicate ones. An operator counts once, however often it paused. The number
+        never exceeds `n_trials`, whatever the number of workers.
 
         Args:
             evaluate: returns the metrics of an operator. An exception fails the trial, and the study goes on (but see below).
             n_trials: the study's total.
-            most_screened: after so many operators that cannot meet the goal, no more are proposed.
+            most_screened: number of screened-out operators after which no more are proposed.
             display: shows the progress after every trial.
-            notes: returns more values to show there, by name, such as what the space has rejected.
-            alone: there are no other workers, so running trials belong to workers that died. Workers that died on this machine
-                are recognised anyway; others when their grace is over.
-            wait: when no trial is left to begin, stay until the last trials of other workers have ended, in case they are
-                interrupted. False: stay only for workers that cannot be seen to run, as on other machines; those of this
-                machine are started again by somebody else if they end.
-            poll_seconds: how often to check for that.
+            notes: returns further values to show by name, such as counts of rejected steps.
+            alone: whether there are no other workers, so that running trials belong to dead workers. Workers that died on this
+                machine are recognised anyway; others when their grace period is over.
+            wait: whether to wait, when no trial is left to begin, for the last trials of other workers, in case they are
+                interrupted.
+                False: wait only for workers that are not visible, as on other machines; those of this machine are restarted by
+                others.
+            poll_seconds: interval of the checks during this wait.
 
         KeyboardInterrupt and SystemExit are raised; the current trial is retried by the next worker.
 
-        Raises SearchStoppedError where no operator is to blame (`syno.search.faults` tells failures apart): the machine failed
-        twice in a row, or the evaluation failed alike in several trials in a row, or in all. These trials do not count: the
-        next run evaluates their operators again.
+        Raises SearchStoppedError if failures are not caused by operators (`syno.search.faults` classifies them): the machine
+        failed twice in a row, or the evaluation failed alike in several trials in a row, or in all. These trials do not count:
+        the next run evaluates their operators again.
         """
         if n_trials < 0:
             raise SpecError(f"n_trials={n_trials}; it is the study's total, 0 or more")
@@ -406,7 +413,7 @@ class Study:
             self._forget()
         evaluation, scheduler, progress, machine_faults = evaluation_of(evaluate), self._scheduler, StudyProgress(), 0
         scheduler.begin(alone=alone)
-        told = 0  # of operators whose workers died
+        told = 0  # number of operators whose deaths were reported
         try:
             with unfrozen_afterwards(), display or nullcontext():
                 while True:
@@ -444,17 +451,17 @@ class Study:
             raise
 
     def _forget(self) -> None:
-        """Begin with a new policy: this one was told about trials that do not count."""
+        """Start with a new policy, since the current one has learnt from withdrawn trials."""
         self.policy = self._make_policy()
         self._scheduler = self._make_scheduler(self.policy)
 
     def kept(self, name: str) -> Any:
-        """Return the value that is kept with the study under this name; None if there is none."""
+        """Return the value that was stored with the study under this name; None if there is none."""
         with database_errors(self._store.place):
             return self._store.attributes.get(f"kept {name}")
 
     def keep(self, name: str, value: object) -> None:
-        """Keep a value with the study, as JSON, in place of an earlier one."""
+        """Store a value with the study, as JSON, in place of an earlier one."""
         with database_errors(self._store.place):
             self._store.describe(f"kept {name}", value)
 
@@ -464,5 +471,5 @@ class Study:
         return table(with_withdrawn(self._store.trials(), self._store.attributes))
 
     def best(self, count: int = 1) -> list[TrialRecord]:
-        """Return the complete trials with the highest rewards, best first; of equal rewards the earlier first."""
+        """Return the complete trials with the highest rewards, best first; among equal rewards, the earlier first."""
         return best_records(self._store.trials(), count)

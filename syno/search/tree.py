@@ -1,6 +1,6 @@
-"""The interface of a search space: a tree of partial operators whose branches may meet again.
+"""The interface of a search space: a tree of partial operators with transpositions (branches that meet again).
 
-Policies and studies know a space of operators only by these protocols. Tests give them small explicit trees.
+Policies and studies access a space of operators only through these protocols. Tests use small explicit trees.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from syno.ir.graph import PGraph
 
 
 class Action(NamedTuple):
-    """A step without the nodes that it joins. It is the same in every process, so paths are stored as actions.
+    """A step without its nodes. It is the same in all processes, so paths are stored as actions.
 
     Attributes:
         kind: the primitive, "Contraction" or "Finalize".
-        id: content id of what is added.
+        id: content id of the addition.
     """
 
     kind: str
@@ -36,10 +36,10 @@ class ActionLike(Protocol):
 
 
 class TreeStep(ActionLike, Protocol):
-    """A step of the search tree: an action taken at a node. One operation has one id, whatever node it is added to.
+    """A step of the search tree: an action taken at a node. One operation has one id, whichever node it is added to.
 
     Attributes:
-        node: the node that it leads to.
+        node: the node after the step.
         operator: the complete operator if the step is a Finalize, else None.
     """
 
@@ -53,43 +53,43 @@ class TreeStep(ActionLike, Protocol):
 
 
 class TreeDraft(ActionLike, Protocol):
-    """A step that was not checked yet: it may lead to a dead end."""
+    """A step that was not evaluated yet: it may be a dead end."""
 
     @property
     def look(self) -> Callable[[], TreeStep | None]:
-        """The check: a function that returns the step, or None for a dead end."""
+        """The evaluation: a function that returns the step, or None for a dead end."""
         ...
 
 
 @runtime_checkable
 class Tree(Protocol):
-    """A space of operators, reached step by step. Steps that do not depend on each other may be taken in any order and
-    lead to one node, so this is a directed graph without cycles. Nodes can be hashed; they have no order.
+    """A space of operators, built step by step. Independent steps may be taken in any order and lead to one node, so this is a
+    directed acyclic graph. Nodes are hashable; they have no order.
     """
 
     @property
     def root(self) -> Hashable:
-        """The node that holds nothing but the output."""
+        """The initial node: only the output's axes."""
         ...
 
     def steps(self, node: Hashable) -> Sequence[TreeStep]:
-        """Return all steps from `node` that are not known to be dead ends, in the same order in every process.
+        """Return all steps from `node` that are not known to be dead ends, in an order that is the same in all processes.
 
-        () at complete operators and at dead ends. Steps may vanish from it as dead ends become known, but only those.
+        () at complete operators and at dead ends. Later calls may return fewer steps, once more dead ends are known.
         """
         ...
 
     def drafts(self, node: Hashable) -> Iterable[TreeDraft]:
-        """Return drafts of all `steps` from `node`, in any order; some of them are dead ends.
+        """Return drafts of all `steps` from `node`, in any order, including some dead ends.
 
-        This is faster than `steps` for a caller that needs a few steps: each draft is checked by itself.
+        This is faster than `steps` for a caller that needs few steps: each draft is evaluated separately.
         """
         ...
 
     def step(self, node: Hashable, kind: str, id_: str) -> TreeStep | None:
         """Return the step of this kind and id from `node`, a node on the path to some operator; None if there is none.
 
-        This is faster than to look for it among `steps`, for which all dead ends have to be found.
+        This is faster than a look-up among `steps`, for which all dead ends have to be found.
         """
         ...
 
@@ -101,34 +101,36 @@ class Tree(Protocol):
         ...
 
     def name(self, node: Hashable) -> str:
-        """Return a text that tells the node from all others, the same in every process."""
+        """Return a unique name of the node, the same in all processes."""
         ...
 
     def fingerprint(self, operator: PGraph) -> str:
-        """Return a text that is equal for operators with equal meaning."""
+        """Return a text that is equal for operators that compute the same."""
         ...
 
 
 class Weighing(Protocol):
-    """Tells how many operators lie behind a step."""
+    """Weights of steps, by the number of operators behind them."""
 
     def __call__(self, draft: TreeDraft, taken: Set[str]) -> float:
-        """Return the weight of a step among the steps of its node, at least 0, without the operators of these fingerprints."""
+        """Return the weight of a step among the steps of its node, at least 0; operators with fingerprints in `taken` do not
+        count.
+        """
         ...
 
 
 @runtime_checkable
 class WeighedTree(Tree, Protocol):
-    """A tree that knows how much lies behind its steps. Random walks then draw steps in proportion to it."""
+    """A tree that knows the number of operators behind its steps. Random walks draw steps in proportion to it."""
 
     def weighing(self) -> Weighing:
-        """Return the weights, for a caller of its own whose operators that are taken only become more."""
+        """Return a weighing for one caller, whose set of taken operators only grows."""
         ...
 
 
 @runtime_checkable
 class GuidedTree(Tree, Protocol):
-    """A tree with a smaller one inside it, where random walks find operators sooner."""
+    """A tree with a guide: a subtree in which random walks find operators sooner."""
 
     @property
     def guide(self) -> Tree | None:
@@ -137,10 +139,10 @@ class GuidedTree(Tree, Protocol):
 
     @property
     def unguided(self) -> float:
-        """The share of random walks that does not keep to the guide, so that walks may find every operator."""
+        """The share of random walks outside of the guide, so that every operator can be found."""
         ...
 
 
 def actions(steps: Sequence[TreeStep]) -> tuple[Action, ...]:
-    """Return the path of these steps as it is stored."""
+    """Return the steps of a path as actions, for storage."""
     return tuple(Action(step.kind, step.id) for step in steps)

@@ -1,24 +1,24 @@
-"""The operators of a study, the states of their trials, and which trial evaluates which operator.
+"""The operators of a study, the states of their trials, and the assignment of trials to operators.
 
 A trial evaluates one operator, once. It is RUNNING from its creation on, and ends in one of Optuna's states, COMPLETE, PRUNED
-or FAIL, together with a `storage.records.Result` that says more:
+or FAIL, with the details in a `storage.records.Result`:
 
-| what has become of an operator | by its last trial | what follows |
+| state of an operator | its last trial | what follows |
 | --- | --- | --- |
-| is evaluated | it is running, and its worker renews the lease | |
-| is to be retried | it was interrupted, or its worker died | the next trial of the operator, up to `most_attempts` deaths |
-| paused | it paused at a rung | another trial resumes it if it comes to belong to the best, or it is stopped for good |
+| evaluating | it is running, and its worker renews the lease | |
+| requeued | it was interrupted, or its worker died | the next trial of the operator, up to `most_attempts` deaths |
+| paused | it paused at a rung | another trial resumes it if it enters the best share, or it is stopped for good |
 | ended | complete, pruned, failed | it counts towards `n_trials` |
 | screened out | it cannot meet the goal | it does not count |
 
-Who may change a trial: only the worker that created it stores its result and ends it; when its lease has run out, or its
-process is known to be gone, any worker ends it, and the first to do so wins. Trials that have ended do not change. What is in
-this module is computed from the stored trials and stored nowhere, so every worker has the same.
+Who may change a trial: only the worker that created it stores its result and ends it; when its lease has expired, or its
+process is known to be dead, any worker ends it, and the first to do so wins. Trials that have ended do not change. All states
+in this module are derived from the stored trials and stored nowhere, so every worker has the same.
 
-Of several trials of one operator, the one with the lowest number evaluates it. Numbers are given in the order of creation and
-never change, and a worker that creates a trial sees all of lower numbers. So if two workers create trials of one operator at
-the same moment, both know which of them goes on, and the other one ends its trial, a duplicate, before it evaluates anything.
-The same holds for each retry. Nothing else coordinates workers, so this works on every storage.
+Among several trials of one operator, the one with the lowest number evaluates it. Numbers are assigned in the order of
+creation, and a worker that creates a trial sees all lower numbers. So if two workers create trials of one operator at the same
+moment, both know which of them continues; the other ends its trial as a duplicate, before any evaluation. The same holds for
+each retry. Nothing else coordinates workers, so this works with every storage.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class OperatorTrials:
     """An operator that the study evaluates, with its trials and its outcome.
 
     Attributes:
-        rank: how many operators had a trial before it.
+        rank: number of operators with earlier first trials.
         candidate: the operator as policies know it.
-        told: what the policy was told just before it proposed this operator: the number of an operator's first trial for its
+        told: events that the policy was told just before it proposed this operator: the number of an operator's first trial for
+            its
             outcome, and (first trial, step) for its value at a step.
         closed: names of nodes that were found to have no operators left.
         numbers: its trials, one for each attempt.
-        outcome: its reward or failure; None while that is open.
-        needs_trial: whether its last trial was interrupted, so that it must be evaluated again.
+        outcome: its reward or failure; None while it is open.
+        needs_trial: whether its last trial was interrupted, so that it is requeued.
         passed: the last step after which one of its trials paused, 0 for its fit; -1 if none did.
-        has_died: whether it failed because too many workers died while they evaluated it.
+        has_died: whether it failed because too many workers died during its evaluation.
         failure: the result that ended it, if its evaluation failed.
-        screened: why it was not evaluated, in a word or two; "" if it was not screened out.
-        screening: the metrics known before its training, of the screening that it passed and of its fit; None if none are yet.
+        screened: short reason why it was screened out; "" if it was not.
+        screening: metrics of the passed screening and of the fit, known before its training; None if there are none yet.
         metrics: the metrics of the result that ended it.
     """
 
@@ -80,9 +81,8 @@ class OperatorTrials:
         return self.numbers[0]
 
     def update(self, trials: Sequence[FrozenTrial], most_attempts: int) -> Kind | None:
-        """Update the state of the operator with its trials, and return how it ended.
-
-        "paused" if it may be resumed, and None if it is open.
+        """Update the operator's state from its trials, and return how it ended: None if it is open, "paused" if it may be
+        resumed.
         """
         result = Result.of(trials[-1])
         self.needs_trial = False
@@ -106,7 +106,7 @@ class OperatorTrials:
         return None
 
     def tell(self, policy: Policy, *, is_stopped: bool = False) -> None:
-        """Tell a policy the outcome of this operator, which is known, or that it was stopped for good."""
+        """Tell a policy the outcome of this operator, which must be known, or that it was stopped for good."""
         assert self.outcome is not None
         policy.measure(self.candidate, (self.screening or {}) if is_stopped else self.metrics)
         if is_stopped:
@@ -118,13 +118,13 @@ class OperatorTrials:
 
 
 def _paused_after(trial: FrozenTrial) -> float:
-    """Return the step after which a trial paused, 0 if that was after its fit; -1 if it did not."""
+    """Return the step after which a trial paused, 0 for the fit; -1 if it did not pause."""
     result = Result.of(trial)
     return result.step if result is not None and result.kind == "paused" else -1
 
 
 class Assignment(NamedTuple):
-    """What a trial is for: an operator, and how many trials it had before."""
+    """The purpose of a trial: an operator, and the number of its earlier trials."""
 
     entry: OperatorTrials
     attempt: int
@@ -138,8 +138,8 @@ class RunningTrial:
         trial_id: its id in the storage.
         number: its number in the study.
         operator: the operator to evaluate.
-        passed: the step after which an earlier trial of this operator paused, 0 for its fit; -1 if none did.
-        screening: the metrics that earlier trials of this operator knew before its training; None if none came so far.
+        passed: the step after which an earlier trial of this operator paused, 0 for the fit; -1 if none did.
+        screening: metrics that earlier trials of this operator measured before its training; None if none came so far.
     """
 
     trial_id: int
@@ -150,22 +150,22 @@ class RunningTrial:
 
     @classmethod
     def of(cls, trial_id: int, number: int, operator: PGraph, entry: OperatorTrials | None) -> RunningTrial:
-        """Return a trial of an operator; None: the trial is a duplicate."""
+        """Return a running trial; `entry` is its operator's state, None if the trial is a duplicate."""
         return (
             cls(trial_id, number, operator) if entry is None else cls(trial_id, number, operator, entry.passed, entry.screening)
         )
 
 
 class PausedTrials:
-    """The operators whose last trial paused, and the values of all trials at their rungs.
+    """The paused operators, and the values of all trials at the rungs.
 
     Values are entered in the order of trials, and of steps within a trial. A study with one worker stored them in this order,
-    so a worker that is started again comes to the same decisions.
+    so a restarted worker makes the same decisions.
 
     Attributes:
-        rungs: the values, by the rank of the operator.
-        stopped: operators that were stopped for good and not yet taken from here; their checkpoints are of no use.
-        unreported: the steps of values that the policy was not told, in the order of entry, by the operator's first trial.
+        rungs: the values, by the operator's rank.
+        stopped: operators that were stopped for good since the last `take_stopped`; their checkpoints can be deleted.
+        unreported: values that the policy was not told yet: operators by (first trial, step), in the order of entry.
     """
 
     def __init__(self, keep: Mapping[Step, float]) -> None:
@@ -176,23 +176,23 @@ class PausedTrials:
         self._overtaken: dict[int, OperatorTrials] = {}
 
     def __len__(self) -> int:
-        """Return the number of operators that have paused, with those that were stopped for good."""
+        """Return the number of operators that have paused, including those stopped for good."""
         return len(self._paused) + len(self._overtaken)
 
     def measure(self, trials: Iterable[tuple[OperatorTrials, FrozenTrial]]) -> None:
         """Enter the new values of trials, each with its operator."""
-        found = [
+        new_values = [
             (trial.number, step, entry, value)
             for entry, trial in trials
             for step, value in values_at_rungs(trial).items()
             if step in self.rungs.keep and not self.rungs.has(entry.rank, step)
         ]
-        for _, step, entry, value in sorted(found, key=lambda one: one[:2]):
+        for _, step, entry, value in sorted(new_values, key=lambda row: row[:2]):
             self.rungs.enter(entry.rank, step, value)
             self.unreported[entry.number, step] = entry
 
     def is_stopped(self, entry: OperatorTrials) -> bool:
-        """Return whether an operator was stopped for good, and is not resumed."""
+        """Return whether an operator was stopped for good."""
         return entry.rank in self._overtaken
 
     def add(self, entry: OperatorTrials) -> None:
@@ -200,14 +200,14 @@ class PausedTrials:
         self._paused[entry.rank] = entry
 
     def remove(self, entry: OperatorTrials) -> bool:
-        """Remove an operator that a new trial resumes. Return whether it was here."""
-        found = self._paused.pop(entry.rank, None) or self._overtaken.pop(entry.rank, None)
-        if found is not None:
+        """Remove an operator because a new trial resumes it. Return whether it was paused."""
+        removed = self._paused.pop(entry.rank, None) or self._overtaken.pop(entry.rank, None)
+        if removed is not None:
             entry.outcome = None
-        return found is not None
+        return removed is not None
 
     def stop_overtaken(self) -> None:
-        """Give the operators that are stopped for good their outcome: the reward of a pruned trial."""
+        """Set the outcome of operators that are stopped for good: the reward of a pruned trial."""
         for rank, entry in list(self._paused.items()):
             if self.rungs.has(rank, entry.passed) and self.rungs.is_overtaken(rank, entry.passed):
                 entry.outcome = PRUNED_REWARD
@@ -215,11 +215,11 @@ class PausedTrials:
                 self._overtaken[rank] = self._paused.pop(rank)
 
     def best(self) -> list[int]:
-        """Return the ranks of the operators to resume, the first one first."""
+        """Return the ranks of the paused operators to promote, in order."""
         return self.rungs.best({rank: entry.passed for rank, entry in self._paused.items()}) if self._paused else []
 
     def take_stopped(self) -> list[OperatorTrials]:
-        """Return the operators that were stopped for good since the last call, unless they were resumed elsewhere."""
+        """Return the operators that were stopped for good since the last call, except those resumed by another worker."""
         taken = [entry for entry in self.stopped if entry.rank in self._overtaken]
         self.stopped.clear()
         return taken
@@ -229,21 +229,21 @@ class StudyState:
     """The state of a study: its operators, kept up to date with the stored trials.
 
     Attributes:
-        entries: the operators, in the order of their ranks, which is that of their first trials.
-        ended: how many operators ended in each way.
+        entries: the operators in the order of their ranks, that is, of their first trials.
+        ended: number of operators by outcome.
         best: the highest reward, and the number of its trial.
-        seen: how many trials it knows, which is the number of the next one.
-        withdrawn: numbers of trials that do not count, as if they were not there; see `syno.search.storage.store.withdrawn`.
-        has_blamed_function: whether the user's function, not an operator, was to blame for a failure.
-        screened: how many operators were screened out, by the reason in a word or two; they count for nothing else.
+        seen: number of known trials, which is the number of the next one.
+        withdrawn: numbers of trials that are ignored; see `syno.search.storage.store.withdrawn`.
+        has_blamed_function: whether the user's function, not an operator, caused a failure.
+        screened: number of screened-out operators, by a short reason.
         fastest_screened: the highest measured speedup of operators that were screened out; None without one.
         last_success: the highest number of a trial that is complete, pruned or paused; -1 without one.
-        died: operators that failed because too many workers died while they evaluated them.
+        died: operators that failed because too many workers died during their evaluation.
         paused: the paused operators, and those among them that were stopped for good (`PausedTrials`).
     """
 
     def __init__(self, most_attempts: int, withdrawn: Set[int] = frozenset(), keep: Mapping[Step, float] | None = None) -> None:
-        """`keep` is the share of all trials that goes on, by step; without it, none pauses."""
+        """`keep` is the share of all trials that continues, by step; without it, no trial pauses."""
         self.most_attempts = most_attempts
         self.keep = keep or {}
         self.paused = PausedTrials(self.keep)
@@ -263,11 +263,11 @@ class StudyState:
         self._assignments: dict[int, Assignment] = {}
 
     def without(self, withdrawn: Set[int]) -> StudyState:
-        """Return an empty state of the same settings that leaves out these trials."""
+        """Return an empty state with the same settings, which ignores these trials."""
         return StudyState(self.most_attempts, withdrawn, self.keep)
 
     def update(self, trials: Sequence[FrozenTrial]) -> list[OperatorTrials]:
-        """Update the state with all trials as they are stored now. Return the new operators, in order."""
+        """Update the state with all stored trials. Return the new operators, in order."""
         new = [entry for trial in trials[self.seen :] if (entry := self.enter(trial)) is not None]
         if self.keep:
             self.paused.measure([(entry, trials[number]) for entry in self._open.values() for number in entry.numbers])
@@ -299,18 +299,18 @@ class StudyState:
         return new
 
     def enter(self, trial: FrozenTrial) -> OperatorTrials | None:
-        """Update the state with the trial of the number `seen`. Return its operator if that is new."""
+        """Add the trial with the number `seen`. Return its operator if the operator is new."""
         assert trial.number == self.seen, f"trial {trial.number} in place of {self.seen}"
         self.seen += 1
         fingerprint = trial.user_attrs.get(FINGERPRINT)
-        if fingerprint is None:  # not a trial of this program: somebody uses the study for something else as well
+        if fingerprint is None:  # a trial of another program in the same study
             return None
         if trial.number in self.withdrawn:
             return None
         attempt, entry = int(trial.user_attrs["attempt"]), self._by_fingerprint.get(fingerprint)
         if entry is None:
             stored = trial.user_attrs
-            told = tuple(one if isinstance(one, int) else (one[0], one[1]) for one in stored["told"])
+            told = tuple(event if isinstance(event, int) else (event[0], event[1]) for event in stored["told"])
             closed = tuple(stored.get("closed", ()))
             entry = OperatorTrials(len(self.entries), candidate_of(trial), told, closed, [trial.number])
             self.entries.append(entry)
@@ -326,11 +326,11 @@ class StudyState:
         return None
 
     def assignment(self, number: int) -> Assignment | None:
-        """Return the assignment of a trial; None if an earlier trial has the same."""
+        """Return the assignment of a trial; None if an earlier trial has the same (a duplicate)."""
         return self._assignments.get(number)
 
     def place(self, rank: int) -> int:
-        """Return the number of operators before this rank that were not screened out."""
+        """Return the number of operators with lower ranks that were not screened out."""
         return rank - bisect_left(self._screened, rank)
 
     @property
@@ -339,15 +339,15 @@ class StudyState:
         return len(self.entries) - len(self._screened)
 
     def to_retry(self, most: int) -> list[OperatorTrials]:
-        """Return the interrupted trials to requeue: of the first `most` operators, in order, those without a live worker."""
+        """Return the operators to requeue among the first `most`, in order: those whose last trial was interrupted."""
         return [entry for entry in self.unfinished(most) if entry.needs_trial]
 
     def to_resume(self, most: int) -> list[OperatorTrials]:
-        """Return the paused trials to resume, in order: of the first `most` operators, those that now belong to the best."""
+        """Return the paused operators to promote among the first `most`, in order."""
         return [self.entries[rank] for rank in self.paused.best() if self.place(rank) < most]
 
     def unfinished(self, most: int) -> list[OperatorTrials]:
-        """Return the unfinished trials of the first `most` operators, in order: running, or to be evaluated again."""
+        """Return the unfinished operators among the first `most`, in order: running or requeued."""
         return [entry for rank, entry in self._open.items() if self.place(rank) < most]
 
     @property
@@ -357,10 +357,10 @@ class StudyState:
 
     @property
     def running(self) -> int:
-        """The number of operators that are being evaluated, as far as is known."""
+        """The number of operators that are being evaluated, as far as known."""
         return sum(not entry.needs_trial for entry in self._open.values())
 
 
 def is_running(trial: FrozenTrial) -> bool:
-    """Return whether a trial of this program (not one that Optuna added) is running."""
+    """Return whether a trial of this program (not one that another program added) is running."""
     return trial.state == TrialState.RUNNING and FINGERPRINT in trial.user_attrs

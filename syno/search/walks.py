@@ -20,50 +20,50 @@ LIMIT = 20_000  # partial operators to visit before operators count as too rare
 class Draws:
     """Independent uniform random numbers, one for each name.
 
-    A tree forgets steps once it knows them to be dead ends. With a generator that is drawn from once per step, all later steps
-    would then get other numbers. A number that belongs to a step's own id stays the same, whatever other steps there are.
-    Equal keys give equal numbers in every process.
+    A tree drops steps once they are known to be dead ends. With a sequential generator, all later steps would then get other
+    numbers. A number that is derived from the step's own id stays the same, whichever other steps exist. Equal keys give equal
+    numbers in all processes.
     """
 
     def __init__(self, *key: object) -> None:
         self._key = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
 
     def of(self, name: str) -> float:
-        """Return the number that belongs to `name`, in [0, 1)."""
+        """Return the random number for `name`, in [0, 1)."""
         digest = blake2b(name.encode(), key=self._key, digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
 
     def below(self, name: str) -> Draws:
-        """Return independent draws for the part of the problem that `name` stands for."""
+        """Return independent draws for the subproblem `name`."""
         return Draws(self._key.hex(), name)
 
     def order(self, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-        """Return the items shuffled; the order of two items does not depend on the others."""
+        """Return the items shuffled; the relative order of two items does not depend on the others."""
         return sorted(items, key=lambda item: (self.of(name(item)), name(item)))
 
     def weighed_order(self, items: Iterable[T], name: Callable[[T], str], weight: Callable[[T], float]) -> list[T]:
-        """Return the items as if drawn one by one, with chances in proportion to their weights; weight 0 comes last."""
+        """Return the items in the order of weighted random sampling without replacement; items of weight 0 come last."""
 
         def arrival(
             item: T,
-        ) -> float:  # of several exponential clocks, each is the first with chances in proportion to its rate
+        ) -> float:  # exponential clocks: each is the first with a probability in proportion to its rate
             rate = weight(item)
             return -math.log1p(-self.of(name(item))) / rate if rate > 0 else math.inf
 
         return sorted(items, key=lambda item: (arrival(item), name(item)))
 
     def generator(self) -> random.Random:
-        """Return a generator, for draws that do not depend on steps that may be forgotten."""
+        """Return a sequential generator, for draws that do not depend on steps that may be dropped."""
         return random.Random(self._key.hex())
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Limits of the search below a node before it goes elsewhere.
+    """Limits of the search below a node.
 
     Attributes:
-        nodes: partial operators to visit in all.
-        share: part of the remaining visits that may be spent below one step, so that a deep dead end does not use up all.
+        nodes: total number of partial operators to visit.
+        share: largest share of the remaining visits below one step, so that a deep dead end does not use up all.
     """
 
     nodes: int
@@ -72,18 +72,18 @@ class Patience:
 
 SHORT = Patience(300, 0.1)
 LONG = Patience(3000, 0.5)
-LEAST = 3  # visits to spend below a step, however few remain
-OF_GUIDE = "guide "  # before the names of nodes that are closed in the guide
+LEAST = 3  # least number of visits below a step
+OF_GUIDE = "guide "  # prefix of names of nodes that are closed in the guide
 
 
 class Walks:
-    """Random walks from nodes of a tree to operators that nobody has proposed yet.
+    """Random walks from nodes of a tree to operators that were not proposed yet.
 
-    A walk descends in a random order of kinds, then of steps of one kind. Where no operator is left, or none was found in time,
-    it backtracks to the next step. So where all dead ends are shallow, it draws like a walk that knows them beforehand, and it
-    finds the last operator of a small tree. A node that is proven to have no operators left is "closed" and never visited
-    again. In a tree that knows how much lies behind its steps (`WeighedTree`), it draws steps in proportion to that instead.
-    In a tree with a guide (`GuidedTree`), most walks look there first.
+    A walk descends in a random order of kinds, then of steps of one kind. If no operator is left below a step, or none was
+    found in time, it backtracks to the next step. So if all dead ends are shallow, its distribution is that of a walk that
+    knows them beforehand, and it finds even the last operator of a small tree. A node that is proven to have no operators left
+    is "closed" and never visited again. In a `WeighedTree`, steps are drawn in proportion to the number of operators behind
+    them. In a `GuidedTree`, most walks search the guide first.
 
     Source: hierarchical sampling of final nodes in the published system, with backtracking in place of rejection.
     """
@@ -93,12 +93,12 @@ class Walks:
         self.limit = limit
         self._weighing = tree.weighing() if isinstance(tree, WeighedTree) else None
         self.taken: set[str] = set()  # fingerprints of proposed operators
-        self._closed: set[Hashable] = set()  # it only grows, as `taken` does
-        self._found: list[Hashable] = []  # closed nodes that other workers have not heard of
+        self._closed: set[Hashable] = set()  # only grows, since `taken` only grows
+        self._newly_closed: list[Hashable] = []  # closed nodes that other workers do not know yet
         self._heard: set[str] = set()  # names of nodes that other workers have closed
         self._fingerprints: dict[Hashable, str] = {}
         self._left = 0  # nodes that may still be visited
-        self._given_up: set[Hashable] = set()  # nodes where this walk found nothing in time
+        self._given_up: set[Hashable] = set()  # nodes below which this walk ran out of visits
         guide = tree.guide if isinstance(tree, GuidedTree) else None
         self._guide = None if guide is None else Walks(guide, limit)
         self._unguided = tree.unguided if isinstance(tree, GuidedTree) else 1.0
@@ -122,36 +122,36 @@ class Walks:
     def close(self, node: Hashable) -> None:
         """Record that the node has no operators left."""
         self._closed.add(node)
-        self._found.append(node)
+        self._newly_closed.append(node)
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of the nodes that were closed here and not yet passed to `hear_closed`."""
+        """Names of the nodes that were closed here, not yet passed to `hear_closed`."""
         of_guide = self._guide.found_closed if self._guide is not None else []
-        return [*map(self.tree.name, self._found), *(OF_GUIDE + name for name in of_guide)]
+        return [*map(self.tree.name, self._newly_closed), *(OF_GUIDE + name for name in of_guide)]
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Record nodes that any worker has closed. Operators that it knew as taken must be taken here, too."""
+        """Mark nodes as closed that a worker has closed. Operators that were taken there must be taken here, too."""
         heard = {*names}
         if self._guide is not None:
             self._guide.hear_closed(name.removeprefix(OF_GUIDE) for name in heard)
             heard = {name for name in heard if not name.startswith(OF_GUIDE)}
         self._heard |= heard
-        if self._found and heard:
-            self._found = [node for node in self._found if self.tree.name(node) not in heard]
+        if self._newly_closed and heard:
+            self._newly_closed = [node for node in self._newly_closed if self.tree.name(node) not in heard]
 
     def fingerprint(self, step: TreeStep) -> str:
-        """Return the fingerprint of the operator that a Finalize leads to."""
+        """Return the fingerprint of the operator of a Finalize. Cached."""
         assert step.operator is not None
-        found = self._fingerprints.get(step.node)
-        if found is None:
-            found = self._fingerprints[step.node] = self.tree.fingerprint(step.operator)
-        return found
+        fingerprint = self._fingerprints.get(step.node)
+        if fingerprint is None:
+            fingerprint = self._fingerprints[step.node] = self.tree.fingerprint(step.operator)
+        return fingerprint
 
     def complete(self, node: Hashable, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
         """Return random steps from `node` to an operator that is not taken.
 
-        None if there is none (then the node is closed), or if none was found in time (then it is not closed).
+        None if there is none (the node is then closed), or if none was found in time (it is not closed).
         """
         guided = self._guided(node, draws, patience)
         if guided is not None:
@@ -161,7 +161,7 @@ class Walks:
         return self._complete(node, draws, patience.share)
 
     def complete_after(self, step: TreeStep, draws: Draws, patience: Patience = SHORT) -> tuple[TreeStep, ...] | None:
-        """Return random steps after `step` to an operator that is not taken; () if the step itself leads to one."""
+        """Return random steps after `step` to an operator that is not taken; () if the step itself is its Finalize."""
         guided = self._guided(step.node, draws.below(step.id), patience) if step.operator is None else None
         if guided is not None:
             return guided
@@ -185,7 +185,7 @@ class Walks:
         )
 
     def _guided(self, node: Hashable, draws: Draws, patience: Patience) -> tuple[TreeStep, ...] | None:
-        """Return random steps in the guide to an operator that is not taken; None if the walk is not to keep to it."""
+        """Return random steps within the guide to an operator that is not taken; None if this walk is not guided."""
         if self._guide is None or draws.of("guide") < self._unguided:
             return None
         return self._guide.complete(node, draws, patience)
@@ -194,7 +194,7 @@ class Walks:
         if self.is_closed(node) or node in self._given_up:
             return None
         self._left -= 1
-        nothing_left, before = True, len(self._found)
+        nothing_left, before = True, len(self._newly_closed)
         for step in self._shuffled(node, draws):
             if self._left <= 0:
                 nothing_left = False
@@ -207,14 +207,14 @@ class Walks:
                 return (step, *rest)
             nothing_left &= self.is_closed(step.node)
         if nothing_left:
-            del self._found[before:]  # closed nodes below a closed node need not be passed on
+            del self._newly_closed[before:]  # closed nodes below a closed node need not be passed on
             self.close(node)
         else:
             self._given_up.add(node)
         return None
 
     def _shuffled(self, node: Hashable, draws: Draws) -> Iterator[TreeStep]:
-        """Yield the steps that are not closed. A draft is checked only when its step is asked for, which keeps their order."""
+        """Yield the steps that are not closed, in random order. Each draft is evaluated only when its step is requested."""
         for draft in self._ordered(self.tree.drafts(node), draws):
             step = draft.look()
             if step is not None and not self.is_closed(step.node):

@@ -1,7 +1,7 @@
-"""Worker processes: their identity, several of them on one machine, and stopping them by signals.
+"""Worker processes: their identity, several workers on one machine, and stopping them by signals.
 
-A signal that raises in the middle of a database transaction leaves the database locked. So while trials are stored, a signal is
-only recorded; it stops the worker in its evaluation, or when the worker next looks for work.
+A signal that raises an exception in the middle of a database transaction leaves the database locked. So while trials are
+stored, signals are deferred; they stop the worker during its evaluation, or before its next trial.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from syno.base.errors import SynoError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what schedulers send when the time is up
+SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and the signal of schedulers at the time limit
 PATIENCE_SECONDS = 20.0  # for a worker that was told to stop
 ERROR_EXIT = 2  # exit code of a process that ended with an error message
 SUSPENDED = ("T", "t")  # states of a process that was stopped: by Ctrl-Z, a scheduler or a debugger
@@ -33,13 +33,13 @@ INTERRUPTED_EXIT = 130  # exit code of a process that was told to stop, as in sh
 
 @dataclass(frozen=True)
 class Worker:
-    """The identity of a process that evaluates trials, by which others see whether it still runs.
+    """The identity of a process that evaluates trials, by which other workers detect whether it is still running.
 
     Attributes:
-        host: name of its machine, for people.
+        host: name of its machine, for display.
         pid: its process id.
-        started: start time in ticks of its machine, which tells it from a later process of the same id; 0 if unknown.
-        system: where its process id is valid: one boot of a machine, one namespace of processes; "" if unknown.
+        started: start time in clock ticks, which distinguishes it from a later process with the same id; 0 if unknown.
+        system: the boot and the PID namespace in which its process id is valid; "" if unknown.
     """
 
     host: str
@@ -55,19 +55,19 @@ class Worker:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Worker:
-        """Return the worker that `stored` was made from."""
+        """Return the worker from its stored form."""
         return cls(str(stored["host"]), int(stored["pid"]), int(stored["started"]), str(stored["system"]))
 
     def stored(self) -> dict[str, Any]:
-        """Return the worker as it is stored with a trial."""
+        """Return the worker as a JSON object, to be stored with a trial."""
         return asdict(self)
 
     def is_gone(self) -> bool:
-        """Return whether the process is known to have ended. False if that cannot be seen from this process."""
+        """Return whether the process is known to have ended. False if it is not visible from this process."""
         return self._is_visible and self._state() is None
 
     def is_running(self) -> bool:
-        """Return whether the process runs, and is not suspended. False for one that cannot be seen, as on another machine."""
+        """Return whether the process runs and is not suspended. False if it is not visible, as on another machine."""
         return self._is_visible and self._state() not in (None, *SUSPENDED)
 
     @property
@@ -75,7 +75,7 @@ class Worker:
         return bool(self.system) and self.system == _system()
 
     def _state(self) -> str | None:
-        """Return the state of the process, a letter as in proc(5); None if it has ended. It must be visible."""
+        """Return the state of a visible process, a letter as in proc(5); None if it has ended."""
         state, started = _process(self.pid) or (None, 0)
         return state if started == self.started else None
 
@@ -85,7 +85,7 @@ class Worker:
 
 @cache
 def _system() -> str:
-    """Return the machine's boot and the namespace of processes, in which process ids are valid. "" where they are unknown."""
+    """Return the machine's boot id and the PID namespace, in which process ids are valid; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -94,20 +94,20 @@ def _system() -> str:
 
 
 def _process(pid: int) -> tuple[str, int] | None:
-    """Return the process's state, and its start in ticks since boot; None if there is no such process, or it has ended."""
+    """Return the process's state, and its start time in ticks since boot; None if it does not exist or has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before may hold anything, spaces too
+    state, *fields = stat.rpartition(")")[2].split()  # the process's name may contain spaces and parentheses
     return None if state in ("Z", "X") else (state, int(fields[18]))
 
 
 @contextmanager
 def worker_processes(work: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Iterator[None]:
-    """Run `work(*arguments)` in `count` processes, beside the body of the context, and wait until they have ended.
+    """Run `work(*arguments)` in `count` processes beside the block, and wait until they have ended.
 
-    If the body raises, they are told to stop. A warning names processes that broke; a SynoError is one line on standard error.
+    If the block raises, they are stopped. A warning names processes that failed; a SynoError is one line on standard error.
     `work` and its arguments are pickled.
     """
     context = multiprocessing.get_context("spawn")  # threads and libraries of this process are not copied
@@ -138,7 +138,7 @@ def _run(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _stop(process: SpawnProcess) -> None:
-    """Let a process give its trial back (`Interruption`), or end at once if it has not begun; kill it if that does not help."""
+    """Stop a process: SIGTERM lets it requeue its trial (`Interruption`); kill it if it does not end."""
     if process.is_alive():
         process.terminate()
         process.join(PATIENCE_SECONDS)
@@ -148,10 +148,10 @@ def _stop(process: SpawnProcess) -> None:
 
 
 class Interruption:
-    """Turns SIGINT and SIGTERM into KeyboardInterrupt where that is allowed; a second Ctrl-C raises anywhere.
+    """Turns SIGINT and SIGTERM into KeyboardInterrupt where it is allowed; a second Ctrl-C raises anywhere.
 
-    A second SIGTERM does not: Slurm sends two when the time is up, and the trial is given back between them. Use it as a
-        context in a process's main thread; in others it does nothing.
+    A second SIGTERM does not: Slurm sends two at the time limit, and the trial is requeued between them. Use it as a context in
+    a process's main thread; in other threads it does nothing.
     """
 
     def __init__(self) -> None:
@@ -174,17 +174,17 @@ class Interruption:
             self._stop()
 
     def _stop(self) -> None:
-        self._is_allowed = False  # the cleaning up that follows must not be interrupted
+        self._is_allowed = False  # the clean-up after it must not be interrupted
         raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has come."""
+        """Raise KeyboardInterrupt if a signal was received."""
         if self._asked:
             self._stop()
 
     @contextmanager
     def allowed(self, yes: bool = True) -> Iterator[None]:
-        """Let signals raise at once within the context, or, with `yes=False`, only record them."""
+        """Let signals raise immediately within the block; with `yes=False`, defer them."""
         before, self._is_allowed = self._is_allowed, yes
         try:
             if yes:

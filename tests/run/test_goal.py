@@ -46,12 +46,12 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("given", "problem"),
         [
-            ({"goal": {}}, "goal: there is nothing in it; give speedup: 1.5"),
+            ({"goal": {}}, "goal: the goal is empty; give speedup: 1.5"),
             ({"goal": {"speedup": 0.5}}, "goal.speedup: 0.5 is slower than the original; give 1 or more"),
             ({"goal": {"speedup": 50}}, "50 times as fast is out of reach; give a ratio: 1.5 for 50 % more"),
             ({"goal": {"lose_at_most": 2}}, "goal.lose_at_most: 2 is no fraction; give 0.02 for 2 %"),
-            ({"goal": {"find": "fastest"}}, "find: fastest needs how much may be lost"),
-            ({"goal": {"find": "most_accurate"}}, "find: most_accurate needs what is enough"),
+            ({"goal": {"find": "fastest"}}, "find: fastest needs a limit of the loss"),
+            ({"goal": {"find": "most_accurate"}}, "find: most_accurate needs a limit"),
             ({"goal": {"speedup": 2, "compiler": "inductr"}}, 'goal: compiler: .* Did you mean "inductor"'),
             ({"goal": {"speedup": 2, "device": "phone"}}, 'goal: device: "phone" is no device; there are: cpu, cuda'),
             ({"goal": {"speedup": 2}, "workload": None, "spec": "resnet18"}, "goal needs a workload: give the network"),

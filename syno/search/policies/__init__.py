@@ -1,4 +1,4 @@
-"""Search policies. Each of them passes the checks of `syno.search.policies.contract`.
+"""Search policies. Each passes the checks of `syno.search.policies.contract`.
 
 >>> POLICIES["random"]
 <class 'syno.search.policies.random_walk.RandomWalk'>

@@ -1,4 +1,4 @@
-"""Checks that a policy keeps the guarantees of `Policy`, for the tests of policies of a user's own.
+"""Checks that a policy keeps the guarantees of `Policy`, for tests of users' own policies.
 
 Each check takes a policy's class, and raises AssertionError if the policy breaks a guarantee. With pytest:
 
@@ -36,17 +36,17 @@ from syno.space.spec import OperatorSpec
 
 __all__ = ["EXHAUSTED", "POLICIES", "STOPPED", "Candidate", "Exhausted", "LayerError", "Policy", "PolicySettings", "Proposal"]
 
-# Operators as policies know them: candidates, and the proposals that policies make.
+# Operators as policies identify them (candidates), and the proposals of policies.
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operator as a policy knows it.
+    """An operator as policies identify it.
 
     Attributes:
-        path: the actions from the root to it, the last one a Finalize.
-        fingerprint: equal for operators with equal meaning.
-        text: of the operator, if known.
+        path: the actions from the root to the operator, the last one a Finalize.
+        fingerprint: equal for operators that compute the same.
+        text: the operator's text, if known.
     """
 
     path: tuple[Action, ...]
@@ -54,13 +54,13 @@ class Candidate:
     text: str | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def parsed(self) -> PGraph | None:
-        """Return the operator; None if its text is not known. This is faster than taking the steps of its path."""
+        """Return the operator, parsed from its text, which is faster than walking its path; None if the text is unknown."""
         return None if self.text is None else parse_stored(self.text)
 
 
 @dataclass(frozen=True)
 class Proposal(Candidate):
-    """A candidate with its operator, to be evaluated."""
+    """A candidate with its operator, proposed for evaluation."""
 
     operator: PGraph
 
@@ -85,35 +85,36 @@ LayerError: TypeAlias = Callable[[PGraph], float]
 
 
 class PolicySettings(Settings):
-    """Base of the settings of policies: a policy's own subclass has a field for each constant."""
+    """Base of policies' settings: a policy's subclass has a field for each constant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Policy(ABC):
-    """Decides which operator is evaluated next.
+    """A policy: decides which operator is evaluated next.
 
-    A subclass has `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopt`, `_observe`,
-    `_reported` and `_stopped` to learn from outcomes. Experiments give it as `policy: {name: "package.module:MyPolicy"}`.
+    A subclass defines `_choose`, and `Settings` if it has constants; it may override `_prepare`, `_adopt`, `_observe`,
+    `_reported` and `_stopped` to learn from outcomes. Experiments name it as `policy: {name: "package.module:MyPolicy"}`.
 
     A policy sees three events. `ask` proposes an operator, which is outstanding until `tell` gives its outcome; any number may
     be outstanding, and outcomes come in any order. `adopt` records a proposal made elsewhere, by another worker or before a
-    restart. `ask` is `propose`, which changes nothing, followed by `adopt`. Where trials pause there are two more: `report`
-    gives a value that an outstanding operator has reached on the way, and `stop` says that it is never trained to its end; by
-    default, policies ignore values, and give an operator that was stopped the reward 0. Where a search has a goal, `measure`
-    gives metrics, and `screen_out` says that an operator cannot meet the goal: by default, the reward 0. Every policy
+    restart. `ask` is `propose`, which changes nothing, followed by `adopt`. With early stopping there are two more: `report`
+    gives an intermediate value of an outstanding operator, and `stop` says that it will never be trained to its end; by
+    default, policies ignore intermediate values, and give stopped operators the reward 0. In a search with a goal, `measure`
+    gives metrics, and `screen_out` says that an operator cannot meet the goal; by default, its reward is 0. Every policy
     guarantees (`syno.search.policies.contract` checks it):
 
-    * Its proposals are a function of the tree, the settings, the seed, the goal, the reward, the layer errors and the events so
-      far in their order, of nothing else. So a policy is rebuilt by adopting and telling what is stored. If the tree learns
-      about dead ends, the policy also proposes again, on a tree that knows no more than the first one did.
-    * It never proposes an operator whose fingerprint it has proposed or adopted.
+    * Its proposals depend only on the tree, the settings, the seed, the goal, the reward, the layer errors and the sequence of
+      events. So a policy is rebuilt by replaying the stored events. If the tree caches dead ends, the replay repeats the
+      proposals,
+      too, on a tree with the same knowledge.
+    * It proposes or adopts each fingerprint only once.
     * It proposes every operator of the tree sooner or later, then answers EXHAUSTED.
     * The operators of the warm start come first, in their order.
     * A failed evaluation is an outcome like any other.
 
-    A `salt` gives another proposal in the same situation. A worker whose proposal another worker made at the same moment uses a
-    salt of its own from then on, so that the two diverge.
+    A `salt` gives another proposal in the same state. A worker whose proposal collides with another worker's uses a salt of its
+    own from then on, so that the two diverge.
 
     Attributes:
         name: the name in experiments and in stored settings; by default the path `package.module:MyPolicy`.
@@ -123,8 +124,8 @@ class Policy(ABC):
         settings: its constants, an instance of `Settings`.
         goal: the goal of the search; None if it has none.
         reward: of a search with a goal, the function whose values `tell` gets; None elsewhere.
-        layer_error: where operators begin fitted to a trained network, a function that returns how far an operator is from one
-            of its layers after a fit (`syno.train.workload.Workload.layer_error`); it takes a part of a second. None elsewhere.
+        layer_error: if operators are initialized by a fit to the trained original, a function that returns the error of an
+            operator's fit to one layer (`syno.train.workload.Workload.layer_error`), in a fraction of a second; else None.
         walks: random walks in the tree that avoid dead ends and proposed operators.
     """
 
@@ -163,14 +164,14 @@ class Policy(ABC):
         self._prepare()
 
     def ask(self, salt: str = "") -> Proposal | Exhausted:
-        """Return the next operator to evaluate, which is then outstanding; or EXHAUSTED."""
+        """Return the next operator to evaluate, which becomes outstanding; or EXHAUSTED."""
         proposal = self.propose(salt)
         if isinstance(proposal, Proposal):
             self.adopt(proposal)
         return proposal
 
     def propose(self, salt: str = "") -> Proposal | Exhausted:
-        """Return the answer of `ask`, without a change of state.
+        """Return the answer of `ask` without changing the state.
 
         Raises SpecError if operators are too rare in the tree to be found.
         """
@@ -187,18 +188,18 @@ class Policy(ABC):
 
     @property
     def found_closed(self) -> list[str]:
-        """Names of nodes that were found to have no operators left and not yet passed to `hear_closed`."""
+        """Names of nodes that were found to have no operators left, not yet passed to `hear_closed`."""
         return self.walks.found_closed
 
     def hear_closed(self, names: Iterable[str]) -> None:
-        """Record nodes that some worker, with no more proposals than are known here, found to have no operators left.
+        """Mark nodes as closed that a worker with at most the proposals known here found to have no operators left.
 
         This saves time and changes no proposal.
         """
         self.walks.hear_closed(names)
 
     def adopt(self, candidate: Candidate) -> None:
-        """Record that some worker proposed this operator and evaluates it now.
+        """Record that a worker proposed this operator and is evaluating it.
 
         Raises SpecError if its fingerprint was proposed before.
         """
@@ -221,28 +222,28 @@ class Policy(ABC):
         self._observe(self._no_longer_outstanding(candidate), outcome)
 
     def report(self, candidate: Candidate, step: float, value: float) -> None:
-        """Record a value that an operator has reached after a step of its evaluation.
+        """Record an intermediate value of an operator at a step of its evaluation.
 
-        It remains outstanding: its evaluation goes on, or pauses. Values of one step are comparable, more is better, -inf the
-        worst; they are no rewards. Operators that are not outstanding are ignored.
+        The operator remains outstanding: its evaluation continues or pauses. Values at the same step are comparable (higher is
+        better, -inf is worst); they are no rewards. Operators that are not outstanding are ignored.
         """
         if (adopted := self._outstanding.get(candidate.fingerprint)) is not None:
             self._reported(adopted, step, value)
 
     def stop(self, candidate: Candidate) -> None:
-        """Record that the evaluation of an outstanding operator was stopped for good: others are far ahead at the same step.
+        """Record that the evaluation of an outstanding operator was stopped for good, because others are far ahead.
 
         Raises SpecError if it is not outstanding.
         """
         self._stopped(self._no_longer_outstanding(candidate))
 
     def measure(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:
-        """Record metrics of an outstanding operator, by name, before its outcome, or before a value that it has reached."""
+        """Record metrics of an outstanding operator by name, before its outcome or an intermediate value."""
         if metrics and (adopted := self._outstanding.get(candidate.fingerprint)) is not None:
             self._measured(adopted, metrics)
 
     def screen_out(self, candidate: Candidate) -> None:
-        """Record that an outstanding operator cannot meet the goal of the search, so that it is not evaluated.
+        """Record that an outstanding operator cannot meet the goal and is not evaluated.
 
         Raises SpecError if it is not outstanding.
         """
@@ -256,30 +257,30 @@ class Policy(ABC):
         return adopted
 
     def _prepare(self) -> None:  # noqa: B027  (optional)
-        """Set up the policy's memory before the first event."""
+        """Set up the policy's state before the first event."""
 
     @abstractmethod
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        """Return a path to an operator that is not taken; None if there is none. Must not change what `_choose` depends on."""
+        """Return a path to an operator that is not taken; None if there is none. Must not change the state."""
 
     def _adopt(self, candidate: Candidate) -> None:  # noqa: B027
-        """Record a candidate that is outstanding from now on."""
+        """Record a candidate that becomes outstanding."""
 
     def _observe(self, candidate: Candidate, outcome: Outcome) -> None:  # noqa: B027
         """Record the outcome of a candidate that is no longer outstanding."""
 
     def _reported(self, candidate: Candidate, step: float, value: float) -> None:  # noqa: B027
-        """Record a value that an outstanding candidate has reached after a step."""
+        """Record the intermediate value of an outstanding candidate at a step."""
 
     def _measured(self, candidate: Candidate, metrics: Mapping[str, float]) -> None:  # noqa: B027
         """Record metrics of an outstanding candidate."""
 
     def _screened(self, candidate: Candidate) -> None:
-        """Record that a candidate, which is no longer outstanding, cannot meet the goal."""
+        """Record that a candidate, which is no longer outstanding, cannot meet the goal. Default: the reward 0."""
         self._observe(candidate, STOPPED)
 
     def _stopped(self, candidate: Candidate) -> None:
-        """Record that a candidate, which is no longer outstanding, was stopped for good."""
+        """Record that a candidate, which is no longer outstanding, was stopped for good. Default: the reward 0."""
         self._observe(candidate, STOPPED)
 
 
@@ -303,14 +304,14 @@ MakeTree: TypeAlias = Callable[[], Tree]
 
 
 class Event(NamedTuple):
-    """A proposal that was made, or its outcome that was told."""
+    """A proposal, or the outcome of a proposal."""
 
     proposal: Proposal
     outcome: Outcome | None = None
 
 
 def small_space() -> Space:
-    """Return a new space of 24 operators, some of its steps dead ends: `[N, M] -> [N, K]` in at most four primitives."""
+    """Return a new space of 24 operators with some dead ends: `[N, M] -> [N, K]` in at most four primitives."""
     return Space(
         OperatorSpec(
             name="matmul",
@@ -327,7 +328,7 @@ def small_space() -> Space:
 
 
 def outcome_of(proposal: Proposal) -> Outcome:
-    """Return a made-up outcome, the same for equal operators. One in seven is a failure."""
+    """Return an artificial outcome, the same for equal operators. One in seven is a failure."""
     number = int(proposal.operator.id, 16)
     return Failure("made up") if number % 7 == 0 else number % 101 / 100
 
@@ -335,7 +336,7 @@ def outcome_of(proposal: Proposal) -> Outcome:
 def drive(policy: Policy, count: int, at_once: int = 1, seed: int = 0) -> list[Event]:
     """Ask `count` times, or until the tree is exhausted, with up to `at_once` outstanding proposals, told in random order.
 
-    Returns what happened. At the end, fewer than `at_once` proposals are outstanding.
+    Returns the events. At the end, fewer than `at_once` proposals are outstanding.
     """
     order, happened, waiting = random.Random(seed), list[Event](), list[Proposal]()
     for _ in range(count):
@@ -362,14 +363,14 @@ def replay(policy: Policy, happened: list[Event]) -> None:
 
 
 def check_seed(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 15) -> None:
-    """Equal seeds give equal proposals, another seed gives others."""
+    """Check that equal seeds give equal proposals, and different seeds different ones."""
     first, again, other = (drive(kind(make_tree(), seed), count) for seed in (1, 1, 2))
     assert first == again, "two policies with equal seeds made different proposals"
     assert first != other, "two policies with different seeds made the same proposals"
 
 
 def check_rebuilt(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 15, at_once: int = 3) -> None:
-    """A policy that is rebuilt from what is stored proposes the same, on a tree that learns the same on the way."""
+    """Check that a policy that is rebuilt from stored events makes the same proposals, on a tree that learns the same."""
     happened, rebuilt = drive(kind(make_tree(), 3), count, at_once), kind(make_tree(), 3)
     for event in happened:
         if event.outcome is None:
@@ -380,23 +381,23 @@ def check_rebuilt(kind: type[Policy], make_tree: MakeTree = small_space, count: 
 
 
 def check_paused(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 12) -> None:
-    """A policy that hears of values on the way, and of operators that were stopped, is rebuilt and goes on proposing."""
+    """Check that a policy that receives intermediate values and stops can be rebuilt, and continues to propose."""
     policy, again = kind(make_tree(), 8), kind(make_tree(), 8)
     for number in range(count):
         proposal = policy.ask()
         assert isinstance(proposal, Proposal) and proposal == again.propose(), "a rebuilt policy proposed another operator"
         candidate = Candidate(proposal.path, proposal.fingerprint, text=str(proposal.operator))
         again.adopt(candidate)
-        for one, operator in ((policy, proposal), (again, candidate)):
-            one.report(operator, 1, int(proposal.operator.id, 16) % 101 / 100)
+        for told_policy, operator in ((policy, proposal), (again, candidate)):
+            told_policy.report(operator, 1, int(proposal.operator.id, 16) % 101 / 100)
             if number % 3 == 0:
-                one.tell(operator, outcome_of(proposal))
+                told_policy.tell(operator, outcome_of(proposal))
             elif number % 3 == 1:
-                one.stop(operator)
+                told_policy.stop(operator)
 
 
 def check_proposing_changes_nothing(kind: type[Policy], make_tree: MakeTree = small_space, count: int = 8) -> None:
-    """Repeated calls of `propose` give the same proposal, once there is nothing left to learn about dead ends."""
+    """Check that repeated calls of `propose` return the same proposal, once all dead ends on the way are known."""
     policy = kind(make_tree(), 4)
     drive(policy, count)
     proposals = [policy.propose() for _ in range(8)]
@@ -404,7 +405,7 @@ def check_proposing_changes_nothing(kind: type[Policy], make_tree: MakeTree = sm
 
 
 def check_paths(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """A proposal is a path of the tree to its operator."""
+    """Check that each proposal is a path of the tree to its operator."""
     tree = make_tree()
     policy = kind(tree)
     while isinstance(proposal := policy.ask(), Proposal):
@@ -418,18 +419,18 @@ def check_paths(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
 
 
 def check_every_operator_once(kind: type[Policy], make_tree: MakeTree = small_space, at_once: int = 3) -> None:
-    """Every operator of the tree is proposed once, then the policy is exhausted for good."""
-    found = _all_fingerprints(make_tree())
+    """Check that every operator of the tree is proposed once, after which the policy stays exhausted."""
+    fingerprints = _all_fingerprints(make_tree())
     policy = kind(make_tree(), 7)
-    happened = drive(policy, len(found) + 1, at_once)
+    happened = drive(policy, len(fingerprints) + 1, at_once)
     proposed = [event.proposal.fingerprint for event in happened if event.outcome is None]
     assert len(proposed) == len(set(proposed)), "an operator was proposed twice"
-    assert set(proposed) == found, f"{len(proposed)} of {len(found)} operators were proposed"
+    assert set(proposed) == fingerprints, f"{len(proposed)} of {len(fingerprints)} operators were proposed"
     assert policy.ask() is EXHAUSTED and policy.ask() is EXHAUSTED, "the policy went on when no operator was left"
 
 
 def check_adopted(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """An operator that another worker proposed is not proposed again."""
+    """Check that an operator that another worker proposed is not proposed again."""
     adopted = [event.proposal for event in drive(kind(make_tree(), 1), 8) if event.outcome is None]
     policy = kind(make_tree(), 2)
     for proposal in adopted:
@@ -439,7 +440,7 @@ def check_adopted(kind: type[Policy], make_tree: MakeTree = small_space) -> None
 
 
 def check_failures(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """If all evaluations fail, the policy still proposes every operator."""
+    """Check that the policy proposes every operator even if all evaluations fail."""
     policy, count = kind(make_tree()), 0
     while isinstance(proposal := policy.ask(), Proposal):
         policy.tell(proposal, Failure("made up"))
@@ -448,27 +449,29 @@ def check_failures(kind: type[Policy], make_tree: MakeTree = small_space) -> Non
 
 
 def check_screened(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """If all operators are screened out, the policy still proposes every one; a rebuilt policy proposes the same."""
+    """Check that the policy proposes every operator even if all are screened out, and that a rebuilt policy proposes the
+    same.
+    """
     first, rebuilt, count = kind(make_tree(), goal=Goal(speedup=2.0)), kind(make_tree(), goal=Goal(speedup=2.0)), 0
     while isinstance(proposal := first.ask(), Proposal):
         assert rebuilt.propose() == proposal, "a policy that was told the same proposes something else"
         rebuilt.adopt(proposal)
-        for one in (first, rebuilt):
-            one.measure(proposal, {"speedup": 1 + int(proposal.operator.id, 16) % 101 / 101})
-            one.screen_out(proposal)
+        for told_policy in (first, rebuilt):
+            told_policy.measure(proposal, {"speedup": 1 + int(proposal.operator.id, 16) % 101 / 101})
+            told_policy.screen_out(proposal)
         count += 1
     assert count == len(_all_fingerprints(make_tree())), "operators were left out after others were screened"
 
 
 def check_salt(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """A salt gives another proposal, the same for the same salt."""
+    """Check that a salt changes the proposal, and that equal salts give equal proposals."""
     policy = kind(make_tree())
     assert len({policy.propose(salt) for salt in map(str, range(12))}) > 1, "all salts gave the same proposal"
     assert policy.propose("1") == policy.propose("1"), "the same salt gave two proposals"
 
 
 def check_warm_start(kind: type[Policy], make_tree: MakeTree = small_space) -> None:
-    """Operators of the warm start come first, in their order, without those that another worker has proposed."""
+    """Check that operators of the warm start come first, in order, except those that another worker has proposed."""
     start = [event.proposal for event in drive(kind(make_tree(), 5), 4) if event.outcome is None]
     policy = kind(make_tree(), 6, warm_start=start)
     policy.adopt(start[0])
@@ -477,15 +480,15 @@ def check_warm_start(kind: type[Policy], make_tree: MakeTree = small_space) -> N
 
 def _all_fingerprints(tree: Tree) -> set[str]:
     """Return the fingerprints of all operators of a tree."""
-    found, seen, pending = set[str](), {tree.root}, [tree.root]
+    fingerprints, seen, pending = set[str](), {tree.root}, [tree.root]
     while pending:
         for step in tree.steps(pending.pop()):
             if step.operator is not None:
-                found.add(tree.fingerprint(step.operator))
+                fingerprints.add(tree.fingerprint(step.operator))
             elif step.node not in seen:
                 seen.add(step.node)
                 pending.append(step.node)
-    return found
+    return fingerprints
 
 
 CHECKS: tuple[Callable[[type[Policy]], None], ...] = (

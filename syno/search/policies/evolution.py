@@ -1,4 +1,4 @@
-"""Evolutionary search: good operators with their last steps replaced."""
+"""Evolutionary search: mutations replace the last steps of good operators."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class EvolutionSettings(PolicySettings):
     """Constants of the evolutionary search."""
 
     population: Annotated[int, Field(ge=1)] = 64
-    """how many of the operators evaluated last may be parents; a new one replaces the oldest"""
+    """number of the most recently evaluated operators that may be parents; a new one replaces the oldest"""
     tournament: Annotated[int, Field(ge=1)] = 8
     """size of the random sample whose best operator becomes the parent"""
     beginners: Annotated[int, Field(ge=0)] = 16
-    """how many random operators are evaluated before the first parent is chosen"""
+    """number of random operators that are evaluated before the first parent is chosen"""
     fresh: Annotated[float, Field(ge=0, le=1)] = 0.05
     """share of later proposals that are random operators without a parent"""
 
 
 class Individual(NamedTuple):
-    """An evaluated operator: its path, and its reward."""
+    """An evaluated operator: its path and its reward."""
 
     path: tuple[Action, ...]
     reward: float
@@ -36,8 +36,8 @@ class Individual(NamedTuple):
 
 @POLICIES.register("evolution")
 class Evolution(Policy):
-    """Tournament selection in an ageing population. A child is its parent without a random number of its last steps,
-    completed again at random. Operators of the warm start join the population when they are evaluated.
+    """Tournament selection in an ageing population. A child keeps the first steps of its parent; a random number of its last
+    steps is replaced by a random completion. Evaluated operators of the warm start join the population.
 
     Source: regularized evolution (Real et al., AAAI 2019), with the mutation that the tree allows.
     """
@@ -62,7 +62,7 @@ class Evolution(Policy):
         return self._completed(parent.path[:-cut], draws) or self.walks.anywhere(draws)
 
     def _completed(self, kept: tuple[Action, ...], draws: Draws) -> tuple[TreeStep, ...] | None:
-        """Return the path to an operator that begins with these actions, or with as many of them as possible."""
+        """Return a path to an operator that begins with these actions, or with the longest possible prefix of them."""
         taken: list[TreeStep] = []
         node: Hashable = self.tree.root
         for action in kept:
@@ -81,7 +81,7 @@ class Evolution(Policy):
             node = taken[-1].node if taken else self.tree.root
 
     def _screened(self, candidate: Candidate) -> None:
-        """Leave the population as it is: most operators of a search with a goal may be too slow, and would fill it."""
+        """Do not add screened-out operators to the population: in a search with a goal, they may be the majority."""
 
     def _observe(self, candidate: Candidate, outcome: Outcome) -> None:
         self._evaluated += 1

@@ -1,11 +1,11 @@
 """Monte Carlo tree search: four pure functions (select, expand, simulate, backpropagate) and the policy that calls them.
 
-The first three lead from the root to an operator; they read frozen statistics and change nothing. `add_virtual_loss` and
-`backpropagate` make new statistics when an operator is proposed and when its reward comes back.
+The first three lead from the root to an operator; they read immutable statistics. `add_virtual_loss` and `backpropagate` return
+new statistics, after a proposal and after its reward.
 
-RAVE credits every node below an operator with its reward. The published system walks all permutations of the commuting
-steps of a path, which are factorially many. Here, a step's id does not depend on where it is taken, so a node is below
-every operator that has all the node's steps; and a node is credited only when it is looked at next, which few nodes are.
+RAVE credits every node below an operator with its reward. The published system walks all permutations of the commuting steps of
+a path, which are factorially many. Here, a step's id does not depend on its node, so a node is below every operator that has
+all of the node's steps; and a node is credited lazily, at its next visit, since few nodes are visited again.
 
 Source: the published system's search; UCB1-tuned (Auer et al., 2002), progressive widening (Coulom, 2007), RAVE (Gelly and
 Silver, 2011), values shared in a graph (Childs et al., 2008).
@@ -32,7 +32,7 @@ from syno.search.walks import Draws, Walks
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """A set of rewards: their number, their sum and the sum of their squares."""
+    """The number, sum and sum of squares of some rewards."""
 
     count: int = 0
     total: float = 0.0
@@ -49,7 +49,7 @@ class Rewards:
 
     @property
     def variance(self) -> float:
-        """The variance of the population, not of a sample; 0 without rewards."""
+        """The population variance (not the sample variance); 0 without rewards."""
         return max(self.squares / self.count - self.mean**2, 0.0) if self.count else 0.0
 
     @property
@@ -59,7 +59,7 @@ class Rewards:
 
     @property
     def promise(self) -> float:
-        """Mean + deviation - 1 / count: the value of a RAVE statistic."""
+        """The value of a RAVE statistic: mean + deviation - 1 / count."""
         return self.mean + self.deviation - 1 / self.count if self.count else 0.0
 
 
@@ -68,7 +68,7 @@ NO_REWARDS = Rewards()
 
 @dataclass(frozen=True, slots=True)
 class VisitStatistics:
-    """The visits of a node, a kind or a step: those with a reward, and how many are outstanding."""
+    """The visits of a node, a kind or a step: rewards of finished visits, and the number of outstanding visits."""
 
     rewards: Rewards = NO_REWARDS
     outstanding: int = 0
@@ -83,7 +83,7 @@ class VisitStatistics:
         return VisitStatistics(self.rewards, self.outstanding + 1)
 
     def arrive(self, reward: float | None) -> VisitStatistics:
-        """Return the statistics with one visit less outstanding, which gave this reward or none."""
+        """Return the statistics after an outstanding visit ended with this reward, or without one."""
         return VisitStatistics(self.rewards if reward is None else self.rewards.add(reward), self.outstanding - 1)
 
 
@@ -116,7 +116,7 @@ class NodeStatistics:
         visits: visits of the node, by any path.
         kinds: statistics for each kind of which a step was taken.
         steps: ids of the steps from the root to the node.
-        joined: how many rewards had come back when the node joined the search tree.
+        joined: number of rewards that were known when the node joined the search tree.
     """
 
     visits: VisitStatistics = NO_VISITS
@@ -129,7 +129,7 @@ class NodeStatistics:
         return self.kinds.get(action.kind, NO_STEPS).children.get(action.id)
 
     def along(self, action: Action, child: Hashable, change: Callable[[VisitStatistics], VisitStatistics]) -> NodeStatistics:
-        """Return the statistics with changed visits of the node and of a step from it to `child`."""
+        """Return the statistics with `change` applied to the visits of the node and of the step to `child`."""
         old = self.kinds.get(action.kind, NO_STEPS)
         kind = KindStatistics(
             change(old.visits),
@@ -144,10 +144,10 @@ NOTHING = NodeStatistics()
 
 @dataclass(frozen=True, slots=True)
 class GlobalRewards:
-    """Rewards by operation, or by kind of step, wherever it stands (global RAVE).
+    """Rewards by operation, or by kind of step, independent of the node (global RAVE).
 
     Attributes:
-        of: for each operation, by id, or each kind, the rewards of operators that have it.
+        of: by the operation's id, or the kind: rewards of all operators that contain it.
         promises: sum of their promises.
     """
 
@@ -155,14 +155,14 @@ class GlobalRewards:
     promises: float = 0.0
 
     def promise(self, name: str) -> float:
-        """Return the promise of this operation or kind; the mean of all known ones if it is unknown."""
+        """Return the promise of this operation or kind; if it is unknown, the mean over all known ones."""
         known = self.of.get(name)
         if known is not None:
             return known.promise
         return self.promises / len(self.of) if self.of else 0.0
 
     def add(self, names: Set[str], reward: float) -> GlobalRewards:
-        """Return the rewards with one more operator, which has these operations or kinds."""
+        """Return the rewards with one more operator, which contains these operations or kinds."""
         new = {name: self.of.get(name, NO_REWARDS).add(reward) for name in sorted(names)}
         gain = sum(rewards.promise - self.of.get(name, NO_REWARDS).promise for name, rewards in new.items())
         return GlobalRewards(self.of.update(new), self.promises + gain)
@@ -178,13 +178,13 @@ class EvaluatedPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rave:
-    """Rewards of the operators above a node, by their steps above it (local RAVE).
+    """Rewards of the operators above a node, by their steps above the node (local RAVE).
 
     Attributes:
-        count: how many evaluated paths it takes into account.
+        count: number of evaluated paths that are included.
         last: the last of these paths; None if there are none.
-        operations: for each operation, by id, the rewards of operators above the node that have it above the node.
-        kinds: for each kind of step, the rewards of operators above the node that have it above the node.
+        operations: by the operation's id: rewards of the operators that contain it above the node.
+        kinds: by kind of step: rewards of the operators that contain it above the node.
     """
 
     count: int
@@ -195,13 +195,13 @@ class Rave:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Everything that a search has learnt.
+    """The state of the search: everything that it has learnt.
 
     Attributes:
-        nodes: the search tree, which is a part of the space.
-        operations, kinds: rewards by operation and by kind of step, wherever it stands.
-        evaluated: the paths of evaluated operators, in the order in which their rewards came back.
-        raves: a cache of local RAVE statistics, which follow from `evaluated`. Older and newer statistics share it.
+        nodes: statistics of the search tree, which is a part of the space.
+        operations, kinds: global rewards by operation and by kind of step.
+        evaluated: the paths of evaluated operators, in the order of their rewards' arrival.
+        raves: cache of local RAVE statistics, derived from `evaluated`; shared with older and newer statistics.
     """
 
     nodes: Map[Hashable, NodeStatistics] = field(default_factory=Map)
@@ -215,12 +215,12 @@ class Statistics:
         return self.nodes.get(node, NOTHING)
 
     def changed(self, nodes: Mapping[Hashable, NodeStatistics]) -> Statistics:
-        """Return the statistics with those of some nodes replaced."""
+        """Return a copy in which the statistics of some nodes are replaced."""
         return replace(self, nodes=self.nodes.update(nodes))
 
 
 def credit(statistics: Statistics, path: Sequence[Action], reward: float) -> Statistics:
-    """Return the statistics with an operator's reward credited to its operations: everywhere, and at every node below it."""
+    """Return the statistics with an operator's reward credited to its operations, globally and at every node below it."""
     ids, kinds = frozenset(action.id for action in path), {action.kind for action in path}
     return replace(
         statistics,
@@ -231,7 +231,7 @@ def credit(statistics: Statistics, path: Sequence[Action], reward: float) -> Sta
 
 
 def rave_at(statistics: Statistics, node: Hashable) -> Rave:
-    """Return the local RAVE statistics of a node: of operators above it that were evaluated since it joined the tree."""
+    """Return the local RAVE statistics of a node: operators above it that were evaluated since the node joined the tree."""
     here, evaluated, known = statistics.at(node), statistics.evaluated, statistics.raves.get(node)
     if known is None or not _is_earlier(known, evaluated):
         known = Rave(here.joined, None)
@@ -243,12 +243,12 @@ def rave_at(statistics: Statistics, node: Hashable) -> Rave:
             above = [action for action in path.path if action.id not in here.steps]
             _add(operations, {action.id for action in above}, path.reward)
             _add(kinds, {action.kind for action in above}, path.reward)
-    found = statistics.raves[node] = Rave(len(evaluated), evaluated[-1], operations, kinds)
-    return found
+    rave = statistics.raves[node] = Rave(len(evaluated), evaluated[-1], operations, kinds)
+    return rave
 
 
 def _is_earlier(known: Rave, evaluated: Sequence[EvaluatedPath]) -> bool:
-    """Return whether it was made from the first of these paths: statistics with other rewards may have cached it."""
+    """Return whether the cached statistics include exactly the first of these paths; others may be in the cache."""
     return known.count <= len(evaluated) and known.last is evaluated[known.count - 1]
 
 
@@ -262,10 +262,10 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class MctsSettings(PolicySettings):
-    """Constants of the Monte Carlo tree search. The defaults are the published system's, but for the last two.
+    """Constants of the Monte Carlo tree search. The defaults are the published system's, except the last two.
 
-    Of failures it learnt nothing, and it judged a step by the trials that had taken this very step. `policy: published` has its
-    values of these, too (`PRESETS`).
+    The published system learnt nothing from failures, and judged a step only by trials that had taken this very step. `policy:
+    published` has its values of these, too (`PRESETS`).
 
     Source: the published system's search, class constants.
     """
@@ -273,21 +273,23 @@ class MctsSettings(PolicySettings):
     exploration: NotNegative = 4 * math.sqrt(2)
     """weight c of the exploration term of UCB1-tuned, for rewards in [0, 1]"""
     virtual_loss: NotNegative = 0.3
-    """what each outstanding trial takes off the score of the steps that lead to it"""
+    """virtual loss: amount by which each outstanding trial lowers the score of the steps on its path"""
     widening: Fraction = 0.8
-    """exponent b; a node visited T times considers floor(T ** b) of its children, at least one"""
+    """exponent b of progressive widening; a node with T visits considers floor(T ** b) of its children, at least one"""
     local_rave: NotNegative = 3.0
-    """c_l; a local RAVE statistic of N visits has weight N / (c_l + N) beside the global one"""
+    """c_l; a local RAVE statistic of N visits has weight N / (c_l + N) against the global one"""
     reveal_noise: Fraction = 0.3
-    """share of chance in the order in which children are considered"""
+    """share of random noise in the order in which children are considered"""
     suppress_visits: Annotated[int, Field(ge=0)] = 30
-    """a child with more visits than this, whose rewards hardly vary, is avoided while it has other siblings"""
+    """a child with more visits than this, whose rewards hardly vary, is avoided while it has siblings"""
     suppress_deviation: NotNegative = 0.001
-    """standard deviation up to which rewards hardly vary"""
+    """standard deviation below which rewards count as hardly varying"""
     failure_reward: Fraction | None = 0.0
-    """reward of a failed evaluation; null learns nothing of failures, as the published system"""
+    """reward of a failed evaluation; null: learn nothing from failures, as in the published system"""
     share_values: bool = True
-    """judge a child by all visits to its node, by any path; the published system counts only those through one parent"""
+    """judge a child by all visits to its node, over all parents (transpositions); the published system counts only visits over
+    this parent
+    """
 
 
 PRESETS: Mapping[str, MctsSettings] = MappingProxyType(
@@ -304,7 +306,7 @@ PRESETS: Mapping[str, MctsSettings] = MappingProxyType(
             failure_reward=None,
             share_values=False,
         ),
-        # The published exploration term is several times the range of the rewards; with this one the search settles sooner.
+        # The published exploration term is several times the range of the rewards; this one lets the search converge sooner.
         "focused": MctsSettings(exploration=0.5),
     }
 )
@@ -321,11 +323,11 @@ def widen(
     """Return the children to consider that were never taken, the most promising first (progressive widening).
 
     Args:
-        hidden: the children that were never taken, some of which may be dead ends.
-        shown: how many children were taken before and have operators left.
+        hidden: the children that were never taken, including dead ends.
+        shown: number of children that were taken and have operators left.
         visits: number of visits of the node.
         promise: returns the promise of a child.
-        leads_on: returns whether a child has operators left. This takes long, so it is called only for children to consider.
+        leads_on: returns whether a child has operators left. It is slow, so it is called only for children to consider.
         settings: the constants.
     """
     room = max(math.floor(visits**settings.widening), 1) - shown
@@ -337,14 +339,14 @@ def widen(
 def best_child(
     taken: Mapping[str, VisitStatistics], visits: int, shared: Mapping[str, Rewards], settings: MctsSettings, draws: Draws
 ) -> str:
-    """Return the child to descend to, of those taken before: the best by UCB1-tuned, less virtual losses.
+    """Return the child to descend to, among those taken before: the best by UCB1-tuned minus virtual losses.
 
     Args:
         taken: visits of each child.
         visits: number of visits of the node.
-        shared: rewards by which to judge a child in place of those of its own visits.
+        shared: rewards that replace those of a child's own visits.
         settings: the constants.
-        draws: decide between equal scores.
+        draws: random numbers that break ties.
     """
     rewards = {name: shared.get(name, child.rewards) for name, child in taken.items()}
 
@@ -362,7 +364,7 @@ def best_child(
 
 
 class KnownStep(NamedTuple):
-    """A step that was taken before, known without asking the tree. It is no Finalize: those lead to nothing new."""
+    """A step that was taken before, known without asking the tree. It is never a Finalize, which leads to nothing new."""
 
     kind: str
     id: str
@@ -372,7 +374,7 @@ class KnownStep(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node as a selection sees it.
+    """A node during selection, with its statistics and the steps to consider.
 
     Attributes:
         is_open: returns whether a node may have operators left.
@@ -398,18 +400,18 @@ class NodeView:
     @cached_property
     def drafts(self) -> Mapping[str, Mapping[str, TreeDraft]]:
         """Drafts of the steps from the node, by kind and id."""
-        found: dict[str, dict[str, TreeDraft]] = {}
+        by_kind: dict[str, dict[str, TreeDraft]] = {}
         for draft in self.tree.drafts(self.node):
-            found.setdefault(draft.kind, {})[draft.id] = draft
-        return found
+            by_kind.setdefault(draft.kind, {})[draft.id] = draft
+        return by_kind
 
     @cached_property
     def kinds(self) -> list[str]:
-        """Kinds of steps that were taken before and of which some step, taken or not, has operators left."""
+        """Kinds of steps that were taken before, and for which some step (taken or not) has operators left."""
         return [kind for kind in self.here.kinds if self._open_children(kind) or self._any_leads_on(kind)]
 
     def new_kinds(self) -> list[str]:
-        """Return the kinds of steps at this node that no trial has taken yet."""
+        """Return the kinds of steps to consider that no trial has taken at this node."""
 
         def promise(kind: str) -> float:
             return self._promise(self.rave.kinds.get(kind), self.statistics.kinds.promise(kind), f"kind {kind}")
@@ -417,7 +419,7 @@ class NodeView:
         return widen(self._hidden_kinds(), len(self.kinds), self.here.visits.count, promise, self._any_leads_on, self.settings)
 
     def new_steps(self, kind: str) -> list[TreeStep]:
-        """Return the steps of this kind to consider that were never taken."""
+        """Return the steps of this kind to consider that no trial has taken at this node."""
         known, looked = self.here.kinds.get(kind, NO_STEPS), dict[str, TreeStep]()
 
         def promise(id_: str) -> float:
@@ -436,12 +438,12 @@ class NodeView:
         return [looked[id_] for id_ in ids]
 
     def best_kind(self) -> str:
-        """Return the kind of step to descend by, of those taken before."""
+        """Return the kind of step by which to descend, among those taken before."""
         kinds = {kind: self.here.kinds[kind].visits for kind in self.kinds}
         return best_child(kinds, self.here.visits.count, {}, self.settings, self.draws)
 
     def best_step(self, kind: str) -> TreeStep:
-        """Return the step of this kind to descend by, of those taken before."""
+        """Return the step of this kind by which to descend, among those taken before."""
         known, open_ = self.here.kinds[kind], self._open_children(kind)
         shared = {id_: self.statistics.at(node).visits.rewards for id_, node in open_.items()}
         taken = {id_: known.steps[id_] for id_ in open_}
@@ -456,17 +458,17 @@ class NodeView:
         yield from (id_ for id_ in self.drafts.get(kind, {}) if id_ not in known)
 
     def _open_children(self, kind: str) -> dict[str, Hashable]:
-        """Return the nodes, by id of the step, to which steps of this kind were taken and that may have operators left."""
+        """Return the nodes below steps of this kind that were taken and may have operators left, by the step's id."""
         children = self.here.kinds.get(kind, NO_STEPS).children
         return {id_: node for id_, node in children.items() if self.is_open(node)}
 
     def _any_leads_on(self, kind: str) -> bool:
-        """Return whether any step of this kind leads to operators left."""
+        """Return whether any step of this kind has operators left."""
         looked = (draft.look() for draft in self.drafts.get(kind, {}).values())
         return any(step is not None and self.is_open(step.node) for step in looked)
 
     def _promise(self, local: Rewards | None, everywhere: float, name: str) -> float:
-        """Return the promise of a child, by which children are considered: RAVE, and a share of chance."""
+        """Return the promise of a child, by which children are considered: RAVE values with a share of random noise."""
         settings, known = self.settings, local or NO_REWARDS
         weight = settings.local_rave + known.count
         share = settings.local_rave / weight if weight else 1.0
@@ -481,7 +483,7 @@ class Frontier:
     Attributes:
         path: the steps from the root, all of them taken before.
         node: the node that they lead to.
-        choices: the steps from there to consider that were never taken, the most promising first; empty if the node has no
+        choices: the steps to consider at this node that were never taken, the most promising first; empty if the node has no
             operators left.
     """
 
@@ -501,10 +503,9 @@ class TraversedStep(NamedTuple):
 def select(
     statistics: Statistics, tree: Tree, is_open: Callable[[Hashable], bool], settings: MctsSettings, draws: Draws
 ) -> Frontier:
-    """Descend from the root to a node where a step that was never taken comes into consideration.
+    """Descend from the root to a node at which a step that was never taken is to be considered.
 
-    Two decisions are made at each node: first the kind of step, then the step. `is_open` returns whether a node may have
-    operators left.
+    At each node, first the kind of step is chosen, then the step. `is_open` returns whether a node may have operators left.
     """
     node = tree.root
     path: list[TreeStep] = []
@@ -521,19 +522,19 @@ def select(
 
 
 def expand(frontier: Frontier, draws: Draws) -> TreeStep:
-    """Return one of the frontier's choices, all equally likely."""
+    """Return a random choice of the frontier."""
     return draws.below("expand").order(frontier.choices, lambda step: step.id)[0]
 
 
 def simulate(walks: Walks, step: TreeStep, draws: Draws) -> tuple[TreeStep, ...] | None:
-    """Return random steps after `step` to an operator that nobody has proposed; None if none was found."""
+    """Return random steps after `step` to an operator that was not proposed yet; None if none was found."""
     return walks.complete_after(step, draws.below("simulate"))
 
 
 def add_virtual_loss(
     statistics: Statistics, tree: Tree, path: Sequence[Action]
 ) -> tuple[Statistics, tuple[TraversedStep, ...]]:
-    """Let one more step of a proposal's path join the search tree, and add a virtual loss to all its steps in the tree.
+    """Add one more node of a proposal's path to the search tree, and add a virtual loss to all steps of the path in the tree.
 
     Returns the new statistics, and the steps of the path in the search tree, from the root.
     """
@@ -558,10 +559,10 @@ def add_virtual_loss(
 def backpropagate(
     statistics: Statistics, visits: Sequence[TraversedStep], path: Sequence[Action], reward: float | None
 ) -> Statistics:
-    """Return the statistics after the reward of a proposal came back (None: it counts as nothing).
+    """Return the statistics after the reward of a proposal (None: it does not count).
 
-    The virtual losses on `visits` are taken back, the reward is added there, and the operator's operations are credited with it
-    in the RAVE statistics.
+    The virtual losses on `visits` are removed, the reward is added there, and the operator's operations are credited with it in
+    the RAVE statistics.
     """
     after = _along(statistics, visits, lambda visit: visit.arrive(reward))
     return after if reward is None else credit(after, path, reward)
@@ -570,7 +571,7 @@ def backpropagate(
 def _along(
     statistics: Statistics, visits: Sequence[TraversedStep], change: Callable[[VisitStatistics], VisitStatistics]
 ) -> Statistics:
-    """Return the statistics with changed visits of all nodes and steps on a path, its last node included."""
+    """Return the statistics with `change` applied to the visits of all nodes and steps on a path."""
     changed: dict[Hashable, NodeStatistics] = {}
     for node, action, child in visits:
         changed[node] = statistics.at(node).along(action, child, change)
@@ -582,9 +583,9 @@ def _along(
 
 @POLICIES.register("mcts")
 class MonteCarloTreeSearch(Policy):
-    """The published search: UCB1-tuned with virtual losses, progressive widening in the order of RAVE statistics.
+    """The published search: UCB1-tuned with virtual losses, and progressive widening in the order of RAVE statistics.
 
-    A node with no operators left below it is closed for good; a node below which none was found in time is hidden until its
+    A node without operators left below it is closed for good; a node below which none was found in time is hidden until its
     statistics change.
 
     Source: the published system's search.
@@ -597,14 +598,14 @@ class MonteCarloTreeSearch(Policy):
     def _prepare(self) -> None:
         self.statistics = Statistics()
         self._visits: dict[str, tuple[TraversedStep, ...]] = {}
-        self._hidden: dict[Hashable, int] = {}  # nodes, and their number of visits then
+        self._hidden: dict[Hashable, int] = {}  # hidden nodes, with their number of visits when they were hidden
 
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
         root = self.tree.root
         while not self.walks.is_closed(root):
             frontier = select(self.statistics, self.tree, self._is_open, self.settings, draws)
             if not frontier.choices:
-                if frontier.node == root:  # all operators left are below hidden nodes
+                if frontier.node == root:  # all remaining operators are below hidden nodes
                     return self.walks.anywhere(draws)
                 self._set_aside(frontier.node)
                 continue
@@ -624,7 +625,7 @@ class MonteCarloTreeSearch(Policy):
         return visits is not None and visits == self.statistics.at(node).visits.count
 
     def _set_aside(self, node: Hashable) -> None:
-        """Close a node whose steps have no operators left; hide it if some steps are only hidden."""
+        """Close a node that has no operators left; hide it if walks below it only ran out of time."""
         if self.walks.has_more(node):
             self._hidden[node] = self.statistics.at(node).visits.count
         else:

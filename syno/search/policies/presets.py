@@ -1,4 +1,4 @@
-"""Policies with constants of their own names. A preset has a value for every constant, so that no default changes it."""
+"""Presets: policies with fixed constants under a name of their own. A preset sets every constant, independent of defaults."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {"published": {"name": "mcts", **mcts
 
 
 def named_policy(settings: Any) -> Any:
-    """Return a policy as an experiment gives it, a name or a mapping, as a mapping in which no name is that of a preset.
+    """Return a policy setting (a name or a mapping) as a mapping, with presets replaced by their settings.
 
     Raises SpecError for a preset with settings.
     """
-    found = {"name": settings} if isinstance(settings, str) else settings
-    preset = PRESETS.get(str(found.get("name"))) if isinstance(found, Mapping) else None
+    policy_settings = {"name": settings} if isinstance(settings, str) else settings
+    preset = PRESETS.get(str(policy_settings.get("name"))) if isinstance(policy_settings, Mapping) else None
     if preset is None:
-        return found
-    if len(found) > 1:
+        return policy_settings
+    if len(policy_settings) > 1:
         policy = preset["name"]
         raise SpecError(
-            f'policy "{found["name"]}" is a preset and takes no settings; with settings, give {{name: {policy}, ...}}'
+            f'policy "{policy_settings["name"]}" is a preset and takes no settings; with settings, give {{name: {policy}, ...}}'
         )
     return dict(preset)

@@ -1,4 +1,4 @@
-"""Random search: the smallest policy, and an example for one's own."""
+"""Random search: the smallest policy, and an example for users' own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syno.search.walks import Draws
 
 @POLICIES.register("random")
 class RandomWalk(Policy):
-    """Independent random walks from the root: at each node a random kind of step, then a random step of that kind."""
+    """Independent random walks from the root: at each node a random kind of step, then a random step of this kind."""
 
     name = "random"
 

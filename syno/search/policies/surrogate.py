@@ -1,4 +1,4 @@
-"""Search by a model: it learns which operators are good, and proposes those from which it expects an improvement."""
+"""Search with a surrogate model, which predicts rewards from features; the policy proposes by expected improvement."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ __all__ = ["Surrogate", "SurrogateSettings"]
 Numbers = NDArray[np.float64]
 
 SPLITS_FROM = 0.5  # share of the columns among which each split is chosen
-LEAST_DEVIATION = 0.02  # of a reward in [0, 1]: trainings with other seeds differ by as much
-FEWEST = 3  # operators of which a speedup, or the error of a fit, is known, before trees learn from them
-LEAST_ERROR = 1e-6  # of a fit that is as good as exact
+LEAST_DEVIATION = 0.02  # of a reward in [0, 1]: the deviation between trainings with different seeds
+FEWEST = 3  # least number of operators with a known speedup (or fit error) for which trees are fitted
+LEAST_ERROR = 1e-6  # error of a fit that counts as exact
 
 
 class Model:
     """Extremely randomized trees. The mean over trees is the prediction, their standard deviation its uncertainty.
 
-    Equal data and seeds give equal predictions: one thread fits and predicts.
+    Equal data and seeds give equal predictions: fitting and prediction use one thread.
 
-    What is measured only after an operator was proposed, such as the error of its fit, may be a further column. Other trees
-    predict it for the operators of which it is not known.
+    A quantity that is measured only after the proposal, such as the fit error, may be a further column. For operators without
+    this value, further trees predict it.
 
-    Source: Geurts et al., 2006. Chosen over random forests, gradient boosting and Gaussian processes by their predictions for
-    operators that they had not seen (docs/measured/surrogate.md).
+    Source: Geurts et al., 2006. Chosen over random forests, gradient boosting and Gaussian processes by prediction errors for
+    unseen operators (docs/measured/surrogate.md).
     """
 
     def __init__(self, trees: int, seed: int) -> None:
         self.trees = trees
         self.seed = seed
         self._trees: list[Any] = []
-        self._column: Model | None = None  # which predicts the further column
+        self._column: Model | None = None  # predicts the further column
 
     def fit(self, rows: Numbers, rewards: Numbers, measured: Numbers | None = None) -> None:
-        """Learn from operators. Raises SpecError without scikit-learn.
+        """Fit the model. Raises SpecError without scikit-learn.
 
         Args:
-            rows: their numbers, shape [operators, columns].
+            rows: features of operators, shape [operators, columns].
             rewards: their rewards, shape [operators].
-            measured: the further column, shape [operators], NaN where it is not known; it is left out if fewer than three are.
+            measured: the further column, shape [operators], NaN if unknown; ignored if fewer than three values are known.
         """
         try:
             from sklearn.tree import ExtraTreeRegressor  # takes a second
@@ -74,30 +74,32 @@ class Model:
             self._column = Model(self.trees, self.seed)
             self._column.fit(rows[known], measured[known])
             rows = np.column_stack([rows, np.where(known, measured, self._column.predict(rows)[0])])
-        given = rows.astype(np.float32)
+        features = rows.astype(np.float32)
         trees = (ExtraTreeRegressor(max_features=SPLITS_FROM, random_state=self.seed + number) for number in range(self.trees))
-        self._trees = [tree.fit(given, rewards, check_input=False).tree_ for tree in trees]
+        self._trees = [tree.fit(features, rewards, check_input=False).tree_ for tree in trees]
 
     def predict(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the means and the standard deviations for rows of numbers."""
-        given = self._described(rows)
-        found = np.array([tree.predict(given)[:, 0] for tree in self._trees])
-        return found.mean(axis=0), np.sqrt(found.var(axis=0) + LEAST_DEVIATION**2)
+        """Return means and standard deviations, shapes [operators], for rows of features, shape [operators, columns]."""
+        features = self._described(rows)
+        predictions = np.array([tree.predict(features)[:, 0] for tree in self._trees])
+        return predictions.mean(axis=0), np.sqrt(predictions.var(axis=0) + LEAST_DEVIATION**2)
 
     def alike(self, rows: Numbers, others: Numbers) -> Numbers:
-        """Return for each row and each other row the share of the trees that predict both from the same leaf."""
-        one, other = ([tree.apply(self._described(given)) for tree in self._trees] for given in (rows, others))
-        shares: Numbers = np.mean([here[:, None] == there for here, there in zip(one, other, strict=True)], axis=0)
+        """Return the similarity of each row to each other row, shape [rows, others]: the share of trees with both in one
+        leaf.
+        """
+        leaves, other_leaves = ([tree.apply(self._described(group)) for tree in self._trees] for group in (rows, others))
+        shares: Numbers = np.mean([here[:, None] == there for here, there in zip(leaves, other_leaves, strict=True)], axis=0)
         return shares
 
     def _described(self, rows: Numbers) -> NDArray[np.float32]:
-        """Return rows with the further column, if there is one."""
-        given = rows if self._column is None else np.column_stack([rows, self._column.predict(rows)[0]])
-        return given.astype(np.float32)
+        """Return rows with the predicted further column, if there is one."""
+        described = rows if self._column is None else np.column_stack([rows, self._column.predict(rows)[0]])
+        return described.astype(np.float32)
 
 
 def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numbers) -> Numbers:
-    """Return by how much each reward is expected to be above `best`, rewards below it counting as 0."""
+    """Return the expected improvement over `best`: the mean of max(reward - best, 0) for normally distributed rewards."""
     from scipy.special import ndtr
 
     z = (means - best) / deviations
@@ -105,38 +107,38 @@ def expected_improvement(means: Numbers, deviations: Numbers, best: float | Numb
     return gains
 
 
-EARLY_DEVIATION = 0.4  # of the logarithm of an operator's time about its estimate, before trees have learnt
-UNCERTAIN = 0.1  # least deviation of the logarithm of a predicted speedup: operators of equal features differ by as much
-LIKELY = 0.5  # of the chance of the likeliest operator: others with so much of it count as equally likely to be trained
-LEAST_CHANCE = 0.02  # that an operator is not too large, and can be compiled
-SPEEDS = 8  # of an operator, over which its gain is averaged
+EARLY_DEVIATION = 0.4  # of log(time / estimated time), before trees are fitted
+UNCERTAIN = 0.1  # least deviation of a predicted log(speedup): that of operators with equal features
+LIKELY = 0.5  # share of the highest probability to pass screening: operators above it count as equally likely
+LEAST_CHANCE = 0.02  # least probability that an operator is small enough and compiles
+SPEEDS = 8  # quantiles of an operator's speed, over which its gain is averaged
 Sample = Callable[[list[tuple[Evaluated, float]]], list[tuple[Evaluated, float]]]
 Point = tuple[float, float]
 
 
 def log_speedup(evaluated: Evaluated) -> float | None:
-    """Return the logarithm of an operator's speedup, measured or else predicted; None if neither is known."""
-    found = evaluated.metrics.get("speedup", evaluated.metrics.get("predicted_speedup"))
-    return None if found is None or found <= 0 else math.log(found)
+    """Return the logarithm of an operator's measured, else predicted, speedup; None if neither is known."""
+    speedup = evaluated.metrics.get("speedup", evaluated.metrics.get("predicted_speedup"))
+    return None if speedup is None or speedup <= 0 else math.log(speedup)
 
 
 def log_fit_errors(known: Sequence[Evaluated]) -> Numbers:
-    """Return the logarithms of the errors with which operators were fitted; NaN for those that were not."""
-    errors: Numbers = np.log(np.maximum([one.metrics.get(FIT_ERROR, math.nan) for one in known], LEAST_ERROR))
+    """Return the logarithms of the operators' fit errors, shape [operators]; NaN for operators without a fit."""
+    errors: Numbers = np.log(np.maximum([trial.metrics.get(FIT_ERROR, math.nan) for trial in known], LEAST_ERROR))
     return errors
 
 
 def quality(evaluated: Evaluated) -> float:
-    """Return the score of a trained operator, 0 for chance and 1 for the original network; its reward if that is not known."""
+    """Return the relative score of a trained operator, 0 for chance and 1 for the original; its reward if that is unknown."""
     score = relative_score(evaluated.metrics)
     return (evaluated.reward or 0.0) if score is None else max(score, 0.0)
 
 
 class SpeedModel:
-    """A model of the logarithm of the speedup. It learns by how much operators are faster than their estimated time says.
+    """A model of log(speedup). It learns the residual: the measured log(speedup) minus the one from the estimated time.
 
-    The first measurements tell how an estimated time becomes a speedup; from the third one on, trees tell for which operators
-    the estimate is wrong. Without estimates, nothing is predicted before.
+    The first measurements determine the constant factor between estimated time and speedup. From the third one on, trees model
+    the residual. Without estimated times, nothing is predicted before.
 
     Args:
         new: returns an empty model.
@@ -147,15 +149,15 @@ class SpeedModel:
         self._new = new
         self._timed = timed
         self._model: Model | None = None
-        self._faster: float | None = None  # in the mean, than the estimated time says
+        self._faster: float | None = None  # mean residual of log(speedup), before trees are fitted
 
     @property
     def is_fitted(self) -> bool:
-        """Whether predictions are speedups. Otherwise they can only be compared with each other."""
+        """Whether predictions are absolute log(speedup) values. Otherwise they are only comparable with each other."""
         return self._model is not None or self._faster is not None
 
     def learn(self, rows: Numbers, speeds: Numbers) -> Self:
-        """Learn from operators, shape [operators, columns], and the logarithms of their speedups."""
+        """Fit the model to operators, shape [operators, columns], and their log(speedup), shape [operators]."""
         if len(speeds) >= FEWEST:
             self._model = self._new()
             self._model.fit(rows, speeds - self._estimates(rows))
@@ -164,7 +166,7 @@ class SpeedModel:
         return self
 
     def predict(self, rows: Numbers) -> tuple[Numbers, Numbers] | None:
-        """Return means and standard deviations, shapes [operators]; None if nothing is known."""
+        """Return means and standard deviations of log(speedup), shapes [operators]; None if nothing is known."""
         estimates = self._estimates(rows)
         if self._model is not None:
             means, deviations = self._model.predict(rows)
@@ -172,22 +174,22 @@ class SpeedModel:
         return (estimates + (self._faster or 0.0), np.full(len(rows), EARLY_DEVIATION)) if self._timed else None
 
     def _estimates(self, rows: Numbers) -> Numbers:
-        """Return logarithms of speedups by estimated times, up to a constant."""
+        """Return log(speedup) from estimated times, up to a constant."""
         return -rows[:, -1] if self._timed else np.zeros(len(rows))
 
 
 @dataclass(frozen=True)
 class GoalModels:
-    """Models of what decides whether an operator is of use for a goal.
+    """Models of the quantities that decide whether an operator meets a goal.
 
     Attributes:
         goal: the goal.
-        speed: of the speedup.
-        passing: of whether operators are screened out for another reason than their speed; None if none was.
-        score: of the score, as in `quality`; None while nothing was trained, and where the reward is what counts.
-        least: the least score that suffices.
-        points: score and logarithm of the speedup of the trained operators.
-        to_beat: with the reward `gain`, returns the score to beat at a speedup, as in `quality`; else None.
+        speed: model of the speedup.
+        passing: model of the probability that an operator is not screened out for other reasons than speed; None if none was.
+        score: model of the relative score, as in `quality`; None before the first training, or if only the reward counts.
+        least: the least relative score that the goal allows.
+        points: (relative score, log(speedup)) of the trained operators.
+        to_beat: with the reward `gain`, returns the relative score to beat at a speedup; else None.
     """
 
     goal: Goal
@@ -203,60 +205,60 @@ class GoalModels:
         cls, goal: Goal, new: Callable[[], Model], known: Sequence[Evaluated], row: Callable[[Evaluated], tuple[float, ...]],
         sample: Sample, timed: bool = False, reward: Reward | None = None,
     ) -> GoalModels:  # fmt: skip
-        """Return models that have learnt from the operators of a study.
+        """Return models that are fitted to the operators of a study.
 
         Args:
             goal: the goal.
             new: returns an empty model.
-            known: the operators of which something is known, in the order of proposals.
-            row: returns the numbers of an operator.
-            sample: returns the operators that a model learns from, each with what is learnt.
-            timed: whether the last number of an operator is the logarithm of its estimated time.
-            reward: of the search.
+            known: the operators with trials, in the order of proposals.
+            row: returns the features of an operator.
+            sample: returns the subset of (operator, target) pairs that a model is fitted to.
+            timed: whether the last feature is the logarithm of the estimated time.
+            reward: the reward of the search.
         """
 
         def learnt(chosen: list[tuple[Evaluated, float]]) -> tuple[Numbers, Numbers]:
-            return np.array([(0.0, *row(one)) for one, _ in chosen]), np.array([value for _, value in chosen])
+            return np.array([(0.0, *row(trial)) for trial, _ in chosen]), np.array([value for _, value in chosen])
 
         def fitted(pairs: list[tuple[Evaluated, float]], *, by_fit: bool = False) -> Model:
             model, chosen = new(), sample(pairs)
-            model.fit(*learnt(chosen), log_fit_errors([one for one, _ in chosen]) if by_fit else None)
+            model.fit(*learnt(chosen), log_fit_errors([trial for trial, _ in chosen]) if by_fit else None)
             return model
 
-        speeds = [(one, speed) for one in known if (speed := log_speedup(one)) is not None]
-        others = [one for one in known if one.is_screened and log_speedup(one) is None]
-        passed = [(one, float(not one.is_screened or log_speedup(one) is not None)) for one in known]
-        trained = [one for one in known if one.is_informed]
-        scores = rewards([one if one.reward is None else one._replace(reward=quality(one)) for one in trained])
-        ended = [one for one in trained if one.reward is not None]
-        to_beat = next((found for one in ended if (found := _score_to_beat(reward, one)) is not None), None)
+        speeds = [(trial, speed) for trial in known if (speed := log_speedup(trial)) is not None]
+        others = [trial for trial in known if trial.is_screened and log_speedup(trial) is None]
+        passed = [(trial, float(not trial.is_screened or log_speedup(trial) is not None)) for trial in known]
+        trained = [trial for trial in known if trial.is_informed]
+        scores = rewards([trial if trial.reward is None else trial._replace(reward=quality(trial)) for trial in trained])
+        ended = [trial for trial in trained if trial.reward is not None]
+        to_beat = next((function for trial in ended if (function := _score_to_beat(reward, trial)) is not None), None)
         needs_score = trained and (goal.find != "most_accurate" or to_beat is not None)
         return cls(
             goal,
             SpeedModel(new, timed=timed).learn(*learnt(sample(speeds))),
             fitted(passed) if others else None,
             fitted(list(zip(trained, scores, strict=True)), by_fit=True) if needs_score else None,
-            max((_least(goal, one) for one in ended), default=0.0),
-            tuple((quality(one), speed) for one in ended if (speed := log_speedup(one)) is not None),
+            max((_least(goal, trial) for trial in ended), default=0.0),
+            tuple((quality(trial), speed) for trial in ended if (speed := log_speedup(trial)) is not None),
             to_beat,
         )
 
     def chances(self, rows: Numbers) -> Numbers:
-        """Return for each row the chance that the operator is trained: that it is fast enough, not too large, and compiles."""
+        """Return for each row the probability that the operator passes screening: fast enough, small enough, and compiles."""
         from scipy.special import ndtr
 
-        found: Numbers = self._passing(rows)
+        chances: Numbers = self._passing(rows)
         if self.goal.least_speedup is not None and (speeds := self.speed.predict(rows)) is not None:
             means, deviations = speeds
             least = math.log(self.goal.least_speedup) if self.speed.is_fitted else np.median(means)
-            found = found * ndtr((means - least) / deviations)
-        return found
+            chances = chances * ndtr((means - least) / deviations)
+        return chances
 
     def gains(self, rows: Numbers, rewards: Callable[[], Numbers]) -> Numbers:
-        """Return for each row what is expected of the operator.
+        """Return the acquisition value of each row.
 
         Args:
-            rows: numbers of operators, shape [operators, columns].
+            rows: features of operators, shape [operators, columns].
             rewards: returns the expected improvement of the reward for these rows.
         """
         speeds = self.speed.predict(rows)
@@ -274,15 +276,15 @@ class GoalModels:
 
         enough = ndtr((scores[0] - self.least) / scores[1])
         best = max((speed for score, speed in self.points if score >= self.least), default=least)
-        found: Numbers = self._passing(rows) * enough * expected_improvement(*speeds, max(best, least))
-        return found
+        gains: Numbers = self._passing(rows) * enough * expected_improvement(*speeds, max(best, least))
+        return gains
 
     def _passing(self, rows: Numbers) -> Numbers:
         return np.ones(len(rows)) if self.passing is None else np.clip(self.passing.predict(rows)[0], LEAST_CHANCE, 1.0)
 
 
 def _least(goal: Goal, evaluated: Evaluated) -> float:
-    """Return the least score that loses no more than the goal allows, by the metrics of a trained operator."""
+    """Return the least relative score that the goal allows, computed from the metrics of a trained operator."""
     metric = score_of(evaluated.metrics)
     scores = [evaluated.metrics.get(f"{prefix}{metric}") for prefix in (OF_ORIGINAL, CHANCE)]
     if goal.lose_at_most is None or scores[0] is None or scores[1] is None or scores[0] == scores[1]:
@@ -291,9 +293,9 @@ def _least(goal: Goal, evaluated: Evaluated) -> float:
 
 
 def _score_to_beat(reward: Reward | None, evaluated: Evaluated) -> Callable[[float], float] | None:
-    """Return a function for the score to beat at a speedup, as in `quality`; None without the reward `gain`, and a front.
+    """Return the function of the relative score to beat at a speedup; None without the reward `gain` and a front.
 
-    It takes the scores of the original and of chance from the metrics of a trained operator.
+    The scores of the original and of chance are taken from the metrics of a trained operator.
     """
     metric = score_of(evaluated.metrics)
     if not (isinstance(reward, GainReward) and reward.front) or metric is None or relative_score(evaluated.metrics) is None:
@@ -305,15 +307,16 @@ def _score_to_beat(reward: Reward | None, evaluated: Evaluated) -> Callable[[flo
 def expected_gain(
     score: tuple[Numbers, Numbers], speed: tuple[Numbers, Numbers], to_beat: Callable[[float], float], best: float, least: float
 ) -> Numbers:
-    """Return by how much the gain of each operator is expected to exceed the best one known.
+    """Return the expected improvement of the gain over the best known gain, for each operator.
 
-    The gain is the score above the one to beat at the operator's speed. Score and speed are independent and normal. Operators
-    that are too slow gain nothing. The mean over the speeds that suffice is that over quantiles of equal probability.
+    The gain is the score minus the score to beat at the operator's speed. Score and log(speedup) are independent and normal.
+    Operators that are too slow gain nothing. The expectation over sufficient speeds is a mean over quantiles of equal
+    probability.
 
     Args:
-        score, speed: means and standard deviations of the score and of the logarithm of the speedup, shapes [operators].
+        score, speed: means and standard deviations of the score and of log(speedup), shapes [operators].
         to_beat: returns the score to beat at a speedup.
-        best: gain of the best operator that is known.
+        best: gain of the best known operator.
         least: logarithm of the least speedup.
     """
     from scipy.special import ndtr, ndtri
@@ -321,9 +324,9 @@ def expected_gain(
     (means, deviations), likely = speed, ndtr((speed[0] - least) / speed[1])
     quantiles = (np.arange(SPEEDS) + 0.5) / SPEEDS
     speeds = np.exp(means[:, None] - deviations[:, None] * ndtri(likely[:, None] * quantiles))  # the upper tails
-    beaten = best + np.array([[to_beat(one) for one in row] for row in speeds])
-    found: Numbers = likely * expected_improvement(score[0][:, None], score[1][:, None], beaten).mean(axis=1)
-    return found
+    beaten = best + np.array([[to_beat(speedup) for speedup in row] for row in speeds])
+    gains: Numbers = likely * expected_improvement(score[0][:, None], score[1][:, None], beaten).mean(axis=1)
+    return gains
 
 
 def expected_hypervolume(
@@ -332,15 +335,15 @@ def expected_hypervolume(
     points: Sequence[tuple[float, float]],
     worst: tuple[float, float],
 ) -> Numbers:
-    """Return by how much area each operator is expected to improve the front of two quantities of which more is better.
+    """Return the expected hypervolume improvement of a front of two quantities (higher is better), for each operator.
 
-    The area is a sum over strips between the points of the front. In each strip, the two quantities, which are independent and
-    normal, contribute a product of two expected improvements.
+    The area is a sum over the strips between the points of the front. In each strip, the two quantities, which are independent
+    and normal, contribute a product of two expected improvements.
 
     Args:
-        one, other: means and standard deviations of the quantities, shapes [operators].
-        points: of the operators that are known.
-        worst: the corner from which the area counts.
+        first, second: means and standard deviations of the quantities, shapes [operators].
+        points: the known operators.
+        worst: the reference point of the area.
     """
     ahead: list[Point] = []
     for point in sorted({(max(a, worst[0]), max(b, worst[1])) for a, b in points}, reverse=True):
@@ -362,12 +365,13 @@ BUCKETS = 64  # into which the steps of a path are counted
 
 
 class Descriptions:
-    """Describes the operators of a tree, by their features if the tree has a spec, else by the steps of their paths.
+    """Computes features of a tree's operators: `OperatorFeatures` if the tree has a spec, else counts of hashed steps.
 
     Attributes:
         features: of the tree's spec; None if it has none.
-        is_timed: whether the last number is the logarithm of the time that the operator is estimated to take in all layers of
-            the spec. An estimate takes about 15 ms, so it is made on request only.
+        is_timed: whether the last feature is the logarithm of the operator's estimated time in all layers of the spec. An
+            estimate
+            takes about 15 ms.
     """
 
     def __init__(self, tree: Tree, *, timed: bool = False) -> None:
@@ -378,19 +382,19 @@ class Descriptions:
         self._known: dict[tuple[Action, ...], tuple[float, ...]] = {}
 
     def of(self, candidate: Candidate) -> tuple[float, ...]:
-        """Return the numbers of an operator. If the candidate knows its path only, it is looked for in the tree."""
-        found = self._known.get(candidate.path)
-        if found is None:
-            found = self._known[candidate.path] = self._features_of(candidate)
-        return found
+        """Return the features of an operator. A candidate without text is looked up in the tree by its path."""
+        features = self._known.get(candidate.path)
+        if features is None:
+            features = self._known[candidate.path] = self._features_of(candidate)
+        return features
 
     def of_operator(self, operator: PGraph) -> tuple[float, ...] | None:
-        """Return the numbers of an operator of another study; None if it does not fit the layers of this one."""
+        """Return the features of an operator of another study; None if it does not fit the layers of this one."""
         try:
             if self.features is None:
                 return None
-            found = self.features(operator)
-            return (*found, math.log(estimated_time(operator, self.features.spec.valuations))) if self.is_timed else found
+            features = self.features(operator)
+            return (*features, math.log(estimated_time(operator, self.features.spec.valuations))) if self.is_timed else features
         except SynoError:
             return None
 
@@ -398,8 +402,8 @@ class Descriptions:
         if self.features is None:
             return by_steps(candidate.path)
         operator = candidate.parsed() or self._operator_at(candidate.path)
-        found = None if operator is None else self.of_operator(operator)
-        return found or (0.0,) * (len(self.features.columns) + self.is_timed)
+        features = None if operator is None else self.of_operator(operator)
+        return features or (0.0,) * (len(self.features.columns) + self.is_timed)
 
     def _operator_at(self, path: Sequence[Action]) -> PGraph | None:
         node: Hashable = self.tree.root
@@ -413,7 +417,7 @@ class Descriptions:
 
 
 def by_steps(path: Sequence[Action]) -> tuple[float, ...]:
-    """Return the number of steps of a path in each bucket of ids, without the Finalize."""
+    """Return the number of steps of a path in each hash bucket, without the Finalize."""
     counts = [0.0] * BUCKETS
     for action in path[:-1]:
         counts[blake2b(action.id.encode(), digest_size=2).digest()[0] % BUCKETS] += 1
@@ -424,33 +428,38 @@ class SurrogateSettings(PolicySettings):
     """Settings of the policy `surrogate`: candidates, trees, refits and exploration."""
 
     beginners: Annotated[int, Field(ge=1)] = 4
-    """how many operators are evaluated before the model is asked; those of `learn_from` count. Where candidates are fitted to a
-    layer (`fits`), it is one"""
+    """number of operators that are evaluated before the model is used, including those of `learn_from`; 1 if candidates are
+    fitted to a layer (`fits`)
+    """
     beginner_walks: Annotated[int, Field(ge=1)] = 32
-    """each of the first operators is, of so many random ones, the one that reads, applied twice, most nearly what a convolution
-    reads whose window is what the spec requires, or 3; of these the one that reads most, with the most FLOPs"""
+    """number of random walks from which each beginner is chosen: the operator whose positions read, applied twice, are closest
+    to a convolution with the required window (or 3); among equals, the one that reads most, with the most FLOPs
+    """
     walks: Annotated[int, Field(ge=1)] = 16
-    """random operators among which the model chooses; fewer where many trials run at once"""
+    """number of random walks among which the model chooses; fewer if many trials run at once"""
     mutations: Annotated[int, Field(ge=0)] = 16
-    """mutations of the best operators among which the model chooses, too"""
+    """number of mutations of the best operators among which the model chooses"""
     fits: Annotated[int, Field(ge=1)] = 16
-    """so many candidates, the most promising ones, are fitted to a layer of the trained original, and the one with the least
-    error is proposed; only where operators begin in it (`training: {initialization: fit}`), and fewer where many trials run"""
+    """number of the most promising candidates that are fitted to a layer of the trained original; the one with the least fit
+    error is proposed. Only with `training: {initialization: fit}`; fewer if many trials run at once
+    """
     parents: Annotated[int, Field(ge=1)] = 8
-    """how many of the best operators are mutated"""
+    """number of the best operators that are mutated"""
     trees: Annotated[int, Field(ge=2)] = 32
-    """how many trees the model has"""
+    """number of trees of the model"""
     most_rows: Annotated[int, Field(ge=16)] = 256
-    """how many operators of a study the model learns from at most: a quarter are the best, the others a random sample"""
+    """largest number of operators of a study that the model is fitted to: a quarter are the best, the others a random sample"""
     learn_from: tuple[str, ...] = ()
-    """folders of earlier searches, such as results/quickstart, whose trials the model learns from, too. Their rewards are taken
-    as they are, so the reward should be alike. The study remembers what they hold and is not resumed with other trials"""
+    """folders of earlier searches, such as results/quickstart, whose trials the model is fitted to as well. Their rewards are
+    used unchanged, so the reward should be comparable. The study stores a checksum of these trials and is not resumed with
+    others
+    """
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def learnt(self) -> dict[str, str]:
-        """Checksums of the trials of `learn_from`."""
-        return {given: content(given) for given in self.learn_from}
+        """Checksums of the trials tables of `learn_from`, by folder."""
+        return {folder: content(folder) for folder in self.learn_from}
 
 
 OUTSTANDING = 16  # how many of the trials begun last lessen what is expected from operators like them
@@ -462,8 +471,8 @@ FIRST = ("twice: overlap", "twice: share", "FLOPs")  # columns by which the firs
 
 @POLICIES.register("surrogate")
 class Surrogate(Policy):
-    """Expected improvement, under extremely randomized trees over the features of operators, among random walks and mutations
-    of the best operators. The more an outstanding trial is like an operator for the model, the less is expected from it.
+    """Expected improvement, under extremely randomized trees over features of operators, among random walks and mutations of
+    the best operators. Outstanding trials lower the expected improvement of similar operators.
 
     Source: sequential model-based optimization (Hutter et al., 2011).
     """
@@ -476,16 +485,16 @@ class Surrogate(Policy):
     def _prepare(self) -> None:
         self._descriptions = Descriptions(self.tree, timed=self.goal is not None and self.goal.measures)
         self._evaluated: dict[str, Evaluated] = {}  # by fingerprint, in the order of proposals
-        self._running: dict[str, Candidate] = {}  # those of which nothing is known yet
+        self._running: dict[str, Candidate] = {}  # outstanding candidates without any value
         self._layer_errors: dict[str, float] = {}  # by id of operators
-        self._earlier = [self._learnt(given) for given in self.settings.learn_from]
+        self._earlier = [self._learnt(place) for place in self.settings.learn_from]
         self._events = 0
-        self._due = (0, 0, list[Evaluated]())  # a number of proposals and of events, and what was known then
-        self._model: tuple[int, Model] | None = None  # with how many events it was fitted
+        self._due = (0, 0, list[Evaluated]())  # at the last refit: numbers of proposals and events, and the trials
+        self._model: tuple[int, Model] | None = None  # with the number of events at its fit
         self._of_goal: tuple[int, GoalModels] | None = None
 
     def _choose(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        out = sum(one.is_screened for one in self._evaluated.values())
+        out = sum(trial.is_screened for trial in self._evaluated.values())
         known = len(self._evaluated) - len(self._running) - out + sum(map(len, self._earlier))
         if known < self._beginners:
             return self._beginner(draws)
@@ -495,16 +504,16 @@ class Surrogate(Policy):
         model = self._fitted()
         rows = self._rows(paths)
         models = self._fitted_to_goal()
-        best = max((one.reward for one in self._ended() or chain(*self._earlier) if one.reward is not None), default=0.0)
+        best = max((trial.reward for trial in self._ended() or chain(*self._earlier) if trial.reward is not None), default=0.0)
         improvement = partial(expected_improvement, *model.predict(rows), best)
         gains = improvement() if models is None else models.gains(rows, improvement)
         if running := list(self._running.values())[-OUTSTANDING:]:
-            others = np.array([(0.0, *self._descriptions.of(one)) for one in running])
+            others = np.array([(0.0, *self._descriptions.of(trial)) for trial in running])
             gains = gains * (1 - model.alike(rows, others)).prod(axis=1)
         return self._best_fitted([paths[place] for place in np.argsort(-gains, kind="stable")])
 
     def _beginner(self, draws: Draws) -> tuple[TreeStep, ...] | None:
-        """Return the path to an operator that reads much of its input; a random one where that is not known."""
+        """Return the path to a first operator, before the model: one that reads much of its input; random without features."""
         features, models = self._descriptions.features, self._fitted_to_goal()
         is_blind = features is None and models is None and self.layer_error is None
         paths = [] if is_blind else self._walks(draws, self.settings.beginner_walks)
@@ -512,7 +521,7 @@ class Surrogate(Policy):
             return self.walks.anywhere(draws)
         rows, likely = self._rows(paths), np.ones(len(paths), bool)
         columns = [] if features is None else [1 + features.columns.index(name) for name in FIRST]
-        if models is not None:  # among those that are about as likely to be fast enough as the likeliest
+        if models is not None:  # only operators that are about as likely to pass screening as the likeliest
             chances = models.chances(rows)
             likely = chances >= LIKELY * chances.max()
         order = sorted(np.flatnonzero(likely).tolist(), key=lambda place: tuple(-rows[place, columns]))
@@ -523,7 +532,9 @@ class Surrogate(Policy):
         return self.settings.beginners if self.layer_error is None else 1
 
     def _best_fitted(self, paths: Sequence[tuple[TreeStep, ...]]) -> tuple[TreeStep, ...]:
-        """Return the path, of the first ones, to the operator with the least layer error; the first if errors are not known."""
+        """Return the path to the operator with the least layer error among the first paths; the first path without layer
+        errors.
+        """
         if self.layer_error is None:
             return paths[0]
         return min(paths[: max(self.settings.fits // self._rounds, LEAST)], key=self._layer_error_at)
@@ -536,10 +547,10 @@ class Surrogate(Policy):
         return self._layer_errors[operator.id]
 
     def _walks(self, draws: Draws, count: int) -> list[tuple[TreeStep, ...]]:
-        """Return random paths to operators that are not taken."""
+        """Return the paths of random walks to operators that are not taken."""
         count = max(count // self._rounds, LEAST)
-        found = (self.walks.complete(self.tree.root, draws.below(f"walk {number}"), SHORT) for number in range(count))
-        return [path for path in found if path is not None]
+        paths = (self.walks.complete(self.tree.root, draws.below(f"walk {number}"), SHORT) for number in range(count))
+        return [path for path in paths if path is not None]
 
     def _mutations(self, draws: Draws) -> Iterator[tuple[TreeStep, ...]]:
         """Yield mutations: the path to one of the best operators, whose last steps are replaced at random."""
@@ -557,9 +568,9 @@ class Surrogate(Policy):
 
     def _parents(self) -> list[Evaluated]:
         """Parents of mutations: the best operators, and while these are few, the fastest of the too slow ones."""
-        best = nlargest(self.settings.parents, self._ended(), key=lambda one: one.reward or 0.0)
-        slow = [one for one in self._evaluated.values() if one.is_screened and log_speedup(one) is not None]
-        return [*best, *nlargest(self.settings.parents - len(best), slow, key=lambda one: log_speedup(one) or 0.0)]
+        best = nlargest(self.settings.parents, self._ended(), key=lambda trial: trial.reward or 0.0)
+        slow = [trial for trial in self._evaluated.values() if trial.is_screened and log_speedup(trial) is not None]
+        return [*best, *nlargest(self.settings.parents - len(best), slow, key=lambda trial: log_speedup(trial) or 0.0)]
 
     def _completed(self, kept: Sequence[Action], draws: Draws) -> tuple[TreeStep, ...] | None:
         taken: list[TreeStep] = []
@@ -575,11 +586,11 @@ class Surrogate(Policy):
 
     @property
     def _rounds(self) -> int:
-        """By how much the number of candidates is divided: many workers share the work, and none waits long for an answer."""
+        """The divisor of the number of candidates: with many workers, each examines fewer, so that none waits long."""
         return 1 + len(self._running) // PER_ROUND
 
     def _rows(self, paths: Sequence[Sequence[TreeStep]]) -> np.ndarray:
-        """Return the numbers of operators of this study, the study's own number in the first column."""
+        """Return the features of operators of this study, shape [paths, columns]. The first column is the study's number, 0."""
         rows = []
         for path in paths:
             operator = path[-1].operator
@@ -591,12 +602,12 @@ class Surrogate(Policy):
         """Model of rewards, fitted on the snapshot of trials at the last refit."""
         events, evaluated = self._snapshot()
         if self._model is None or self._model[0] != events:
-            own = [one for one in evaluated if one.is_informed]
+            own = [trial for trial in evaluated if trial.is_informed]
             studies = [self._sample(list(zip(study, rewards(study), strict=True))) for study in (own, *self._earlier)]
-            known = [(number, *one) for number, study in enumerate(studies) for one in study]
-            rows = np.array([(float(number), *self._row(one)) for number, one, _ in known])
+            known = [(number, *pair) for number, study in enumerate(studies) for pair in study]
+            rows = np.array([(float(number), *self._row(trial)) for number, trial, _ in known])
             model = Model(self.settings.trees, self.seed)
-            model.fit(rows, np.array([reward for *_, reward in known]), log_fit_errors([one for _, one, _ in known]))
+            model.fit(rows, np.array([reward for *_, reward in known]), log_fit_errors([trial for _, trial, _ in known]))
             self._model = (events, model)
         return self._model[1]
 
@@ -611,9 +622,9 @@ class Surrogate(Policy):
         return self._of_goal[1]
 
     def _snapshot(self) -> tuple[int, list[Evaluated]]:
-        """Snapshot for fitting: the number of events at the last refit, and the trials that were evaluated before it."""
+        """Snapshot for fitting: the number of events at the last refit, and the trials before it."""
         due, events, known = self._due
-        if due < _due(self._proposed) or sum(one.is_informed for one in known) < self._beginners:
+        if due < _due(self._proposed) or sum(trial.is_informed for trial in known) < self._beginners:
             return self._events, self._informed()
         return events, known
 
@@ -624,39 +635,41 @@ class Surrogate(Policy):
         return self._descriptions.of(evaluated.candidate)
 
     def _sample(self, evaluated: list[tuple[Evaluated, float]]) -> list[tuple[Evaluated, float]]:
-        """Return the training data of the model. A few more evaluations hardly change it, so few are described anew."""
+        """Return the training data of the model: a subset that changes little with new trials, so that few features are
+        computed anew.
+        """
         if len(evaluated) <= self.settings.most_rows:
             return evaluated
         best = nlargest(self.settings.most_rows // 4, evaluated, key=lambda pair: (pair[1], pair[0].place))
-        places = {one.place for one, _ in best}
+        places = {trial.place for trial, _ in best}
         others = (pair for pair in evaluated if pair[0].place not in places)
         return [*best, *nsmallest(self.settings.most_rows - len(best), others, key=lambda pair: pair[0].place)]
 
     def _informed(self) -> list[Evaluated]:
-        return [one for one in self._evaluated.values() if one.is_informed or one.is_screened or one.metrics]
+        return [trial for trial in self._evaluated.values() if trial.is_informed or trial.is_screened or trial.metrics]
 
     def _ended(self) -> list[Evaluated]:
-        return [one for one in self._evaluated.values() if one.reward is not None]
+        return [trial for trial in self._evaluated.values() if trial.reward is not None]
 
     def _learnt(self, place: str) -> list[Evaluated]:
-        """Return the trials of an earlier study whose operators fit the layers of this one."""
+        """Return the trials of an earlier study whose operators fit the layers of this study."""
         if self._descriptions.features is None:
             raise SpecError(
                 "policy: learn_from needs a space with a spec, by which its operators are compared with earlier ones"
             )
         trials = read_earlier(place)
         described = [(trial, self._descriptions.of_operator(trial.operator)) for trial in trials]
-        found = [Evaluated(trial.operator.id, trial.reward, row=row) for trial, row in described if row is not None]
-        if not found:
+        learnt = [Evaluated(trial.operator.id, trial.reward, row=row) for trial, row in described if row is not None]
+        if not learnt:
             raise SpecError(
                 f'policy: none of the {len(trials)} operators of "{place}" in learn_from fits the layers of this search; '
                 "name a search of a similar space"
             )
-        return found
+        return learnt
 
     def _adopt(self, candidate: Candidate) -> None:
         before = self._proposed - 1
-        if self._due[0] < _due(before):  # the next proposals are made with what is known now
+        if self._due[0] < _due(before):  # a refit is due: the next proposals use the current trials
             self._due = (before, self._events, self._informed())
         self._evaluated[candidate.fingerprint] = Evaluated(candidate.fingerprint, candidate=candidate)
         self._running[candidate.fingerprint] = candidate
@@ -685,7 +698,7 @@ class Surrogate(Policy):
 
 
 def _due(proposed: int) -> int:
-    """Return the number of proposals at the last refit: refits are due after 1 proposal, and after each growth by GROWTH."""
+    """Return the number of proposals at the last refit: after 1 proposal, then after each growth by the factor GROWTH."""
     due = min(proposed, 1)
     while due and (following := max(due + 1, int(due * GROWTH))) <= proposed:
         due = following

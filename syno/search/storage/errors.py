@@ -1,4 +1,4 @@
-"""Errors of files and databases as one StorageError each, and retries while a database server is away."""
+"""Conversion of file and database errors to StorageError, and retries while a database server is unreachable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syno.base.errors import SpecError, StorageError, SynoError
 
 T = TypeVar("T")
 
-RECONNECTION_SECONDS = 60.0  # for which a database server may be away
+RECONNECTION_SECONDS = 60.0  # longest outage of a database server
 LONGEST_PAUSE = 2.0  # seconds between two attempts
 OPENING_ATTEMPTS = 10
 DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
@@ -25,7 +25,7 @@ DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 @contextmanager
 def database_errors(url: str) -> Iterator[None]:
-    """Raise StorageError in place of errors of a database, such as a lost connection, or of text that cannot be parsed."""
+    """Convert database errors, such as a lost connection or malformed text, to StorageError."""
     try:
         yield
     except (*DATABASE_ERRORS, json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -34,10 +34,10 @@ def database_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Raise StorageError in place of any error. For blocks that do nothing but use a storage.
+    """Convert every error to StorageError. For blocks that only access a storage.
 
-    A damaged database may hold anything, and Optuna fails on it in many ways. Errors that concern a trial or a study, not the
-    storage, are raised as they are.
+    A damaged database may contain anything, and Optuna fails on it in many ways. Errors that concern a trial or a study, not
+    the storage, are raised unchanged.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def storage_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Raise StorageError in place of errors of the operating system."""
+    """Convert errors of the operating system to StorageError."""
     try:
         yield
     except OSError as error:
@@ -71,9 +71,9 @@ def unusable(url: str, error: BaseException) -> StorageError:
 
 
 def reconnecting(storage: BaseStorage, action: Callable[[], T]) -> T:
-    """Return the action's result. While the database server is away, such as during a restart, repeat it for up to a minute.
+    """Return the action's result; retry for up to a minute while the database server is unreachable, as during a restart.
 
-    The action must be repeatable: its first call may have had its effect before the connection was lost.
+    The action must be idempotent: its first call may have taken effect before the connection was lost.
     """
     end, pause = time.monotonic() + RECONNECTION_SECONDS, 0.05
     while True:
@@ -88,7 +88,7 @@ def reconnecting(storage: BaseStorage, action: Callable[[], T]) -> T:
 
 
 def repeated(action: Callable[[], T]) -> T:
-    """Return the action's result. Repeat it a few times where workers collide, such as when they create tables together."""
+    """Return the action's result; retry a few times on collisions of workers, such as concurrent creation of tables."""
     for attempt in range(OPENING_ATTEMPTS):
         try:
             return action()
@@ -102,7 +102,7 @@ def repeated(action: Callable[[], T]) -> T:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the database's error behind an error of Optuna."""
+    """Return the database error that caused an error of Optuna."""
     while not isinstance(error, SQLAlchemyError) and error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""Journals: trials in a text file, to which any number of workers append. The format is Optuna's: each line is an operation."""
+"""Journals: trials in a text file to which any number of workers append. In Optuna's format, each line is an operation."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from syno.base.errors import StorageError
 from syno.search.storage.errors import file_errors
 
-START = b'{"op_code":'  # of every line
+START = b'{"op_code":'  # beginning of every line
 CHECKSUM = "crc"  # key of a line's checksum, which Optuna ignores; lines of Optuna itself have none
-LOCK_SECONDS = 30  # after which the lock is taken from a writer that died while writing
+LOCK_SECONDS = 30  # after which the lock of a dead writer is broken
 
 
 class Journal(JournalFileBackend):
-    """A journal file of Optuna's without half lines, and with a checksum in each line.
+    """An Optuna journal file with atomic appends and a checksum in each line.
 
-    Optuna's own writers append to the half line of a writer that was killed, or whose disk was full, and then nobody can read
-    the file. Here, a writer whose disk is full removes what it wrote, and the next writer cuts off the half line of a dead one.
-    Checksums of trials do not cover the number of the trial in a line: with another one, a result would be another trial's.
+    Optuna's own writers append to the half line of a writer that was killed, or whose disk was full, which makes the file
+    unreadable. Here, a writer whose disk is full truncates its half line, and the next writer cuts off the half line of a dead
+    one. The lines need checksums of their own, since checksums of trials do not cover the trial's number in a line.
 
     Attributes:
-        path: its file.
-        lock: held while lines are added; a file beside the journal, so that it works on network file systems, too.
+        path: the journal file.
+        lock: held during appends; a file beside the journal, which also works on network file systems.
     """
 
     def __init__(self, path: Path, lock_seconds: float = LOCK_SECONDS) -> None:
-        """Make the file if it is not there. Raises StorageError if it cannot be used, or is no journal."""
+        """Create the file if needed. Raises StorageError if it cannot be used or is no journal."""
         with file_errors(path):
             super().__init__(str(path))
             with path.open("rb") as file:
@@ -48,8 +48,8 @@ class Journal(JournalFileBackend):
         self.lock = JournalFileOpenLock(str(path), max(3, round(lock_seconds)))
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
-        """Yield the operations from this number on. Raises StorageError at the first line that is damaged."""
-        whole = log_number_from  # lines
+        """Yield the operations from this number on. Raises StorageError at the first damaged line."""
+        whole = log_number_from  # number of intact lines
         with file_errors(self.path):
             try:
                 for log in super().read_logs(log_number_from):
@@ -64,9 +64,9 @@ class Journal(JournalFileBackend):
                 ) from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Add operations and return when they are on the disk.
+        """Append operations; returns when they are on the disk.
 
-        Raises StorageError if that is not possible, such as on a full disk; then the file is as it was.
+        Raises StorageError if that fails, as on a full disk; the file is then unchanged.
         """
         data = b"".join(json.dumps({**log, CHECKSUM: _checksum(log)}, separators=(",", ":")).encode() + b"\n" for log in logs)
         with file_errors(self.path):
@@ -78,7 +78,7 @@ class Journal(JournalFileBackend):
                     self._cut_off_half_line(opened)
                     _write(opened, data)
                 finally:
-                    with suppress(RuntimeError):  # it was taken away, as this process was stopped for too long
+                    with suppress(RuntimeError):  # another writer broke the lock, because this process was suspended too long
                         self.lock.release()
             finally:
                 os.close(opened)
@@ -95,7 +95,7 @@ def _checksum(log: dict[str, Any]) -> int:
 
 
 def _write(opened: int, data: bytes) -> None:
-    """Append all of the data to a file or nothing."""
+    """Append all of the data to a file, or nothing."""
     before, written = os.fstat(opened).st_size, 0
     try:
         while written < len(data):
@@ -103,6 +103,6 @@ def _write(opened: int, data: bytes) -> None:
         os.fsync(opened)
     except OSError:
         with suppress(OSError):
-            if os.fstat(opened).st_size == before + written:  # else another writer has taken the lock
+            if os.fstat(opened).st_size == before + written:  # else another writer broke the lock and appended
                 os.ftruncate(opened, before)
         raise

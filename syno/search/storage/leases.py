@@ -1,8 +1,8 @@
-"""Leases on running trials.
+"""Leases on running trials, by which dead workers are detected.
 
-A worker renews a lease on its trial while it evaluates the trial. A trial whose lease is too old is stale: its worker is dead.
-Databases keep leases as Optuna's heartbeats and compare them by the database's clock. A journal file has no heartbeats: each
-lease is a file beside it, whose modification time counts, by the file server's clock. No worker's clock matters.
+A worker renews the lease on its trial during the evaluation. A trial whose lease has expired is stale: its worker is dead. In
+databases, leases are Optuna's heartbeats, compared by the database's clock. For a journal file, each lease is a file beside it,
+whose modification time is compared by the file server's clock. No worker's clock matters.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Leases(ABC):
 
     @abstractmethod
     def renew(self, trial_id: int) -> None:
-        """Record that the trial is being evaluated now."""
+        """Renew the lease on a trial."""
 
     @abstractmethod
     def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
-        """End those running trials whose lease is too old, and return whether there were any. Give a lease to those without.
+        """End the running trials whose lease has expired; return whether there were any. Trials without a lease get one.
 
         Args:
             study: the study.
@@ -52,13 +52,13 @@ class Leases(ABC):
 
     @contextmanager
     def kept(self, trial_id: int) -> Iterator[None]:
-        """Renew the lease on the trial in a thread while the context lasts."""
+        """Renew the lease on the trial in a background thread during the block."""
         over = threading.Event()
 
         def renew() -> None:
             try:
                 self.renew(trial_id)
-            except Exception as error:  # the storage may be back before the lease runs out
+            except Exception as error:  # the storage may recover before the lease expires
                 warnings.warn(f"the lease on trial {trial_id} was not renewed: {error}", stacklevel=2)
 
         def renew_until_over() -> None:
@@ -77,7 +77,7 @@ class Leases(ABC):
 
 
 class NoLeases(Leases):
-    """For a storage in memory: its workers die together with it."""
+    """No leases: for a storage in memory, whose workers end with it."""
 
     def renew(self, trial_id: int) -> None:
         """Do nothing."""
@@ -88,12 +88,14 @@ class NoLeases(Leases):
 
 
 class Heartbeats(Leases):
-    """Optuna's heartbeats in a database, without its RetryHeartbeatStaleTrialCallback: a worker killed after the end of the old
-    trial and before the creation of the new one would lose an operator. Here, the trials to retry follow from what is stored.
+    """Optuna's heartbeats in a database.
+
+    Optuna's RetryHeartbeatStaleTrialCallback is not used: a worker killed between the end of the old trial and the creation of
+    its retry would lose an operator. Here, the trials to retry are derived from the stored trials.
     """
 
     def __init__(self, storage: BaseStorage, interval: float, ended: list[FrozenTrial]) -> None:
-        """`ended` is the list to which the storage's `heartbeat_stale_trial_callback` adds the trials that it ends."""
+        """`ended` is the list to which the storage's `heartbeat_stale_trial_callback` appends the trials that it ends."""
         super().__init__(interval)
         self._storage = storage
         self._ended = ended
@@ -109,8 +111,8 @@ class Heartbeats(Leases):
     def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
         """Let Optuna end stale trials.
 
-        Optuna takes a trial without a heartbeat for alive, so the first worker that sees one records one. If all who look did,
-        the trial of a dead worker would stay alive.
+        Optuna considers a trial without a heartbeat alive, so the first worker that sees such a trial records one, once. If
+        every worker recorded one, the trial of a dead worker would stay alive.
         """
         self._ended.clear()
         with warnings.catch_warnings():
@@ -129,7 +131,7 @@ class LeaseFiles(Leases):
     """A folder of files beside a journal, one for each running trial.
 
     Attributes:
-        grace: seconds without renewal after which a lease is too old.
+        grace: seconds without renewal after which a lease expires.
     """
 
     def __init__(self, storage: BaseStorage, folder: Path, interval: float, grace: float) -> None:
@@ -139,11 +141,11 @@ class LeaseFiles(Leases):
         self._folder = folder
 
     def renew(self, trial_id: int) -> None:
-        """Touch the trial's file. Raises StorageError where that fails, such as on a full disk."""
+        """Touch the trial's lease file. Raises StorageError if that fails, as on a full disk."""
         self._touched(str(trial_id))
 
     def end_stale(self, study: optuna.Study, running: Mapping[int, FrozenTrial]) -> bool:
-        """End the trials whose file was not touched in time."""
+        """End the trials whose lease file was not touched in time."""
         now, some = self._now() if running else 0.0, False
         for trial_id in running:
             try:
@@ -157,12 +159,12 @@ class LeaseFiles(Leases):
         return some
 
     def forget(self, trial_id: int) -> None:
-        """Remove the trial's file. A file that stays, on a read-only disk, does no harm: its trial has ended."""
+        """Remove the trial's lease file. If that fails, as on a read-only disk, it does no harm: the trial has ended."""
         with suppress(OSError):
             (self._folder / str(trial_id)).unlink()
 
     def _now(self) -> float:
-        """Return the file server's time."""
+        """Return the current time by the file server's clock."""
         clock = self._touched(f"now-{uuid.uuid4().hex}")
         with file_errors(self._folder):
             try:
@@ -178,7 +180,7 @@ class LeaseFiles(Leases):
 
 
 def end_trial(storage: BaseStorage, trial_id: int, state: TrialState = TrialState.FAIL, reward: float | None = None) -> bool:
-    """Give a trial its last state. Return False if it has one already: the first to end it wins."""
+    """Set the final state of a trial. Return False if it has one already: the first to end it wins."""
     try:
         return storage.set_trial_state_values(trial_id, state, None if reward is None else [reward])
     except optuna.exceptions.UpdateFinishedTrialError:

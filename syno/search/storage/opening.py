@@ -1,4 +1,4 @@
-"""Opening a storage by its URL: databases and journals."""
+"""Opening storages by URL: databases and journals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from syno.search.storage.journal import LOCK_SECONDS, Journal
 from syno.search.storage.leases import Heartbeats, LeaseFiles, Leases, NoLeases
 
 SUFFIXES = (".log", ".journal")
-WAIT_SECONDS = 120  # for another writer of an SQLite file
-LOCK_TRIAL_SECONDS = 20  # a lock of a new file takes no time; starting Python may on a busy machine
+WAIT_SECONDS = 120  # for the lock of another writer of an SQLite file
+LOCK_TRIAL_SECONDS = 20  # locking is immediate, but starting Python may be slow on a busy machine
 TRY_LOCK = """
 import fcntl, sys
 try:
     with open(sys.argv[1], "r+b") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 << 30)  # a byte where SQLite has its locks
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 << 30)  # a byte in the range of SQLite's locks
         fcntl.lockf(file, fcntl.LOCK_UN, 1, 1 << 30)
 except OSError as error:
     print(error.strerror or error)
@@ -41,14 +41,14 @@ except OSError as error:
 
 
 def journal_file(url: str) -> Path | None:
-    """Return the file of a journal: what follows "journal:", or a path that ends in .log or .journal. None for other URLs."""
+    """Return the journal file of a URL "journal:PATH" or a path that ends in .log or .journal; None for other URLs."""
     if url.startswith("journal:"):
         return Path(url.removeprefix("journal:"))
     return Path(url) if "://" not in url and url.endswith(SUFFIXES) else None
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of an SQLite database. None for other storages, and for a database in memory."""
+    """Return the file of an SQLite URL; None for other storages and for a database in memory."""
     try:
         parts = make_url(url)
     except ArgumentError:
@@ -59,14 +59,14 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[BaseStorage, Leases]:
-    """Return the storage at `url`, which is made if it is not there, and its leases.
+    """Return the storage at `url`, which is created if needed, and its leases.
 
     Args:
         url: `sqlite:///trials.db` (three slashes and a relative path, or four), `journal:trials.log`, a path that ends in
             .log or .journal, or any database URL that Optuna takes, such as `postgresql://user@host/name`; "memory:" for
             a storage that ends with the process.
         interval: seconds between two renewals of a lease.
-        grace: seconds without a renewal after which a trial is stale. Databases round both up to whole seconds.
+        grace: seconds without renewal after which a trial is stale. Databases round both up to whole seconds.
 
     Raises:
         SpecError: the URL is none of these, or its database driver is not installed.
@@ -98,7 +98,7 @@ def open_storage(url: str, interval: float = 60, grace: float = 180) -> tuple[Ba
 
 
 def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTrial]) -> BaseStorage:
-    """Return the storage at a database URL. It adds trials that it ends, because their workers died, to `ended`.
+    """Return the storage at a database URL. It appends the trials that it ends, because their workers died, to `ended`.
 
     Raises StorageError for a damaged SQLite file, and the errors of SQLAlchemy and Optuna.
     """
@@ -126,8 +126,8 @@ def _open_database(url: str, interval: float, grace: float, ended: list[FrozenTr
 def _check_locks(url: str, file: Path) -> None:
     """Raise StorageError if files cannot be locked in the folder of an SQLite database, as on some network file systems.
 
-    SQLite would wait there for a lock that never comes, or two workers would write at once. Another process tries a lock, since
-    a call that never returns cannot be interrupted from within.
+    SQLite would wait forever for the lock, or two workers would write at once. The lock is tested in another process, since a
+    blocking call cannot be interrupted from within.
     """
     reason = ""
     try:
@@ -153,34 +153,34 @@ def _check_locks(url: str, file: Path) -> None:
 
 
 def _check_sqlite(url: str, file: Path) -> None:
-    """Raise StorageError if SQLite finds damage in the file: in pages, in tables, or in indexes that disagree with them."""
+    """Raise StorageError if SQLite finds damage in the file: in pages, tables or inconsistent indexes."""
     if not file.exists() or not file.stat().st_size:
         return
     try:
         with closing(sqlite3.connect(file, timeout=WAIT_SECONDS)) as connection:
-            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            missing = _missing_tables(connection) if found == "ok" else []
+            (answer,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            missing = _missing_tables(connection) if answer == "ok" else []
     except sqlite3.Error as error:
         raise unusable(url, error) from error
-    if found != "ok" or missing:
-        reason = " ".join(str(found).split()) if found != "ok" else f"without its table {missing[0]}"
+    if answer != "ok" or missing:
+        reason = " ".join(str(answer).split()) if answer != "ok" else f"without its table {missing[0]}"
         raise unusable(url, sqlite3.DatabaseError(f"{file} is damaged: {reason}"))
 
 
 def _missing_tables(connection: sqlite3.Connection) -> list[str]:
-    """Return Optuna's tables that are missing from a database that once had all of them. Optuna would make them empty."""
+    """Return Optuna's tables that are missing from a database that once had all of them; Optuna would recreate them empty."""
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     written_last = [name for name in ("version_info", "alembic_version") if name in names]
     if not any(connection.execute(f"SELECT 1 FROM {name}").fetchone() for name in written_last):
-        return []  # another worker is making the tables now, or died while it did
+        return []  # another worker is creating the tables, or died during that
     return sorted(_tables_of_optuna() - names)
 
 
 @cache
 def _tables_of_optuna() -> frozenset[str]:
-    """Return the names of the tables that Optuna makes at once: those of a database in memory. No public value lists them.
+    """Return the names of the tables that Optuna creates in one transaction, taken from a database in memory.
 
-    The one of Alembic, which follows in a transaction of its own, may be missing for a moment.
+    Alembic's table is excluded: it is created in a second transaction, so it may be missing for a moment.
     """
     engine = RDBStorage("sqlite://").engine
     try:

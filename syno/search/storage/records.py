@@ -1,4 +1,4 @@
-"""Attributes and results that are stored with each trial, their checksums, and trials as a table."""
+"""Attributes and results that are stored with each trial, their checksums, and the table of trials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syno.search.workers import Worker
 if TYPE_CHECKING:
     import pandas
 
-RESULT = "result"  # the attribute that ends a trial; all others are there when it is created
+RESULT = "result"  # the attribute that ends a trial; all others are set at its creation
 FINGERPRINT = "fingerprint"
 CHECKSUM = "checksum"
 
@@ -44,19 +44,20 @@ class Result:
 
     Attributes:
         kind: "complete"; "pruned": stopped early; "paused": stopped early, and another trial may resume it; "screened": the
-            operator cannot meet the goal of the search, and was not evaluated; the trial does not count; "failed": the
-            evaluation broke or measured nothing that can be used;
-            "interrupted": the worker was told to stop or its machine failed, and the operator is evaluated by another trial;
-            "duplicate": another worker had begun with the same operator a moment before; "withdrawn": it failed, but the
-            operator was not to blame, and the trial does not count (only in tables; "failed" is stored).
+            operator
+            cannot meet the goal and was not evaluated, and the trial does not count; "failed": the evaluation failed or
+            measured
+            nothing usable; "interrupted": the worker was stopped or its machine failed, and the operator is requeued;
+                "duplicate":
+            another worker was evaluating the same operator; "withdrawn": it failed, but the operator was not to blame, and the
+            trial does not count (only in tables; "failed" is stored).
         reward: in [0, 1], of complete trials.
         metrics: measured values by name.
-        message: why the trial is not complete.
+        message: reason why the trial is not complete.
         seconds: duration of the evaluation.
-        fault: what is to blame for a failure, if known (`syno.search.faults`).
-        cause: the failure in one line (failures of equal cause differ only in numbers and names), or why it was screened out,
-            in a word or two.
-        step: after which the evaluation paused.
+        fault: kind of the failure's cause, if known (`syno.search.faults`).
+        cause: the failure in one line (equal failures differ only in numbers and names), or the short reason of screening.
+        step: the step after which the evaluation paused.
     """
 
     kind: Kind
@@ -69,12 +70,12 @@ class Result:
     step: float = 0
 
     def stored(self) -> dict[str, Any]:
-        """Return the result as it is stored with the trial, with a checksum."""
+        """Return the result as a JSON object for storage, with a checksum."""
         return with_checksum({name: value for name, value in asdict(self).items() if value or name != "step"})
 
     @classmethod
     def of(cls, trial: FrozenTrial) -> Result | None:
-        """Return the result of a trial; None if it has none (yet), or an unknown kind."""
+        """Return the result of a trial; None if it has none (yet), or one of an unknown kind."""
         stored = trial.user_attrs.get(RESULT)
         if not isinstance(stored, dict) or stored.get("kind") not in get_args(Kind):
             return None
@@ -87,7 +88,7 @@ class Result:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The outcome for policies; None if the operator is evaluated by another trial."""
+        """The outcome for policies; None if another trial evaluates the operator."""
         match self.kind:
             case "complete":
                 return self.reward if self.reward is not None else Failure("no reward was stored")
@@ -100,7 +101,7 @@ class Result:
 
 
 def deaths_in_words(times: int) -> str:
-    """Return why an operator counts as failed: so many workers died while they evaluated it."""
+    """Return the message that an operator failed because `times` workers died during its evaluation."""
     return f"its worker died during the evaluation, {times} times, as where memory runs out (study: most_attempts)"
 
 
@@ -119,11 +120,11 @@ def attributes(
 
     Args:
         proposal: the operator to evaluate.
-        attempt: how many trials of this operator there were before.
-        told: what the policy was told after its last proposal, in that order: the number of a trial for its outcome, and
+        attempt: number of earlier trials of this operator.
+        told: events that the policy was told since its last proposal, in order: the number of a trial for its outcome, and
             [number, step] for its value at a step. The policy can be rebuilt from them.
         closed: names of nodes that were found to have no operators left, for other workers.
-        salt, seed: with which the policy proposed the operator.
+        salt, seed: of the policy at the proposal.
         worker: the process that evaluates it.
         versions: of installed packages.
     """
@@ -144,16 +145,16 @@ def attributes(
 
 
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values and, under the key "checksum", their names and a checksum of them.
+    """Return the values with an entry "checksum": the names and a checksum of the values.
 
-    A database notices a damaged page of its file, but not a changed letter in a value.
+    A database detects a damaged page of its file, but not a changed letter in a value.
     """
     names = sorted(values)
     return {**values, CHECKSUM: {"of": names, "blake2b": _checksum(values, names)}}
 
 
 def is_intact(stored: Mapping[str, Any]) -> bool:
-    """Return whether stored values match their checksum. True without a checksum."""
+    """Return whether stored values match their checksum; True if they have none."""
     expected = stored.get(CHECKSUM)
     if expected is None:
         return True
@@ -168,13 +169,13 @@ def _checksum(values: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def candidate_of(trial: FrozenTrial) -> Candidate:
-    """Return a trial's operator as policies know it."""
+    """Return a trial's operator as a candidate for policies."""
     path = tuple(Action(kind, id_) for kind, id_ in trial.user_attrs["path"])
     return Candidate(path, trial.user_attrs[FINGERPRINT], text=trial.user_attrs.get("operator"))
 
 
 def operator_of(trial: FrozenTrial) -> PGraph:
-    """Return a trial's operator."""
+    """Return a trial's operator, parsed."""
     return parse_stored(trial.user_attrs["operator"], f"operator of trial {trial.number}")
 
 
@@ -201,7 +202,7 @@ class TrialRecord:
 
 
 def best_records(trials: Iterable[FrozenTrial], count: int) -> list[TrialRecord]:
-    """Return the complete trials with the highest rewards, best first; of equal rewards the earlier first."""
+    """Return the complete trials with the highest rewards, best first; among equal rewards, the earlier first."""
     complete = [(result, trial) for trial in trials if (result := Result.of(trial)) is not None and result.kind == "complete"]
     complete.sort(key=lambda pair: (-(pair[0].reward or 0.0), pair[1].number))
     return [
@@ -211,14 +212,14 @@ def best_records(trials: Iterable[FrozenTrial], count: int) -> list[TrialRecord]
 
 
 def table(trials: Iterable[FrozenTrial]) -> pandas.DataFrame:
-    """Return a table with one row for each trial, in the order of their numbers.
+    """Return a table with one row per trial, in the order of their numbers.
 
-    Columns: number, outcome (a Result's kind, "running", "resumed" for a paused trial that a later one resumed, or
-    "interrupted" if its worker died), reward, a column
-    `metric_<name>` for each metric, seconds, message, operator (text), name, fingerprint, path (kinds of steps), steps (their
-    ids), attempt, seed, worker, started, ended, and a column `version_<package>` for each package.
+    Columns: number, outcome (a Result's kind, "running", "resumed" for a paused trial that a later trial resumed, or
+    "interrupted" if its worker died), reward, a column `metric_<name>` for each metric, seconds, message, operator (text),
+    name, fingerprint, path (kinds of steps), steps (their ids), attempt, seed, worker, started, ended, and a column
+    `version_<package>` for each package.
     """
-    import pandas  # half a second, and most users of this module have no table
+    import pandas  # takes half a second, which most callers of this module need not wait
 
     rows = [cleaned(_row(trial)) for trial in trials if FINGERPRINT in trial.user_attrs]
     last = {row["fingerprint"]: row["number"] for row in rows if row["outcome"] != "duplicate"}

@@ -1,7 +1,7 @@
-"""The trials of one study in a storage: the operations that a study needs, and the verification of what is read.
+"""The trials of one study in a storage: the operations that a study needs, with verification of checksums.
 
-Workers that share a study rely on two guarantees, which every Optuna storage gives: trials are created whole and numbered in
-    the order of their creation (`TrialStore.create`), and the first to end a trial wins (`TrialStore.end`).
+Workers that share a study rely on two guarantees, which every Optuna storage gives: trials are created atomically and numbered
+in the order of their creation (`TrialStore.create`), and the first to end a trial wins (`TrialStore.end`).
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ SCREENING = "screening"  # the attribute
 
 
 def screening_attribute(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Return the metrics that are known before a training, as they are stored with a trial."""
+    """Return metrics that are known before the training, as an attribute of a trial."""
     return with_checksum({"metrics": dict(metrics)})
 
 
 def screening_metrics(trials: Iterable[FrozenTrial]) -> dict[str, float] | None:
-    """Return the metrics that an operator's trials knew before its training; None if none of them came so far."""
-    found: dict[str, float] | None = None
+    """Return the metrics of an operator's trials that were known before the training; None if no trial came so far."""
+    metrics: dict[str, float] | None = None
     for trial in trials:
         stored = trial.user_attrs.get(SCREENING)
         if isinstance(stored, dict) and is_intact(stored):
-            found = (found or {}) | {str(name): float(value) for name, value in stored["metrics"].items()}
-    return found
+            metrics = (metrics or {}) | {str(name): float(value) for name, value in stored["metrics"].items()}
+    return metrics
 
 
-PREFIX = "rung "  # of the attributes, followed by the step
+PREFIX = "rung "  # of attributes with values at rungs, followed by the step
 
 
 def rung_key(step: Step) -> str:
-    """Return the name of the attribute for a step."""
+    """Return the name of the attribute for the value at a step."""
     return f"{PREFIX}{step}"
 
 
 def rung_attribute(value: float) -> dict[str, Any]:
-    """Return a value that trials are compared by at a rung, as it is stored with a running trial, with a checksum."""
+    """Return a trial's value at a rung as an attribute, with a checksum."""
     return with_checksum({"value": value if isfinite(value) else None})
 
 
 def values_at_rungs(trial: FrozenTrial) -> dict[Step, float]:
-    """Return the values that a trial is compared by, by step; NaN if it had none. Damaged ones are left out."""
-    found = {key.removeprefix(PREFIX): value for key, value in trial.user_attrs.items() if key.startswith(PREFIX)}
+    """Return a trial's values at the rungs, by step; NaN if it had none. Damaged values are skipped."""
+    by_step = {key.removeprefix(PREFIX): value for key, value in trial.user_attrs.items() if key.startswith(PREFIX)}
     return {
         as_step(step): nan if stored["value"] is None else float(stored["value"])
-        for step, stored in found.items()
+        for step, stored in by_step.items()
         if isinstance(stored, dict) and is_intact(stored)
     }
 
@@ -78,12 +78,12 @@ EXHAUSTED = "exhausted"  # study attribute: the number of withdrawn trials when 
 class TrialStore:
     """The trials of one study in a storage.
 
-    Errors of the storage are raised as StorageError. While a database server is away, each operation waits for it up to a
+    Errors of the storage are raised as StorageError. While a database server is unreachable, each operation waits for up to a
     minute.
     """
 
     def __init__(self, storage: BaseStorage, leases: Leases, name: str, place: str = "of this study") -> None:
-        """Open the study of this name, or make it. `place` is the storage's URL, for messages."""
+        """Open or create the study of this name. `place` is the storage's URL, for messages."""
         self.storage = storage
         self.leases = leases
         self.place = place
@@ -91,7 +91,7 @@ class TrialStore:
             self.study = repeated(lambda: _open_study(storage, name))
             self._study_id = storage.get_study_id_from_name(name)
         self._verification = Verification(place)
-        self._ids: dict[int, int] = {}  # of trials, by number
+        self._ids: dict[int, int] = {}  # ids of trials by number
 
     def _do(self, action: Callable[[], T]) -> T:
         with storage_errors(self.place):
@@ -99,48 +99,48 @@ class TrialStore:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the study itself."""
+        """The attributes of the study."""
         return self._do(lambda: self.storage.get_study_user_attrs(self._study_id))
 
     def describe(self, key: str, value: object) -> None:
-        """Store an attribute of the study itself."""
+        """Store an attribute of the study."""
         self._do(lambda: self.storage.set_study_user_attr(self._study_id, key, value))
 
     def withdraw(self, numbers: Iterable[int], reason: str) -> None:
-        """Store that the trials of these numbers do not count, and why."""
+        """Store that the trials with these numbers do not count, and the reason."""
         self.describe(f"{WITHDRAWN}{uuid.uuid4().hex}", {"trials": sorted(numbers), "reason": reason})
 
     def exhaust(self, withdrawn: int) -> None:
-        """Store that the space holds no operator to propose, besides those of so many withdrawn trials."""
+        """Store that the space has no operator left to propose, except those of `withdrawn` (a number of) trials."""
         if self.attributes.get(EXHAUSTED) != withdrawn:
             self.describe(EXHAUSTED, withdrawn)
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials as they are stored now, in the order of their numbers. The caller must not change them.
+        """Return all stored trials, in the order of their numbers. The caller must not change them.
 
         Raises StorageError if a trial was changed since it was stored.
         """
         return self._verification.verified(self._do(lambda: self.storage.get_all_trials(self._study_id, deepcopy=False)))
 
     def create(self, attributes: Mapping[str, object]) -> int:
-        """Create a running trial with these attributes in one operation, so that nobody sees it without them. Return its id.
+        """Create a running trial with these attributes atomically. Return its id.
 
         Trials are numbered in the order of creation, and a worker that has created one sees all of lower numbers. (SQLite has
-        one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to
-        a server breaks meanwhile, the trial may be there twice; the second one is a duplicate (`syno.search.trials`).
+        one writer at a time; on other databases Optuna locks the study's row; a journal is a sequence.) If the connection to a
+        server breaks meanwhile, the trial may be created twice; the second is a duplicate (`syno.search.trials`).
         """
         template = create_trial(state=TrialState.RUNNING, user_attrs=dict(attributes))
         return self._do(lambda: self.storage.create_new_trial(self._study_id, template))
 
     def id_of(self, trial: FrozenTrial) -> int:
-        """Return the id of a trial, by which storages know it. One storage may have other ids than numbers."""
+        """Return the storage's id of a trial, which may differ from its number."""
         if trial.number not in self._ids:
-            find = self.storage.get_trial_id_from_study_id_trial_number  # `trial` has its id, but not in public
+            find = self.storage.get_trial_id_from_study_id_trial_number  # the trial's own id attribute is private
             self._ids[trial.number] = self._do(lambda: find(self._study_id, trial.number))
         return self._ids[trial.number]
 
     def stored(self, trial_id: int) -> FrozenTrial:
-        """Return one trial as it is stored now. The caller must not change it."""
+        """Return one stored trial. The caller must not change it."""
         return self._do(lambda: self.storage.get_trial(trial_id))
 
     def annotate(self, trial_id: int, key: str, value: object) -> bool:
@@ -152,11 +152,11 @@ class TrialStore:
         return True
 
     def end(self, trial_id: int, state: TrialState, reward: float | None = None) -> bool:
-        """Give a trial its last state. Return False if it has one already: the first to end it wins."""
+        """Set the final state of a trial. Return False if it has one already: the first to end it wins."""
         return self._do(lambda: end_trial(self.storage, trial_id, state, reward))
 
     def end_stale(self, running: Sequence[FrozenTrial]) -> bool:
-        """End those running trials whose lease is too old. Return whether there were any."""
+        """End the running trials whose lease has expired. Return whether there were any."""
         by_id = {self.id_of(trial): trial for trial in running}
         return self._do(lambda: self.leases.end_stale(self.study, by_id))
 
@@ -176,7 +176,7 @@ def _open_study(storage: BaseStorage, name: str) -> optuna.Study:
 
 
 def read_trials(url: str, name: str) -> list[FrozenTrial]:
-    """Return the trials of a study in the order of their numbers, for a table. The storage is neither made nor changed.
+    """Return the trials of a study in the order of their numbers, for a table. The storage is neither created nor changed.
 
     Raises SpecError if there is no such study, or the storage cannot be read.
     """
@@ -184,7 +184,7 @@ def read_trials(url: str, name: str) -> list[FrozenTrial]:
 
 
 def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
-    """Return the trials as `read_trials` does, and whether a worker found no operator left to propose."""
+    """Return the trials as `read_trials` does, and whether the space is exhausted."""
     file = _file_of(url)
     if file is not None and not file.is_file():
         raise SpecError(f'there is no study "{name}": {file} is not there; `syno search` makes it')
@@ -201,7 +201,7 @@ def read_study(url: str, name: str) -> tuple[list[FrozenTrial], bool]:
 
 
 def read_settings(url: str, name: str) -> dict[str, Any]:
-    """Return the settings of a study; {} if there is no such study yet. The storage is neither made nor changed."""
+    """Return the settings of a study; {} if it does not exist yet. The storage is neither created nor changed."""
     file = _file_of(url)
     if file is not None and not file.is_file():
         return {}
@@ -219,7 +219,7 @@ def _file_of(url: str) -> Path | None:
 
 
 def _storage_to_read(url: str) -> BaseStorage:
-    """Return a storage that is only read. The file of a journal is read as it is: its folder may be read-only."""
+    """Return a storage for reading. A journal file is read directly, since its folder may be read-only."""
     journal = journal_file(url)
     return JournalStorage(Journal(journal)) if journal is not None else open_storage(url)[0]
 
@@ -227,27 +227,26 @@ def _storage_to_read(url: str) -> BaseStorage:
 def withdrawn(attributes: Mapping[str, Any]) -> dict[int, str]:
     """Return the numbers of the trials that do not count, each with the reason, from the attributes of a study.
 
-    The set-up was broken when they ran, not their operators. A worker that opens the study afterwards reads it as if these
-    trials were not there: their operators are proposed and evaluated again, in the same order, and `n_trials` is not spent on
-    them.
+    The set-up was broken when they ran, not their operators. A worker that opens the study afterwards ignores these trials:
+    their operators are proposed and evaluated again, in the same order, and do not use up `n_trials`.
     """
     decisions = [value for key, value in attributes.items() if key.startswith(WITHDRAWN)]
     return {int(number): cleaned(str(decision["reason"])) for decision in decisions for number in decision["trials"]}
 
 
 def is_exhausted(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a worker found no operator left to propose, and no trial was withdrawn since then."""
+    """Return whether a worker found the space exhausted, and no trial was withdrawn since."""
     return attributes.get(EXHAUSTED) == len(withdrawn(attributes))
 
 
 def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> list[FrozenTrial]:
-    """Return the trials of a study for a table: withdrawn ones have the outcome "withdrawn" in place of their own.
+    """Return the trials of a study for a table, with derived outcomes: "withdrawn" trials, and trials of dead workers.
 
-    Trials whose workers died say so, and the last of so many that the operator is not tried again has failed.
+    A trial whose worker died is "interrupted"; with the last permitted attempt, it is "failed".
     """
-    numbers, found = withdrawn(attributes), list(trials)
+    numbers, marked = withdrawn(attributes), list(trials)
     most, deaths = (attributes.get(SETTINGS) or {}).get("most_attempts"), Counter[str]()
-    for index, trial in enumerate(found):
+    for index, trial in enumerate(marked):
         fingerprint = trial.user_attrs.get(FINGERPRINT)
         if fingerprint is None or not trial.state.is_finished() or Result.of(trial) is not None:
             continue
@@ -256,27 +255,27 @@ def with_withdrawn(trials: Sequence[FrozenTrial], attributes: Mapping[str, Any])
         ended = Result("failed", message=deaths_in_words(count)) if most is not None and count >= most else Result(
             "interrupted", message="its worker died"
         )  # fmt: skip
-        found[index] = copy.copy(trial)
-        found[index].user_attrs = {**trial.user_attrs, RESULT: ended.stored()}
-    for index, trial in enumerate(found):
+        marked[index] = copy.copy(trial)
+        marked[index].user_attrs = {**trial.user_attrs, RESULT: ended.stored()}
+    for index, trial in enumerate(marked):
         result = trial.user_attrs.get(RESULT)
         if trial.number in numbers and isinstance(result, dict) and result.get("kind") in ("failed", "screened"):
-            found[index] = copy.copy(trial)
-            found[index].user_attrs = {**trial.user_attrs, RESULT: {**result, "kind": "withdrawn"}}
-    return found
+            marked[index] = copy.copy(trial)
+            marked[index].user_attrs = {**trial.user_attrs, RESULT: {**result, "kind": "withdrawn"}}
+    return marked
 
 
 class Verification:
-    """Compares the trials of one study with their checksums, each trial once: trials that have ended do not change."""
+    """Verifies the trials of one study against their checksums, each ended trial once."""
 
     def __init__(self, place: str) -> None:
-        """`place` is where the study is stored, for messages."""
+        """`place` is the study's storage, for messages."""
         self._place = place
         self._seen = 0
         self._open: set[int] = set()  # numbers of trials without a result
 
     def verified(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
-        """Return all trials of the study as given. Raises StorageError if one was changed since it was stored."""
+        """Return the trials unchanged. Raises StorageError if one was changed since it was stored."""
         for number in range(self._seen, len(trials)):
             if trials[number].number != number:
                 raise self._damaged(number, f"there is trial {trials[number].number} in its place")

@@ -1,7 +1,7 @@
-"""A study that is read while workers write it: the storage is neither made nor changed, and no worker waits for the reader.
+"""Read-only access to a study while workers write it: the storage is not changed, and no worker waits for the reader.
 
-A journal is read without its lock, and only what was added since the last look. A database is opened read only. Of its trials,
-those that have ended are read once. Optuna closes each of its transactions before the next one, so nothing stays locked.
+A journal is read without its lock, and only the lines since the last read. A database is opened read-only; trials that have
+ended are read once. Optuna closes each transaction before the next, so nothing stays locked.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from syno.search.storage.journal import Journal
 from syno.search.storage.opening import journal_file, sqlite_file
 from syno.search.storage.store import Verification
 
-SECONDS = 10  # for which an answer of a database is waited for
+SECONDS = 10  # timeout of a database
 WRITTEN_LAST = "alembic_version"  # the last of the tables that Optuna makes
 
 
 class NotBegunError(SpecError):
-    """There is no study yet."""
+    """The study does not exist yet."""
 
 
 class Stored(NamedTuple):
-    """The trials of a study in the order of their numbers, and its attributes, as they are stored. Nobody may change them."""
+    """The stored trials of a study in the order of their numbers, and its attributes. They must not be changed."""
 
     trials: list[FrozenTrial]
     attributes: Mapping[str, Any]
 
 
 class StudyView:
-    """A study in a storage, read only, as often as one likes."""
+    """A study in a storage, for repeated reading."""
 
     def __init__(self, url: str, name: str) -> None:
         """`url` is the storage's, as in `syno.search.storage.opening.open_storage`. Nothing is opened yet."""
@@ -49,10 +49,10 @@ class StudyView:
         self._verification = Verification(url)
 
     def read(self) -> Stored:
-        """Return the entries that are stored now.
+        """Return the current content of the study.
 
-        Raises SpecError if the search has not begun, or its storage is memory; StorageError if the storage cannot be reached or
-        read, which may be different the next time.
+        Raises SpecError if the search has not begun, or its storage is in memory; StorageError if the storage cannot be reached
+        or read, after which a retry may succeed.
         """
         try:
             with storage_errors(self._url):
@@ -65,7 +65,7 @@ class StudyView:
                 trials = self._verification.verified(storage.get_all_trials(study, deepcopy=False))
                 return Stored(trials, storage.get_study_user_attrs(study))
         except (SpecError, StorageError):
-            self._storage, self._verification = None, Verification(self._url)  # the next look begins anew
+            self._storage, self._verification = None, Verification(self._url)  # the next read starts anew
             raise
         finally:
             if self._storage is not None:
@@ -86,7 +86,7 @@ class StudyView:
         return self._database(file)
 
     def _database(self, file: Path | None) -> BaseStorage:
-        """Return the storage of a database, in which this process cannot write. `file` is that of SQLite."""
+        """Return a database storage that refuses writes. `file` is the file of an SQLite database."""
         options: dict[str, Any] = {"execution_options": {"postgresql_readonly": True}, "pool_pre_ping": True}
         if file is not None:
             address = f"{file.absolute().as_uri()}?mode=ro"

@@ -198,7 +198,9 @@ class TestWarmStart:
         assert len(warned) == 3
         reasons = [rejected.reason for rejected in found.rejected]
         assert "needs (4, 5) operations" in reasons[0] and "set_0_1_3_5" in reasons[1]
-        assert reasons[2].startswith('it means the same as "set_2_3_7_10" (') and reasons[2].endswith("), given before")
+        assert reasons[2].startswith('it computes the same as "set_2_3_7_10" (') and reasons[2].endswith(
+            "), which is earlier in the list"
+        )
         found.run(evaluate, 1)
         assert parse(found.trials.operator[0]) == self.given[0]
 
