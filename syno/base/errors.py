@@ -129,6 +129,11 @@ class UnknownNameError(SynoError, KeyError):
         return visible(without_passwords(str(self.args[0])))
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text that is not empty, shortened; the name of its class if there is none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of an error in one line, or the name of its type if it has none."""
     return " ".join(visible(without_passwords(str(error))).split()) or type(error).__name__

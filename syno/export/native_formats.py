@@ -24,13 +24,12 @@ import torch
 from torch import fx
 from torch._inductor import config
 
-from syno.base.errors import LoweringError, WrongOutputError
+from syno.base.errors import LoweringError, WrongOutputError, first_line
 from syno.base.files import checksum, replaced, write_whole
 from syno.base.quoting import comment
 from syno.base.release import VERSION
 from syno.base.text_tables import plural
 from syno.export.comparison import Comparison, Run
-from syno.export.formats import first_line, without_warnings
 from syno.export.network_formats import (
     CHECKS_OF_AOTI,
     COMPILED_MODE,
@@ -51,6 +50,7 @@ from syno.measure.native.kernels import Kernel
 from syno.measure.native.layers import written_tensors
 from syno.measure.native.network import NativeNetwork, native_network, store_of_user
 from syno.measure.native.torch_operator import CALLABLE, SOURCE, input_elements, torch_operator
+from syno.measure.onnx_model import without_warnings
 from syno.model.saved import NETWORK_CODE, WEIGHTS, code_of
 from syno.model.saved import PROGRAM as NETWORK_PROGRAM
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -16,15 +16,15 @@ from unittest.mock import patch
 
 import torch
 from torch import nn
-from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from syno.base.errors import LoweringError, WrongOutputError
+from syno.base.errors import LoweringError, WrongOutputError, first_line
 from syno.base.files import checksum, replaced, write_whole
 from syno.base.registry import Registry
 from syno.export.comparison import BATCH, TOLERANCE, Agreement, Comparison, Run, at, training_difference
-from syno.export.formats import NEEDS_FOR_ONNX, first_line, require_packages, without_warnings
+from syno.export.formats import NEEDS_FOR_ONNX, require_packages
 from syno.export.network_source import network_source
+from syno.measure.onnx_model import onnx_model, without_warnings
 from syno.model.inputs import Inputs, arguments_of, call, first_inputs, len_of_batch, mapped, of_batch
 from syno.model.outputs import OfTensors, plain_outputs
 from syno.model.saved import NETWORK_CODE, PROGRAM, WEIGHTS, code_of
@@ -147,58 +147,20 @@ def write_onnx(comparison: Comparison, folder: Path, title: str) -> Written:
     def write(program: torch.export.ExportedProgram) -> Run:
         nonlocal note
         is_single = isinstance(comparison.inputs, torch.Tensor)
-        inputs = ["x"] if is_single else [spec.arg.name for spec in program.graph_signature.input_specs if _is_tensor(spec)]
-        leaves = _outputs_of(program, inputs)
-        outputs = [name for name, _ in leaves if name]
-        note = "" if is_single and outputs == ["y"] else f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
-        axes = {"dynamic_shapes": (names_of_free_axes(program),)} if is_single else {}
-        with without_warnings():
-            try:
-                made = torch.onnx.export(
-                    program, input_names=inputs, output_names=outputs, verbose=False, external_data=False, **axes
-                )
-            except torch.onnx.OnnxExporterError as error:
-                raise LoweringError(f"the network cannot be written as ONNX: {first_line(error)}") from error
-        content = made.model_proto.SerializeToString()
-        write_whole(folder / ONNX, content)
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        axes = (names_of_free_axes(program),) if is_single else None
+        model = onnx_model(program, dynamic_shapes=axes, is_single=is_single)
+        inputs, outputs = model.inputs, model.outputs
+        note = "" if is_single and outputs == ("y",) else f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
+        write_whole(folder / ONNX, model.content)
+        session = onnxruntime.InferenceSession(model.content, providers=["CPUExecutionProvider"])
 
         def run(*args: Any, **kwargs: Any) -> Any:
             given = dict(zip(inputs, (one.contiguous().numpy() for one in first_inputs((args, kwargs))), strict=True))
-            tensors = map(torch.from_numpy, session.run(outputs, given))
-            structure = program.call_spec.out_spec
-            return pytree.tree_unflatten([next(tensors) if name else constant for name, constant in leaves], structure)
+            return model.output_of(map(torch.from_numpy, session.run(outputs, given)))
 
         return run
 
     return replace(_first_equal(comparison, (ONNX,), write, "an ONNX file has no training mode"), note=note)
-
-
-def _is_tensor(spec: InputSpec) -> bool:
-    """Return whether an input of a program is a tensor that is given in each call."""
-    return spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
-
-
-def _outputs_of(program: torch.export.ExportedProgram, taken: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return (name, value) for each part of a program's output, such as `logits` or `features_0`; "" for non-tensors.
-
-    Args:
-        program: the program.
-        taken: names of its inputs, which outputs may not have.
-    """
-    specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
-    places, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(specs, program.call_spec.out_spec))
-    found: list[tuple[str, Any]] = []
-    for path, arg in places:
-        if not isinstance(arg, TensorArgument):
-            found.append(("", arg.value))
-            continue
-        words = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
-        name = "_".join(words if words and words[0].isidentifier() else ["y", *words])
-        while name in taken or (name, None) in found:
-            name += "_"
-        found.append((name, None))
-    return found
 
 
 def write_package(comparison: Comparison, folder: Path, title: str) -> Written:

@@ -47,6 +47,7 @@ class Compiler:
         compile: compiles a job.
         name: its name in experiments and records, which `compiler_named` fills in.
         requires: packages that must be installed, and the extra of Syno that brings each.
+        may_be_missing: whether a measurement is a record that says so if one of these is not installed, and no error.
         installed: raises MissingPackageError unless packages are there in versions that work together.
         builds_cpp: whether it runs a C++ compiler.
         recorded: packages whose versions are in records, besides PyTorch's; and `CPP`.
@@ -66,6 +67,7 @@ class Compiler:
     compile: Callable[[Job], Compiled]
     name: str = ""
     requires: Mapping[str, str] = field(default_factory=dict)
+    may_be_missing: bool = False
     installed: Callable[[], None] | None = None
     builds_cpp: bool = False
     recorded: tuple[str, ...] = ()
@@ -245,6 +247,20 @@ def _inductor_int8(job: Job) -> Compiled:
     return _frozen(job, quantized_for(job))
 
 
+def _openvino(job: Job) -> Compiled:
+    from syno.measure.runtimes import in_openvino, of_module
+
+    model = of_module(job.module, job.example)
+    return in_openvino(model, model.content, job.settings.threads, INFERENCE_PRECISION_HINT="f32")
+
+
+def _onnxruntime(job: Job) -> Compiled:
+    from syno.measure.runtimes import in_onnx_runtime, of_module
+
+    model = of_module(job.module, job.example)
+    return in_onnx_runtime(model, model.content, job.settings.threads)
+
+
 def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
     if remote is None and platform.machine() not in ("x86_64", "AMD64"):
         raise SpecError(
@@ -293,6 +309,18 @@ def _check_native(device: str, threads: int, options: Any, remote: DeviceSetting
 COMPILERS.register("native")(
     Compiler(_native, builds_cpp=True, recorded=(CPP,), devices=("cpu",), channels_last=False, check=_check_native),
 )
+# The runtimes that networks are deployed with on CPUs.
+for _name, _compile, _packages in (("openvino", _openvino, ("openvino",)), ("onnxruntime", _onnxruntime, ("onnxruntime",))):
+    COMPILERS.register(_name)(
+        Compiler(
+            _compile,
+            requires=dict.fromkeys((*_packages, "onnx", "onnxscript"), _name),
+            may_be_missing=True,
+            recorded=(*_packages, "onnx"),
+            devices=("cpu",),
+            channels_last=False,
+        )
+    )
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.
 COMPILERS.register("inductor-int8")(
     Compiler(

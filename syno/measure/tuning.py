@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from syno.base.devices import require_device
-from syno.base.errors import SpecError
+from syno.base.errors import MissingPackageError, SpecError
 from syno.measure.compilers import Compiler, as_reached, compiler_named, groups_of_settings
 from syno.measure.devices import RemoteDevice, SshSettings
 from syno.measure.measuring_process import MeasuringProcess
@@ -67,7 +67,7 @@ def tune(
     Raises:
         UnknownNameError: there is no such compiler, or no such target.
         SpecError: a limit, a device or a target is invalid, or the machine does not have the GPU.
-        MissingPackageError: the compiler needs a package that is not installed.
+        MissingPackageError: the compiler needs a package that is not installed, and not `Compiler.may_be_missing`.
         DeviceError: a remote device cannot be reached, or cannot do this; or the process cannot start.
     """
     chosen, remote = compiler_named(compiler), as_reached(compiler, remote)
@@ -88,7 +88,12 @@ def tune(
     )
     if isinstance(remote, SshSettings):
         return measured_there(device, remote, request, progress)
-    chosen.require()  # before a process is started for it
+    try:
+        chosen.require()  # before a process is started for it
+    except MissingPackageError as error:
+        if not chosen.may_be_missing:
+            raise
+        return _record(request, chosen, Findings(status="failed", reason=str(error)))
     if remote is None:
         require_device(device)
         chosen.check_gpu(device)

@@ -400,12 +400,18 @@ def _compilers(experiment: Experiment, pairs: Sequence[Pair], elsewhere: bool) -
         elif compiler != PLAIN:
             others = "" if is_for_here else ", for other machines"
             builds_cpp = is_for_here and compiler_facts(compiler).builds_cpp
-            yield Probe(f"compiler {compiler}{others}", partial(_compiler, compiler, builds_cpp, elsewhere))
+            look = partial(_compiler, compiler, builds_cpp, elsewhere, compiler in (experiment.goal_pair or ()))
+            yield Probe(f"compiler {compiler}{others}", look)
 
 
-def _compiler(name: str, builds_cpp: bool, elsewhere: bool) -> ProbeResult:
+def _compiler(name: str, builds_cpp: bool, elsewhere: bool, is_of_goal: bool) -> ProbeResult:
     facts = compiler_facts(name)
-    facts.require()
+    try:
+        facts.require()
+    except MissingPackageError as error:
+        if is_of_goal or not facts.may_be_missing:
+            raise
+        return ProbeResult(f"{error}; without it, its rows of the tables say so", "left out")
     found = versions((*facts.requires, *(VERSIONS if facts.installed is not None else ("torch",))))
     texts = [f"{package} {version}" for package, version in found.items() if package not in ("python", "syno")]
     if builds_cpp and elsewhere and not cpp_version():

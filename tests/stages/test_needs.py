@@ -122,6 +122,11 @@ class TestDevices:
         need = found(experiment(tune=tune))[self.ALL[1]]
         assert need.state == "missing" and "TVM is not installed there, for tvm: python3 -m pip install" in need.text
 
+    def test_a_runtime_that_is_not_installed_is_left_out(self, boards: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("syno.measure.compilers.find_spec", lambda package: None)
+        need = found(experiment(tune={"compilers": ["eager", "openvino"]}))["compiler openvino"]
+        assert need.state == "left out" and "syno-operators[openvino]" in need.text
+
     def test_a_cluster_s_nodes_are_not_asked(self, boards: dict[str, Any]) -> None:
         boards["gpu"] = ""
         there = found(experiment(tune=DEVICES), elsewhere=True)

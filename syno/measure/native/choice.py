@@ -24,7 +24,7 @@ from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter
 
 from syno.base.core_locks import make_way
-from syno.base.errors import LoweringError, WrongOutputError
+from syno.base.errors import LoweringError, WrongOutputError, first_line
 from syno.base.files import checksum
 from syno.base.record import Positive
 from syno.ir.coordinates import Array
@@ -366,8 +366,3 @@ def fastest_in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
                 call()
             least[number] = min(least[number], 1e3 * (clock() - began) / count)
     return tuple(least)
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text that is not empty."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

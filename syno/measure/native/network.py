@@ -16,10 +16,11 @@ import torch
 from torch import fx, nn
 from torch._inductor import config
 
+from syno.base.errors import first_line
 from syno.base.text_tables import plural
 from syno.measure.inductor import frozen_with_code
 from syno.measure.native.build import compiler, compiler_version
-from syno.measure.native.choice import USUAL, Call, LayerChoice, Workshop, first_line
+from syno.measure.native.choice import USUAL, Call, LayerChoice, Workshop
 from syno.measure.native.layers import End, Inputs, PlacedLayer, aten, exported, layers_of, of_operator, with_ends
 from syno.measure.native.torch_operator import torch_operator
 from syno.measure.operator_calls import exchanged

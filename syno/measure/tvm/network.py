@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from syno.base.errors import LoweringError
+from syno.base.errors import LoweringError, first_line
 from syno.lower.choose import plan
 from syno.lower.plan import Plan
 from syno.lower.tvm import stage_functions
@@ -61,7 +61,7 @@ def from_pytorch(network: nn.Module, examples: Sequence[torch.Tensor], name: str
         try:  # both raise very many kinds of exceptions
             program = torch.export.export(network, tuple(example.cpu() for example in examples))
         except Exception as error:
-            raise LoweringError(f"{name} cannot be exported by PyTorch: {_first_line(error)}") from error
+            raise LoweringError(f"{name} cannot be exported by PyTorch: {first_line(error)}") from error
         try:
             return from_exported_program(
                 decomposed(program),
@@ -202,8 +202,4 @@ def _operations(error: Exception) -> str:
     if listed:
         names = ", ".join(f"aten.{name}" for name in re.findall(r"'([^']+)'", listed.group(1)))
         return f"it has no counterpart of the operations {names}"
-    return f"{type(error).__name__}: {_first_line(error)}"
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    return f"{type(error).__name__}: {first_line(error)}"
