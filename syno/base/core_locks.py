@@ -7,7 +7,7 @@ A training computes on its cores together with others; a measurement of latency 
 >>> with alone():  # around the timing
 ...     pass
 
-Who waits for long says for whom, and what to do if that one is stopped: the holders of a lock are found in /proc/locks.
+A process that waits for long says so in a line (`waiting_line`), which names the processes that hold the cores.
 
 There is one lock file for each core, and the cores of a process are those that the system lets it run on. The locks are flocks:
 the system releases those of a process that ends, however it ends. A measurement that waits keeps later trainings waiting, and
@@ -28,13 +28,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import shorten
+
+from syno.base.text_tables import plural
 
 FOLDER_VARIABLE, OFF = "SYNO_CORE_LOCKS", "off"
 FOLDER = Path("/tmp/syno-cores")  # whatever a user's TMPDIR is
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # which is enough for a lock, on files of other users too
 
 SAY_AFTER_SECONDS = 10.0  # of waiting, after which it is said for whom; later when it has lasted twice as long
-HANGS_AFTER_SECONDS = 300.0  # an epoch, or a measurement, is usually shorter
 LOOK_SECONDS = 0.02  # between two looks whether a lock is free, or somebody waits for it; five times that after a second
 LONGEST_COMMAND = 120  # characters
 
@@ -173,7 +175,7 @@ def _lock(descriptor: int, way: int) -> None:
 
 
 class Wait:
-    """A wait for cores, of which is said for whom it is: of this process, or of one that it has started."""
+    """A wait for cores, of this process or of a child, with a line on standard error from time to time."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -193,79 +195,47 @@ class Wait:
             self._began, self._say_next = time.monotonic(), SAY_AFTER_SECONDS
         if self.seconds >= self._say_next:
             self._say_next *= 2
-            print(waiting_text(self.seconds), file=sys.stderr, flush=True)
+            print(waiting_line(self.seconds), file=sys.stderr, flush=True)
 
 
-def waiting_text(waited: float) -> str:
-    """Return a line on the processes that hold the locks this process or its children wait for, and what to do."""
-    pids = _others_on_cores()
-    text = f"waiting for {waited:.0f} s for processor cores"
-    if not pids:
-        return f"{text} that another process uses, perhaps in another container; {FOLDER_VARIABLE}=off waits for nobody"
-    text += f" that are used by {'; '.join(map(_description, pids))}"
-    if stopped := " ".join(str(pid) for pid in pids if _is_stopped(pid)):
-        text += f". A stopped process blocks all measurements: kill -CONT {stopped} lets it go on, kill -KILL {stopped} ends it"
-    elif waited >= HANGS_AFTER_SECONDS:
-        text += f". If it hangs, kill {' '.join(map(str, pids))} ends it, and the cores are free"
-    return f"{text}; {FOLDER_VARIABLE}=off waits for nobody"
+def waiting_line(seconds: float) -> str:
+    """Return a line for the user: how long this process or a child has waited, for how many cores, and who holds these."""
+    own = _own_processes()
+    holders = [pids for core in os.sched_getaffinity(0) if (pids := _holders(core) - own)]
+    cores = "processor cores" if not holders else plural(len(holders), "processor core")
+    held_by = "; ".join(map(_description, sorted(set().union(*holders)))) or "another process, perhaps in another container"
+    return f"waiting for {seconds:.0f} s for {cores} held by {held_by}; {FOLDER_VARIABLE}=off waits for nobody"
 
 
-def _others_on_cores() -> list[int]:
-    """Return the ids of other processes, children left out, that hold the lock of a core of this process."""
-    folder, found = _folder(), list[int]()
-    if folder is None:
-        return []
-    for core in sorted(os.sched_getaffinity(0)):
-        for name in ("core", "next"):
-            with suppress(OSError):
-                found += _holders((folder / f"{core}.{name}").stat())
-    return [pid for pid in dict.fromkeys(found) if not _is_own(pid)]
+def _own_processes() -> set[int]:
+    """Return the ids of this process and of its descendants."""
+    import psutil  # only processes that wait need it
+
+    return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
 
 
-def _is_own(pid: int) -> bool:
-    """Return whether a process is this process or one of its descendants."""
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        pid = int((_stat(pid) or ["", "0"])[1])
-    return False
-
-
-def _holders(file: os.stat_result) -> list[int]:
-    """Return the ids of the processes that hold a flock of a file, as far as the system tells."""
-    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+def _holders(core: int) -> set[int]:
+    """Return the ids of the processes that hold the lock of a core; of processes in other containers the system tells none."""
     try:
+        file = ((_folder() or FOLDER) / f"{core}.core").stat()
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()]
     except OSError:
-        return []
-    # number, FLOCK, ADVISORY, READ or WRITE, pid, device:inode, start, end; "->" after the number for one that waits
-    return list(dict.fromkeys(int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place and int(row[4]) > 0))
+        return set()
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    # number, FLOCK, ADVISORY, READ or WRITE, pid, device:inode, start, end; "->" after the number of a lock that waits
+    return {int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place and int(row[4]) > 0}
 
 
 def _description(pid: int) -> str:
-    """Return the id of a process, what it runs, and since when."""
+    """Return the id of a process and its command."""
+    import psutil
+
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-        since = time.time() - up + int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError):
+        process = psutil.Process(pid)
+        stopped = "stopped: " if process.status() == psutil.STATUS_STOPPED else ""
+        return f"process {pid} ({stopped}{shorten(' '.join(process.cmdline()), LONGEST_COMMAND, placeholder='...')})"
+    except psutil.Error:
         return f"process {pid}"
-    command = " ".join(Path(word).name if word.startswith("/") else word for word in words if word)
-    shown = command if len(command) <= LONGEST_COMMAND else f"{command[:LONGEST_COMMAND]}..."
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
-    return f"process {pid} ({'stopped; ' if _is_stopped(pid) else ''}since {began}: {shown})"
-
-
-def _is_stopped(pid: int) -> bool:
-    return (_stat(pid) or [""])[0] in ("T", "t")
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of a process after its name: its state, the id of its parent, and others; none if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
 
 
 def _release() -> None:

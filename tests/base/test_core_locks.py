@@ -15,7 +15,7 @@ from command_lines import HANGS_AFTER
 from torch import nn
 
 from syno.base import core_locks
-from syno.base.core_locks import alone, computing, given_up, make_way
+from syno.base.core_locks import alone, computing, given_up, make_way, waiting_line
 from syno.train.data_sets import load_data
 from syno.train.settings import TrainingSettings
 from syno.train.training import train
@@ -138,31 +138,39 @@ def test_a_training_makes_way_for_a_measurement_that_waits(folder: Path, monkeyp
     assert seen[:2] == [False, True]  # in the first step of two, and in the second
 
 
-def test_who_waits_says_for_whom_and_what_to_do_if_that_one_is_stopped(
+def test_a_process_that_waits_says_how_long_for_how_many_cores_and_which_process_holds_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def train() -> None:
         with computing():
+            (folder / "trains").touch()
             time.sleep(1000)
 
     one = child(train)
-    wait_until(lambda: (folder / f"{CORE}.core").exists() and state(folder) == "shared")
+    wait_until((folder / "trains").exists)
     os.kill(one, signal.SIGSTOP)
     os.waitid(os.P_PID, one, os.WSTOPPED)
     monkeypatch.setattr(core_locks, "SAY_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(core_locks, "_is_own", lambda pid: pid == os.getpid())  # a child of the test stands for a stranger
+    monkeypatch.setattr(core_locks, "_own_processes", lambda: {os.getpid()})  # a child of the test stands for a stranger
     monkeypatch.setattr(time, "sleep", lambda _: os.kill(one, signal.SIGKILL))  # who reads the line does so
     with alone():
         pass
     os.waitpid(one, 0)
     (line, *_) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"waiting for 0 s for processor cores that are used by process {one} (stopped; since 20")
-    assert f"kill -CONT {one} lets it go on, kill -KILL {one} ends it; SYNO_CORE_LOCKS=off waits for nobody" in line
+    cores = len(os.sched_getaffinity(0))
+    assert line.startswith(f"waiting for 0 s for {cores} processor core")
+    assert f" held by process {one} (stopped: " in line and line.endswith("); SYNO_CORE_LOCKS=off waits for nobody")
 
 
-def test_a_process_that_was_started_by_this_one_is_its_own() -> None:
-    one = child(lambda: time.sleep(1000))
-    assert core_locks._is_own(one) and core_locks._is_own(os.getpid()) and not core_locks._is_own(os.getppid())
+def test_children_of_a_process_that_waits_hold_no_cores_of_others(folder: Path) -> None:
+    def train() -> None:
+        with computing():
+            (folder / "trains").touch()
+            time.sleep(1000)
+
+    one = child(train)
+    wait_until((folder / "trains").exists)
+    assert "held by another process, perhaps in another container" in waiting_line(40)
     os.kill(one, signal.SIGKILL)
     os.waitpid(one, 0)
 
