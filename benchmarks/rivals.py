@@ -27,7 +27,8 @@ from syno.base.files import write_whole
 from syno.base.interval import Interval
 from syno.config.files import load_experiment
 from syno.config.specs import merged
-from syno.run.rivals import best_of, compared, described
+from syno.run.rivals import best_of, compared
+from syno.run.story import with_numbers
 from syno.run.values import Score
 from syno.search.goal import Goal
 from syno.stages.results import StoredRun
@@ -148,6 +149,10 @@ def run(name: str, seed: int, records: Path) -> Path:
     return folder / "results" / name
 
 
+def described(network: Score) -> str:
+    return with_numbers(network, ACCURACY, network.speedup)
+
+
 def outcome(folder: Path) -> Outcome:
     """Return the outcome of a run, by the tables in its folder."""
     experiment = load_experiment(str(folder))
@@ -156,17 +161,17 @@ def outcome(folder: Path) -> Outcome:
     best, pair = best_of(scores, experiment.goal, ACCURACY), compared(scores, experiment.goal, ACCURACY)
     times = (file.read_text().splitlines()[1].split("\t")[0] for file in folder.glob("benchmark/**/*.tsv"))
     seconds = sum(map(float, times))
-    shown = "none" if best is None else f"{described(best, ACCURACY)}, {best.verdict}"
+    shown = "none" if best is None else f"{described(best)}, {best.state}"
     fastest = fastest_of_kinds(scores, experiment.goal.model_copy(update={"find": "fastest"}))
     if pair is None:
         return Outcome("none", "none", Interval(nan), shown, fastest, seconds)
     ends = [pair.slower] if pair.faster in (None, pair.slower) else [pair.slower, pair.faster]
-    rival = " to ".join(described(one, ACCURACY) for one in ends)
+    rival = " to ".join(described(one) for one in ends)
     if pair.faster is None:
         rival += ", and none is as fast"
     elif len(ends) > 1:
         rival += f": {ACCURACY.text(pair.score)} at this speed"
-    return Outcome(described(pair.synthesized, ACCURACY), rival, pair.gain, shown, fastest, seconds)
+    return Outcome(described(pair.synthesized), rival, pair.gain, shown, fastest, seconds)
 
 
 def fastest_of_kinds(scores: Sequence[Score], goal: Goal) -> dict[str, Score]:
@@ -175,7 +180,7 @@ def fastest_of_kinds(scores: Sequence[Score], goal: Goal) -> dict[str, Score]:
     for one in scores:
         if one.role != "original" and one.score is not None and not isnan(one.speedup.value):
             kinds["mixture" if one.key.startswith("mixture_") else "operator" if one.role == "found" else "rival"].append(one)
-    mixture = best_of([one for one in kinds.pop("mixture") if one.verdict in ("meets", "may meet")], goal, ACCURACY)
+    mixture = best_of([one for one in kinds.pop("mixture") if one.state in ("meets", "may meet")], goal, ACCURACY)
     if mixture is None:
         return {}
     found, least = {"mixture": mixture}, mixture.score or 0.0
@@ -220,7 +225,7 @@ def _of_mixtures(found: Mapping[str, Mapping[int, Outcome]]) -> list[str]:
         if not any("mixture" in one.fastest for one in outcomes.values()):
             continue
         shown: list[tuple[str, ...]] = [
-            (str(seed), *(described(one.fastest[kind], ACCURACY) if kind in one.fastest else "none" for kind in KINDS))
+            (str(seed), *(described(one.fastest[kind]) if kind in one.fastest else "none" for kind in KINDS))
             for seed, one in outcomes.items()
         ]
         lines += ["", f"## The fastest mixture of {name}, and the fastest networks that are as accurate", ""]

@@ -1,9 +1,11 @@
-"""A number with an interval around it: a speedup, a latency, a difference of scores."""
+"""A number with an interval around it: a speedup, a latency, a difference of scores; and how a speedup is worded."""
 
 from __future__ import annotations
 
 from math import isfinite, nan
 from typing import NamedTuple
+
+NONE_FASTER = "none is faster than the original"  # said first, before any number that might be taken for good news
 
 
 class Interval(NamedTuple):
@@ -17,3 +19,23 @@ class Interval(NamedTuple):
     def is_certain(self) -> bool:
         """Whether the interval is known: all three numbers are finite and in ascending order."""
         return all(map(isfinite, self)) and self.low <= self.high
+
+
+def times_as_fast(
+    speedup: Interval | float, unit: str = " times as fast", form: str = ".2f", level: str = "", doubt: str = ""
+) -> str:
+    """Return a speedup in words, with its interval if that is known. All words for speedups are made here.
+
+    Args:
+        speedup: the speedup.
+        unit: behind the number; "x" in tables.
+        form: of the numbers, as for `format`.
+        level: before the ends of the interval, as "95 %: ".
+        doubt: behind them.
+
+    >>> times_as_fast(Interval(1.73, 1.70, 1.76)), times_as_fast(1.73, "x")
+    ('1.73 times as fast (1.70 to 1.76)', '1.73x')
+    """
+    value, low, high = known = speedup if isinstance(speedup, Interval) else Interval(speedup)
+    ends = f" ({level}{low:{form}} to {high:{form}}{doubt})" if known.is_certain else ""
+    return f"{value:{form}}{unit}{ends}"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from syno.base.interval import NONE_FASTER, times_as_fast
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -64,12 +66,10 @@ class Progress:
         parts = [f"{self.finished}/{self.total}", f"{rate_text(self.rate)}"]
         if self.screened:
             parts[0] = f"{self.finished} of {self.total} trained"
-            first = (
-                "the fastest"
-                if self.fastest is not None and self.fastest > 1
-                else "none is faster than the original, the fastest"
-            )
-            nearest = "" if self.fastest is None else f" ({first} {self.fastest:.2f}x)"
+            nearest = ""
+            if self.fastest is not None:
+                none = "" if self.fastest > 1 else f"{NONE_FASTER}, "
+                nearest = f" ({none}the fastest {times_as_fast(self.fastest, 'x')})"
             parts.append("screened out: " + " and ".join(f"{count} {why}" for why, count in self.screened.items()) + nearest)
         if self.valid_rate is not None:
             parts.append(f"{self.valid_rate:.0%} valid")

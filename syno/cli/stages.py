@@ -327,7 +327,7 @@ def shortlist(config: Config, output: OutputFile = None) -> None:
 @app.command(rich_help_panel=STAGES)
 def select(config: Config, output: OutputFile = None) -> None:
     """Select the operators that are trained again and measured."""
-    from syno.run.goal import NONE_FASTER
+    from syno.run.story import fastest_in_selection, verdict_text
     from syno.stages.goal import help_of_search, verdict_in_search
     from syno.stages.places import SELECTED
     from syno.stages.select import select as selected
@@ -338,12 +338,10 @@ def select(config: Config, output: OutputFile = None) -> None:
     for one in chosen:
         typer.echo(_description(one))
         if (found := verdict_in_search(experiment, one.metrics)) is not None:
-            typer.echo(f"  {found.text} (in the search)")
+            typer.echo(f"  {verdict_text(found)} (in the search)")
         for place in one.fastest_on:
-            speedup = "" if place.speedup is None else f", {place.speedup:.2f} times as fast as the original"
-            is_faster = place.speedup is None or place.speedup > 1
-            first = "the fastest" if is_faster else f"{NONE_FASTER}; the fastest"
-            typer.echo(f"  {first} with {place.compiler} on {place.device}: {place.latency_ms:.4g} ms{speedup}")
+            fastest = fastest_in_selection(place.compiler, place.device, place.latency_ms, place.speedup)
+            typer.echo(f"  {fastest}")
     if (reason := why_none(read_selection(output or experiment.folder / SELECTED))) is not None:
         typer.echo(reason)
     if (advice := help_of_search(experiment, [one.metrics for one in chosen])) is not None:

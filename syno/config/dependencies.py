@@ -15,8 +15,8 @@ from syno.config.kept_file import KEPT
 from syno.ir.text import read_operator_file
 from syno.model.placed import PlacedOperator, without_placed
 from syno.run import FOLDER, OPERATORS, SCORES
-from syno.run.goal import STATES
 from syno.run.parquet import read_parquet
+from syno.run.values import STATES
 from syno.train.settings import WorkloadSettings
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from syno.base.files import checksum
+from syno.base.interval import times_as_fast
 from syno.base.record import Amount, Count, Name, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
@@ -167,18 +169,17 @@ class SpeedupRecord(Record):
             is_known: whether it was measured before.
         """
         place = f"{self.name}, {self.conditions.compiler} on {self.conditions.device.name}"
+        fast = partial(times_as_fast, form=".3f", level="95 % in ")
         if self.ratio is not None and self.latency_ms is not None and self.original_ms is not None:
-            ratio, before = self.ratio, " (measured before)" if is_known else ""
+            before = " (measured before)" if is_known else ""
             yield Line(
-                f"{place}: {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f}), "
-                f"{in_ms(self.latency_ms.value, self.limit_ms)}, original "
+                f"{place}: {fast(self.ratio)}, {in_ms(self.latency_ms.value, self.limit_ms)}, original "
                 f"{in_ms(self.original_ms.value, self.original_limit_ms)}{self._kernels}{before}"
             )
         for one in self.layers:
             yield Line(
-                f"  {one.name}, {one.count} times: {one.speedup.value:.3f} times as fast (95 % in {one.speedup.low:.3f} to "
-                f"{one.speedup.high:.3f}), {in_ms(one.latency_ms.value, one.limit_ms)}, original "
-                f"{in_ms(one.original_ms.value, one.original_limit_ms)}"
+                f"  {one.name}, {one.count} times: {fast(one.speedup)}, {in_ms(one.latency_ms.value, one.limit_ms)}, "
+                f"original {in_ms(one.original_ms.value, one.original_limit_ms)}"
             )
         if self.status != "ok":
             yield Line(f"{place}: {self.status}: {self.reason}", is_problem=True)

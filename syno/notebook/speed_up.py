@@ -40,9 +40,9 @@ from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.model.shared_memory import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
-from syno.run.goal import STATES
 from syno.run.metric import front
 from syno.run.rivals import best_of
+from syno.run.values import STATES
 from syno.run.values import Score as JudgedNetwork
 from syno.stages.places import FROZEN, REPORT, TRAINING
 from syno.stages.results import StoredRun
@@ -623,7 +623,7 @@ class SpeedUp:
         """
         assert self.run.goal is not None  # of every call
         best = best_of(self.run.scores, self.run.goal, self.run.metric)
-        return None if best is None or best.verdict not in STATES[:2] else best
+        return None if best is None or best.state not in STATES[:2] else best
 
     @property
     def speedup(self) -> Interval:
@@ -648,9 +648,9 @@ class SpeedUp:
 
         The columns are operator, score, speedup, speedup_low, speedup_high, lost, lost_low, lost_high and verdict.
         """
-        judged = sorted(self.run.judged, key=lambda one: (STATES.index(one.verdict), one.missing))
+        judged = sorted(self.run.judged, key=lambda one: (STATES.index(one.state or "unknown"), one.missing))
         original = next((one.score for one in self.run.scores if one.key == ORIGINAL), None)
-        rows = [(one.operator, one.score, *one.speedup, *one.lost, one.verdict) for one in judged]
+        rows = [(one.operator, one.score, *one.speedup, *one.lost, one.state or "") for one in judged]
         rows.append((ORIGINAL, original, *Interval(1.0, 1.0, 1.0), *Interval(0.0, 0.0, 0.0), ""))
         known = [row for row in rows if row[2] == row[2]]
         kept = front([(-row[2], -row[5]) for row in known])

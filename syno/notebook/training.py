@@ -29,8 +29,8 @@ from syno.model.network_function import make_whole
 from syno.model.shared_memory import copy_of
 from syno.notebook.study import NetworkObjective, Study
 from syno.run import FOLDER, MEASUREMENTS
-from syno.run.majority import warning_of
 from syno.run.run import Run
+from syno.run.story import majority_warning
 from syno.run.table import TRIAL_COLUMNS, complete, latencies_in
 from syno.run.values import Latency
 from syno.run.views import layers_of as layers_in
@@ -256,7 +256,7 @@ class Training(NetworkObjective):
                 f"the training of the network as it is broke: {result.stopped}; change its settings, such as learning_rate"
             )
         most_frequent = majority_of(self.data)
-        if most_frequent and (warning := warning_of(*most_frequent, result.score)):
+        if most_frequent and (warning := majority_warning(*most_frequent, result.score)):
             warnings.warn(warning, stacklevel=2)
         own = {"chance": self._workload.chance} if isinstance(self.data, Task) else {}
         return {"metric": result.metric, "score": result.score, **own}

@@ -12,8 +12,8 @@ from syno.base.files import ORIGINAL
 from syno.ir.graph import PGraph
 from syno.lower.pytorch.source import class_name, to_source
 from syno.model.networks import Network
-from syno.report.verdict import Line
 from syno.run.run import Run
+from syno.run.story import Line
 
 SIZE = 64  # of a layer, in the example
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isinf, isnan
+from math import isnan
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
-from syno.run.goal import speed_text
+from syno.run.rows import LAYERS
 from syno.run.run import LayerOption, MixtureLayers, Run
-from syno.run.speedups import LAYERS
+from syno.run.story import not_taken
 from syno.run.values import Latency, last_of_each
 
 TITLE = "Speedup of single layers"
@@ -200,11 +200,7 @@ def _in_layer(run: Run, mixture: MixtureLayers, layer: str, is_by_hand: bool) ->
     """Return the cells about a layer in a mixture: what is in it, what that saves and loses, and the error of its fit."""
     name, hand = mixture.operators.get(layer, ""), " (by hand)" if is_by_hand else ""
     found = next((one for one in mixture.options.get(layer, ()) if one.operator == name), None)
-    others = [
-        f"{one.operator} (saves {share(one.saving).text}, loses {_loss(run, one).text})"
-        for one in mixture.options.get(layer, ())
-        if one.operator != name
-    ]
+    others = [not_taken(one, run.metric) for one in mixture.options.get(layer, ()) if one.operator != name]
     note = f"not taken: {', '.join(others)}" if others else "" if name or is_by_hand else "no operator saves time here"
     if found is None:
         stays = "stays" if mixture.base == ORIGINAL else f"as in {mixture.base}"
@@ -222,13 +218,3 @@ def _loss(run: Run, option: LayerOption) -> Cell:
     """Return a cell with the loss that an operator is charged with."""
     metric = run.metric
     return Cell(NOTHING) if option.loss is None else Cell(metric.with_unit(f"{option.loss / metric.step:.2g}"), option.loss)
-
-
-def mixture_notes(run: Run) -> list[str]:
-    """Return a sentence for each mixture: how fast the savings in its layers would make it, and how fast it was then."""
-    return [
-        f"{one.name}{'' if one.base == ORIGINAL else f' is in the network {one.base}, and'} would "
-        f"{'take no time' if isinf(one.expected) else f'be {one.expected:.2f} times as fast'} by the sum of what its operators "
-        f"save; when it was chosen, it was {speed_text(one.speedup)}. The verdict is by a later measurement."
-        for one in (() if run.choice is None else run.choice.mixtures)
-    ]

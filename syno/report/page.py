@@ -24,14 +24,14 @@ from syno.base.errors import SpecError
 from syno.base.text_tables import plural
 from syno.report.commands import best_to_take, usages
 from syno.report.figures import GREY, INK, Picture
-from syno.report.layer_tables import layer_table, mixture_notes, mixture_table, network_table
+from syno.report.layer_tables import layer_table, mixture_table, network_table
 from syno.report.operators.gallery import cards, is_scored, order_name
 from syno.report.page_tables import latencies, score_rows, summary, targets, trial_lines
 from syno.report.points import NO_POINTS, Point, label
 from syno.report.search_rewards import saturation
 from syno.report.trial_points import TrialPoints
-from syno.report.verdict import verdict_lines
 from syno.run.run import Run, outcomes
+from syno.run.story import mixture_notes, verdict_lines
 from syno.run.values import Trial
 
 # A picture of the search tree: how often the search took each step, and the mean reward of its trials.
@@ -271,7 +271,7 @@ def page(run: Run, pictures: Sequence[Picture], ablations: Sequence[object] = ()
         network=network_table(run),
         layers=layer_table(run),
         mixtures=mixture_table(run),
-        mixture_notes=mixture_notes(run),
+        mixture_notes=list(mixture_notes(run.choice)),
         tree=search_tree(run.trials, TrialPoints(run)),
         cards=cards(run),
         orders=orders(run),

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
 
-from syno.base.text_tables import plural, shown
-from syno.run.goal_tables import SELECTED_BY, goal_speedup
+from syno.base.text_tables import shown
 from syno.run.run import Run, metrics_of
 from syno.run.speedups import IN_SEARCH
+from syno.run.story import SELECTED_BY, goal_speedup, reason
 from syno.run.values import Latency, Score, Target, Trial, best_first
 from syno.train.metric import CHANCE, OF_ORIGINAL, Metric
 
@@ -163,7 +163,7 @@ def share(known: float | None) -> Cell:
 
 def verdict(row: Score) -> Cell:
     """Return a cell with the verdict on an operator by the goal of the search; the tooltip has the reason."""
-    return Cell(row.verdict or NOTHING, note=row.reason, is_number=False)
+    return Cell(row.state or NOTHING, note=reason(row), is_number=False)
 
 
 def speedup(row: Score) -> Cell:
@@ -216,11 +216,3 @@ def of_limit(row: Latency | None) -> Cell:
 def digits(value: float) -> str:
     """Return a number with at least three significant digits."""
     return f"{value:.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
-
-
-def setting(times: Sequence[Latency]) -> str:
-    """Return the batch and the threads of measurements as text; what differs between them is left out."""
-    batches, threads = {row.batch for row in times} - {None}, {row.threads for row in times} - {None}
-    parts = [f"batch of {batch}" for batch in batches] if len(batches) == 1 else []
-    parts += [plural(count, "thread") for count in threads if count is not None] if len(threads) == 1 else []
-    return ", ".join(parts)

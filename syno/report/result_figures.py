@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from syno.base.files import ORIGINAL
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.base.registry import Registry
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, Picture, drawn, finish, nothing
 from syno.report.layer_tables import TITLE as LAYERS
@@ -261,10 +261,11 @@ def _bars(axes: Axes, rows: Sequence[Latency], operators: Sequence[str], compile
         if row.speedup is None:
             text, end = f"{row.ms.value:.3g} ms; the original was not measured", 0.0
         else:
-            text, end = f"{row.speedup:.2f}{' (faster than the peak)' if row.is_suspicious else ''}", row.speedup
+            peak, end = " (faster than the peak)" if row.is_suspicious else "", row.speedup
+            text = f"{row.speedup:.2f}{peak}"
             colour, alpha = COLOURS[number % len(COLOURS)], 0.35 if row.is_suspicious else 1.0
             bars = axes.barh(middle, end, height=0.9 * thickness, color=colour, alpha=alpha, zorder=2)
-            words = f"{row.operator}: {text} times as fast with {row.compiler} on {row.device}"
+            words = f"{row.operator}: {times_as_fast(row.speedup)} with {row.compiler} on {row.device}{peak}"
             identify(bars[0], [Point(words, row.operator)])
         halo = [withStroke(linewidth=2, foreground="white")]
         axes.annotate(

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from syno.report.figures import AT_THE_BOTTOM, BLUE, GREEN, GREY, INK, finish, nothing
 from syno.report.points import NO_POINTS, Point, count_text, identify_trials, shown_points
-from syno.run.goal import STATES, order_of_trial
-from syno.run.values import Trial
+from syno.run.goal import order_of_trial
+from syno.run.values import STATES, Trial
 from syno.search.goal import Goal
 
 TITLE = "Search over time"

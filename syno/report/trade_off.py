@@ -16,13 +16,13 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
 
 from syno.base.files import ORIGINAL
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, finish, nothing
 from syno.report.labels import Label, place_labels
-from syno.report.page_tables import setting
 from syno.report.points import Point, identify
 from syno.run.metric import front, near_front
 from syno.run.speedups import APART, IN_SEARCH
+from syno.run.story import setting
 from syno.run.values import Latency, Score, Speedup, by_target
 from syno.search.goal import Goal
 from syno.train.metric import Metric
@@ -359,8 +359,8 @@ def _mean_interval(original: Score) -> Interval:
 
 def _speed_words(mark: NetworkPoint, metric: Metric) -> str:
     value, low, high = mark.across
-    ends = f" ({low:.2f} to {high:.2f})" if high > low else ""
-    return f"{value:.2f} times as fast{ends}, {metric.name} {metric.text(mark.upwards.value)}"
+    fast = times_as_fast(mark.across if high > low else value)
+    return f"{fast}, {metric.name} {metric.text(mark.upwards.value)}"
 
 
 Corner = tuple[float | None, float | None]  # the least speedup, and the worst score; None where any will do
@@ -405,7 +405,7 @@ def _shade(axes: Axes, goal: Goal, metric: Metric, corner: Corner) -> None:
     edges = (bottom, top) if worst is None else (worst, top) if metric.more_is_better else (bottom, worst)
     low, high = min(edges), max(edges)
     axes.add_patch(Rectangle((across, low), right - across, high - low, facecolor=GREEN, alpha=0.12, linewidth=0, zorder=0))
-    wanted = [] if goal.speedup is None else [f"{goal.speedup:g} times as fast"]
+    wanted = [] if goal.speedup is None else [times_as_fast(goal.speedup, form="g")]
     if goal.lose_at_most is not None:
         wanted.append(f"at most {metric.amount(goal.lose_at_most)} worse")
     best, inwards, side = (high, -4, "top") if metric.more_is_better else (low, 4, "bottom")

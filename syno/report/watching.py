@@ -8,19 +8,14 @@ from datetime import datetime
 
 from syno.base.progress import duration, rate_text
 from syno.base.text_tables import Row, markdown, plural
-from syno.run.goal import SPEED, STATES, fastest_of, order_of_trial, speedup_in, times_as_fast, verdict_on_trial
+from syno.run.story import goal_so_far, measured_in_trial
 from syno.run.table import trials_in
 from syno.run.values import Trial, best_first
 from syno.search.goal import Goal
 from syno.search.snapshot import Snapshot
-from syno.train.metric import METRICS, OF_ORIGINAL, score_of
 
 SHOWN = 5  # running trials, last trials, reasons of failures
 LONGEST_REASON = 100  # characters
-VERBS = {  # of one trial, and of several
-    "meets": ("meets it", "meet it"), "may meet": ("may meet it",) * 2, "misses": ("misses it", "miss it"),
-    "unknown": ("is uncertain", "are uncertain"),
-}  # fmt: skip
 FAULTY = ("failed", "interrupted", "withdrawn")  # outcomes of trials that have a reason
 
 
@@ -51,7 +46,7 @@ def status_lines(name: str, snapshot: Snapshot, goal: Goal | None = None) -> lis
     """Return the progress of a search, its best operator, the state of the goal, and its rate, in a line each."""
     lines = [progress_line(name, snapshot), _best(name, snapshot)]
     if goal is not None:
-        lines.append(_goal_line(name, snapshot, goal))
+        lines.append(goal_so_far(name, _trials(snapshot), goal))
     return [*lines, _rate_line(snapshot), *_end(snapshot)]
 
 
@@ -70,38 +65,7 @@ def _best(name: str, snapshot: Snapshot) -> str:
     best = next(iter(best_first(_trials(snapshot))), None)
     if best is None:
         return "best: no trial has a reward yet"
-    return f"best: {name}_{best.number}, reward {best.reward:.4g}{''.join(f', {part}' for part in _measured(best))}"
-
-
-def _measured(trial: Trial) -> Iterator[str]:
-    """Yield the score, the speedup and the costs of a trial, as far as they were measured."""
-    metrics = trial.metrics
-    metric = METRICS.get(score_of(metrics) or "")
-    if metric is not None:
-        original = metrics.get(f"{OF_ORIGINAL}{metric.key}")
-        beside = "" if original is None else f" (original {metric.text(original)})"
-        yield f"{metric.name} {metric.text(metrics[metric.key])}{beside}"
-    elif (value := metrics.get("value")) is not None:
-        yield f"value {value:.4g}"
-    if (speedup := speedup_in(metrics)) is not None:
-        yield f"{SPEED} {times_as_fast(speedup)}"
-    if (flops := metrics.get("flops")) is not None:
-        original = metrics.get(f"{OF_ORIGINAL}flops")
-        yield f"{flops / original:.1%} of the original's FLOPs" if original else f"{flops:,.0f} FLOPs"
-
-
-def _goal_line(name: str, snapshot: Snapshot, goal: Goal) -> str:
-    """Return the number of trained operators that meet the goal, and the verdict on the nearest, in words."""
-    judged = [(verdict_on_trial(goal, trial.metrics), trial) for trial in best_first(_trials(snapshot))]
-    if not judged:
-        speeds = [one for trial in _trials(snapshot) if (one := speedup_in(trial.metrics)) is not None]
-        fastest = max(speeds, key=lambda one: one.value, default=None)
-        measured = "" if fastest is None else f"; {fastest_of(fastest, 'the fastest operator so far')}"
-        return f"goal: no trial is complete yet{measured}"
-    counts = Counter(one.state for one, _ in judged)
-    nearest, trial = min(judged, key=lambda pair: order_of_trial(goal, pair[1].metrics))
-    states = ", ".join(f"{counts[state]} {VERBS[state][counts[state] != 1]}" for state in STATES if counts[state])
-    return f"goal: of {plural(len(judged), 'complete trial')}, {states}; the nearest, {name}_{trial.number}, {nearest.text}"
+    return ", ".join([f"best: {name}_{best.number}", f"reward {best.reward:.4g}", *measured_in_trial(best.metrics)])
 
 
 def _rate_line(snapshot: Snapshot) -> str:
@@ -145,7 +109,7 @@ def _latest(name: str, snapshot: Snapshot) -> list[Row]:
             "ended": f"{_age(snapshot, time)} ago",
             "took": None if trial.seconds is None else duration(trial.seconds),
             "reward": trial.reward,
-            "measured": "; ".join(_measured(trial)) or _short(trial.last_line or "–"),
+            "measured": "; ".join(measured_in_trial(trial.metrics)) or _short(trial.last_line or "–"),
         }
         for time, trial in reversed(sorted(ended, key=lambda pair: pair[0])[-SHOWN:])
     ]

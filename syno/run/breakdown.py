@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.run.measurement import Measurement
 from syno.run.values import TimedPart
 
@@ -31,8 +31,7 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place
         key, role: Of the operator in its experiment.
         place: Further fields of both measurements.
     """
-    ratio = record.ratio
-    beside = f"{ratio.value:.3f} times as fast as the original (95 %: {ratio.low:.3f} to {ratio.high:.3f}), in turns with it"
+    fast = times_as_fast(record.ratio, " times as fast as the original", ".3f", "95 %: ")
     shared: dict[str, Any] = {
         "model": record.workload.model,
         "data": record.workload.data,
@@ -47,7 +46,13 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place
         "source": source,
         **place,
     }
-    own = {"operator": record.name, "operator_id": record.operator_id, "key": key, "role": role, "note": beside}
+    own = {
+        "operator": record.name,
+        "operator_id": record.operator_id,
+        "key": key,
+        "role": role,
+        "note": f"{fast}, in turns with it",
+    }
     of_original = {"operator": ORIGINAL, "key": ORIGINAL, "role": ORIGINAL, "note": f"in turns with {record.name}"}
     for speed, place in ((record.original, of_original), (record.changed, own)):
         found = speed.samples_per_second

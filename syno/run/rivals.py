@@ -26,10 +26,10 @@ from typing import NamedTuple
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
 from syno.measure.timing import FEWEST_FOR_INTERVAL
-from syno.run.goal import ROUNDING, STATES, WORDS, Verdict, judge, times_as_fast
+from syno.run.goal import ROUNDING, judge
 from syno.run.metric import front
-from syno.run.values import Score
-from syno.search.goal import Goal
+from syno.run.values import STATES, Score, Verdict
+from syno.search.goal import COST_WORDS, Goal
 from syno.train.metric import CONFIDENCE, Metric
 
 FOUND = "found"  # the role of networks with synthesized operators
@@ -74,7 +74,7 @@ def best_of(networks: Iterable[Score], goal: Goal, metric: Metric) -> Score | No
         speed = -inf if isnan(one.speedup.value) else one.speedup.value
         quality = _quality(one, metric)
         wanted = (quality, speed) if goal.find == "most_accurate" else (speed, quality)
-        return (-STATES.index(one.verdict), -one.missing if one.missing > ROUNDING else 0.0, *wanted)
+        return (-STATES.index(one.state or "unknown"), -one.missing if one.missing > ROUNDING else 0.0, *wanted)
 
     known = list(networks)
     candidates = [one for one in known if one.is_finite and one.verdict]
@@ -103,17 +103,12 @@ def counting_choice(score: Score, among: int, networks: Sequence[Score], goal: G
         value, low, high = gain if metric.more_is_better else Interval(-gain.value, -gain.high, -gain.low)
         difference = Interval(value, min(low, score.difference.low), max(high, score.difference.high))
     counted = replace(score, speedup=wider(score.speedup, among), difference=difference, among=among)
-    found = judged(counted, goal, metric)
-    state = max(score.verdict, found.state, key=STATES.index)
-    reason = f"{found.text}; chosen among {among} networks, which the intervals count" if state == found.state else score.reason
-    return replace(counted, verdict=state, reason=reason)
-
-
-def judged(network: Score, goal: Goal, metric: Metric) -> Verdict:
-    """Return the verdict on the speed and the score of a network by its intervals; its costs have none."""
-    is_asked = goal.lose_at_most is not None or not isnan(network.lost.value)
-    found = judge(goal, metric, network.speedup, network.lost if is_asked else None, seeds=network.seeds)
-    return Verdict(tuple(part for part in found.parts if part.name not in WORDS.values()))
+    is_asked = goal.lose_at_most is not None or not isnan(counted.lost.value)
+    by_intervals = judge(goal, metric, counted.speedup, counted.lost if is_asked else None, seeds=counted.seeds).parts
+    verdict = Verdict(tuple(part for part in by_intervals if part.name not in COST_WORDS), metric, counted.seeds, among)
+    if score.verdict is not None and STATES.index(score.verdict.state) > STATES.index(verdict.state):  # by its costs
+        verdict = score.verdict
+    return replace(counted, verdict=verdict)
 
 
 def wider(speedup: Interval, among: int) -> Interval:
@@ -250,68 +245,3 @@ def _quality(one: Score, metric: Metric) -> float:
 
 def _or(value: float, other: float = -inf) -> float:
     return other if isnan(value) else value
-
-
-def worth(comparison: Comparison, metric: Metric) -> str:
-    """Return in a sentence what synthesis is worth, and in another one what its interval counts."""
-    own, gain = _named(comparison.synthesized, metric), comparison.gain
-    if comparison.faster is None:
-        return f"Nothing without synthesis is as fast as {own}: the fastest is {_named(comparison.slower, metric)}."
-    rival, size = _named(comparison.faster, metric), metric.with_unit(metric.steps_text(abs(gain.value)))
-    if comparison.slower is not comparison.faster:
-        at_its_speed = f"{metric.name} {metric.text(comparison.score)} at this speed"
-        rival = f"the front between {_named(comparison.slower, metric)} and {rival}, {at_its_speed},"
-    way = "better" if gain.value < 0 else "worse"
-    if not gain.is_certain:
-        return (
-            f"Without synthesis, {rival} is {size} {way} than {own}; there is no interval, so nothing is certain: train with "
-            "more seeds (train: seeds)."
-        )
-    among = f"of {comparison.synthesized.among} with synthesis, and of {comparison.others} without"
-    counts = f" The interval counts that both are the best: {among}."
-    low, high = (metric.steps_text(end, "+z") for end in (gain.low, gain.high))
-    if gain.low > 0:
-        sentence = (
-            f"Synthesis is worth {size} (95 %: {low} to {high}): {own} beats {rival.removesuffix(',')}, the best without it."
-        )
-    elif gain.high < 0:
-        low, high = (metric.steps_text(-end, "+z") for end in (gain.high, gain.low))
-        sentence = f"Synthesis adds nothing here: {rival} is {size} better than {own} (95 %: {low} to {high})."
-    else:
-        unknown = "It is not shown that synthesis adds anything here"
-        sentence = f"{unknown}: {rival} is {size} {way} than {own} (95 % of the gain: {low} to {high})."
-    return sentence + counts
-
-
-def _named(one: Score, metric: Metric) -> str:
-    """Return the name of a network with its numbers; the table has their intervals."""
-    return f"{one.operator} ({one.speedup.value:.2f}x, {metric.name} {metric.text(one.score or 0.0)})"
-
-
-def described(score: Score, metric: Metric) -> str:
-    """Return the name of a network with its speedup, the speedup's interval, and its score."""
-    return f"{score.operator} ({times_as_fast(score.speedup)}, {metric.name} {metric.text(score.score or 0.0)})"
-
-
-def best_in_words(best: Score, goal: Goal, metric: Metric) -> tuple[str, str, str]:
-    """Return in a sentence which network is the best of all; its name stands between two texts."""
-    kind = {FOUND: "with a synthesized operator", "rival": "without synthesis", "baseline": "with a known operator"}[best.role]
-    doubts = judged(best, goal, metric).doubts
-    state = {"meets": "meets the goal", "may meet": f"may meet the goal{doubts}"}.get(
-        best.verdict, "is the nearest to the goal"
-    )
-    speed = "speedup not measured" if isnan(best.speedup.value) else times_as_fast(best.speedup, " times as fast")
-    score = f"{metric.name} {metric.text(best.score or 0.0)}"
-    difference = metric.difference_text(*best.difference)
-    numbers = f"{speed}, {score}{'' if difference is None else f': {difference}'}"
-    return "The best of all networks: ", best.operator, f", {kind}, {state}: {numbers}."
-
-
-def choice_in_words(best: Score) -> str:
-    """Return in a sentence among how many networks the best was chosen, and what counts that; "" if there was no choice."""
-    if best.among == 1:
-        return ""
-    return (
-        f"It was chosen among {best.among} networks: its intervals here, and whether it meets the goal, count that (95 % for "
-        "all of these together)."
-    )

@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from math import isfinite, isnan, nan
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from math import isfinite, nan
+from typing import NamedTuple
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.measure.layers_record import LayersRecord, MeasuredLayer
-from syno.measure.network_subject import NetworkSubject
 from syno.model.networks import has_lower_precision
 from syno.run.breakdown import NETWORK
-from syno.run.goal import NONE_FASTER, none_faster, times_as_fast
-from syno.run.measurement import OK, Measurement
-from syno.run.rows import rows_of_tuning
-from syno.run.values import Latency, Score, Speedup, Target, TimedPart
+from syno.run.measurement import OK
+from syno.run.values import Latency, Score, Speedup, TimedPart
 from syno.search.goal import Goal
-
-# The measurements in a record of a network's layers.
-
-
-# The numbers that the paper gives the layers of its ResNet-34.
-LAYERS = {
-    "conv_io64": "L1",
-    "conv_i64_o128": "L7",
-    "conv_io128": "L8",
-    "residual_i64_o128": "L9",
-    "conv_i128_o256": "L16",
-    "conv_io256": "L17",
-    "residual_i128_o256": "L18",
-    "conv_i256_o512": "L29",
-    "conv_io512": "L30",
-    "residual_i256_o512": "L31",
-}
-LAYERED = "resnet34"
-IMAGE = (224, 224)  # height and width of the pictures for which the paper's layers are named
-
-
-def rows_of_layers(record: LayersRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the latency of each layer, and what it costs. Arguments are those of `rows_of_tuning`."""
-    for layer in record.layers:
-        yield from rows_of_tuning(layer.record, source, **place, layer=layer_name(layer))
-
-
-def layer_name(layer: MeasuredLayer) -> str:
-    """Return the layer's name in tables: the paper's name for layers of its ResNet-34, else the name in the network."""
-    subject = layer.record.subject
-    if isinstance(subject, NetworkSubject):
-        is_the_papers = (subject.model, subject.width, subject.image_shape[1:]) == (LAYERED, 1.0, IMAGE)
-        if is_the_papers and layer.name in LAYERS:
-            return layer.name
-    return str(getattr(subject, "layer", None) or layer.name)
-
 
 # How original and candidate were timed: in turns, after the selection or in the search; in turns by layers; or apart.
 IN_TURNS, IN_SEARCH, BY_LAYERS, APART = "in turns", "in turns, in the search", "in turns, by layers", "apart"
@@ -110,7 +70,7 @@ def known_speedups(
     Args:
         latencies: of the networks.
         goal: the goal of the search, if there is one.
-        judged: the networks with their verdicts (`syno.run.goal_tables.judged_networks`), if there are any.
+        judged: the networks with their verdicts (`syno.run.goal.judged_networks`), if there are any.
         parts: where the time goes, if that was measured.
     """
     known: dict[tuple[str, str, str], Speedup] = {}
@@ -152,16 +112,6 @@ class BestAgainstBest(NamedTuple):
     own_compiler: str
     speedup: Interval
 
-    @property
-    def sentence(self) -> tuple[str, str, str]:
-        """The comparison in a sentence: the operator's name between two texts."""
-        none = "" if self.speedup.value > 1 else f"{NONE_FASTER}: "
-        before = (
-            f"On {self.device}, the original is faster with {self.compiler} ({self.original_ms:.4g} ms) than with "
-            f"{' and '.join(self.slower)} ({self.slower_ms:.4g} ms). Best compiler against best compiler, {none}"
-        )
-        return before, self.operator, f" with {self.own_compiler} is {times_as_fast(self.speedup, ' times as fast')}."
-
 
 def best_against_best(latencies: Sequence[Latency], names: Collection[str] | None = None) -> list[BestAgainstBest]:
     """Return the comparison for each device where a compiler that operators were measured with slows the original down.
@@ -190,13 +140,3 @@ def best_against_best(latencies: Sequence[Latency], names: Collection[str] | Non
             where = (device, name, slower, best.value, theirs[slower[0]].value)
             found.append(BestAgainstBest(*where, fastest.operator, fastest.compiler, _ratio(best, fastest.ms)))
     return found
-
-
-def none_is_faster(speedups: Sequence[Speedup]) -> list[str]:
-    """Return a sentence for each compiler and device with which none of the operators that were found is faster."""
-    known: dict[Target, list[Speedup]] = {}
-    for one in speedups:
-        if one.role == "found" and not isnan(one.ratio.value):
-            known.setdefault(one.target, []).append(one)
-    bests = [max(rows, key=lambda one: one.ratio.value) for rows in known.values()]
-    return [none_faster(one.operator, one.ratio, f"{one.compiler} on {one.device}") for one in bests if not one.ratio.value > 1]

@@ -24,6 +24,7 @@ from syno.base.interval import Interval
 from syno.run import FOLDER, LOSSES, MEASUREMENTS, OF_BREAKDOWN
 from syno.run.measurement import OF_LIMIT, Measurement
 from syno.run.parquet import read_parquet, write_parquet
+from syno.run.story import reason
 from syno.run.values import Latency, Score, TimedPart, Trial
 from syno.search.goal import Goal
 
@@ -170,7 +171,7 @@ def score_table(scores: Iterable[Score], *, judged: bool = False) -> pandas.Data
     if judged:
         names += ["verdict", "verdict_reason", "verdict_missing"]
         cells = [
-            [*row, *((one.verdict, one.reason, one.missing) if one.verdict else (None, None, nan))]
+            [*row, *((one.state, reason(one), one.missing) if one.verdict else (None, None, nan))]
             for row, one in zip(cells, rows, strict=True)
         ]
         if any(not isnan(one.speedup.value) for one in rows):
@@ -196,16 +197,16 @@ def latency_table(latencies: Iterable[Latency], *, layers: bool = False) -> pand
     return table.astype(dict.fromkeys(("latency_ms", "latency_low_ms", "latency_high_ms", "speedup", OF_LIMIT), float))
 
 
-def goal_table(judged: Iterable[Score], goal: Goal) -> pandas.DataFrame:
-    """Return a row of `GOAL_COLUMNS` for each network that was judged by a goal."""
+def goal_table(judged: Iterable[tuple[Score, str]], goal: Goal) -> pandas.DataFrame:
+    """Return a row of `GOAL_COLUMNS` for each network that was judged by a goal, and the reason for its verdict."""
     import pandas
 
     rows = [
         (
-            one.operator, one.key, one.role, one.verdict, one.reason, one.missing, *one.speedup, one.timed or None, *one.lost,
+            one.operator, one.key, one.role, one.state, why, one.missing, *one.speedup, one.timed or None, *one.lost,
             goal.least_speedup, goal.lose_at_most,
         )
-        for one in judged
+        for one, why in judged
     ]  # fmt: skip
     return pandas.DataFrame(rows, columns=list(GOAL_COLUMNS))
 

@@ -9,19 +9,76 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from syno.base.interval import Interval
 from syno.run.measurement import OK
-from syno.train.metric import METRICS
+from syno.train.metric import METRICS, Metric
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+State = Literal["meets", "may meet", "misses", "unknown"]
+STATES: tuple[State, ...] = ("meets", "may meet", "misses", "unknown")  # the best first
+SPEED, SCORE = "speedup", "score"  # requirements of a goal; the others are the costs of `syno.search.goal.COSTS`
 Target = tuple[str, str]  # device, compiler
 UNKNOWN = Interval(nan)
 T = TypeVar("T")
 _ID = re.compile(r"^id ([0-9a-f]+)\s*$", re.MULTILINE)  # the last line of an operator's text
+
+
+class Part(NamedTuple):
+    """One requirement of a goal, and how a network meets it.
+
+    Attributes:
+        name: `SPEED`, `SCORE`, or a cost.
+        state: as in a verdict.
+        measured: the speedup, the loss of score, or the cost as a share of the original's; NaN where it was not measured.
+        required: the least speedup, or the largest loss or share; None where any will do.
+        missing: by how much it is missed, as a share, by which networks are ordered; 0 if it is met.
+    """
+
+    name: str
+    state: State
+    measured: Interval
+    required: float | None = None
+    missing: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """The verdict on a network by a goal.
+
+    Attributes:
+        parts: by the goal's requirements.
+        metric: of the score.
+        seeds: the number of trainings behind the score; None if it is not known.
+        among: the number of networks that it was chosen from, which the intervals count.
+    """
+
+    parts: tuple[Part, ...]
+    metric: Metric
+    seeds: int | None = None
+    among: int = 1
+
+    @property
+    def state(self) -> State:
+        """The worst state of a requirement.
+
+        "meets": all of it, with the whole intervals; "may meet": an interval contains the goal, or there is none, as with one
+        seed, and the number itself meets it; "misses": an interval lies outside, or a number without one; "unknown": something
+        was not measured.
+        """
+        return max((part.state for part in self.parts), key=STATES.index, default="unknown")
+
+    @property
+    def missing(self) -> float:
+        """Distance from the goal: the sum of the relative shortfalls of requirements that are not met."""
+        return sum(part.missing for part in self.parts)
+
+    @property
+    def binding(self) -> tuple[str, ...]:
+        """The names of the requirements that are not met."""
+        return tuple(part.name for part in self.parts if part.state != "meets")
 
 
 @dataclass(frozen=True)
@@ -35,8 +92,7 @@ class Score:
             of seeds.
         difference: from the original's score.
         flops, flops_share, parameters, parameters_share: costs, and as shares of the original's.
-        verdict, reason: by the goal of the search, and why; "" without a goal.
-        missing: by how much it misses the goal.
+        verdict: by the goal of the search; None without a goal.
         speedup, timed: the one that the verdict is about, and how it was timed.
         reward: in the search, where the score is from there.
         among: the number of networks that it was chosen from by these numbers: its intervals count that.
@@ -54,12 +110,10 @@ class Score:
     flops_share: float | None = None
     parameters: float | None = None
     parameters_share: float | None = None
-    verdict: str = ""
-    reason: str = ""
+    verdict: Verdict | None = None
     speedup: Interval = UNKNOWN
     timed: str = ""
     reward: float | None = None
-    missing: float = 0.0
     among: int = 1
     operator_id: str | None = None
 
@@ -67,6 +121,16 @@ class Score:
     def is_finite(self) -> bool:
         """Whether the score is known, and the training did not diverge."""
         return self.score is not None and isfinite(self.score)
+
+    @property
+    def state(self) -> State | None:
+        """The state of the verdict; None without a goal."""
+        return None if self.verdict is None else self.verdict.state
+
+    @property
+    def missing(self) -> float:
+        """The distance from the goal; 0 without a goal."""
+        return 0.0 if self.verdict is None else self.verdict.missing
 
     @property
     def lost(self) -> Interval:

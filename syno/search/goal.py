@@ -22,6 +22,7 @@ LARGEST = 10  # a larger share or speedup was meant as a percentage
 SCREENED_PER_TRIAL = 20  # operators screened out for each trial before a search ends
 EXAMPLE = "speedup: 1.5 (one and a half times as fast as the original), lose_at_most: 0.01 (of the accuracy), or both"
 COSTS = {"most_parameters": "parameters", "most_memory": "memory_bytes", "most_file_size": "file_bytes"}  # limits: metrics
+COST_WORDS = {"parameters": "parameters", "memory_bytes": "memory", "file_bytes": "file size"}  # of these metrics
 
 
 class Goal(Settings):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.errors import DeviceError
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.ir.graph import PGraph
-from syno.search.goal import COSTS, Goal
+from syno.search.goal import COST_WORDS, COSTS, Goal
 from syno.train.contract import Evaluation, Report, Screening
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MOST_UNMEASURED = 5  # failures in a row, before any success, after which the machine is to blame
 TOO_SLOW, TOO_LARGE, NOT_MEASURED = "too slow", "too large", "not measured"  # beginnings of reasons
-WORDS = {"most_parameters": "parameters", "most_memory": "memory", "most_file_size": "file size"}
 
 
 Screen: TypeAlias = Callable[[PGraph], Screening]
@@ -52,9 +51,10 @@ class GoalScreen:
         if self.goal.limits:
             shares = self.shares(operator)
             for name, most in self.goal.limits.items():
-                share = metrics[f"{COSTS[name]}_share"] = shares[COSTS[name]]
+                cost = COSTS[name]
+                share = metrics[f"{cost}_share"] = shares[cost]
                 if share > most:
-                    text = f"{TOO_LARGE}: {share:.3g} times the original's {WORDS[name]}; the goal is at most {most:g}"
+                    text = f"{TOO_LARGE}: {share:.3g} times the original's {COST_WORDS[cost]}; the goal is at most {most:g}"
                     return Screening(metrics, text)
         least = self.goal.least_speedup
         if least is None or self.measure is None:
@@ -78,10 +78,8 @@ class GoalScreen:
         return Screening(metrics, self._too_slow("", speedup) if high < least else None)
 
     def _too_slow(self, verb: str, speedup: Interval) -> str:
-        return (
-            f"{TOO_SLOW}: {verb}{speedup.value:.3g} times as fast as the original ({speedup.low:.3g} to {speedup.high:.3g}) "
-            f"with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
-        )
+        fast = times_as_fast(speedup, " times as fast as the original", ".3g")
+        return f"{TOO_SLOW}: {verb}{fast} with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
 
     def _not_measured(self, record: SpeedupRecord) -> str:
         reason = f"{record.status}: {' '.join(record.reason.split())}"

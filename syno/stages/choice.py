@@ -30,13 +30,14 @@ from typing import TYPE_CHECKING
 from syno.base.errors import SpecError, SynoError, TrainingError
 from syno.base.files import ORIGINAL
 from syno.base.gpu_leases import leased
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.base.progress import Display, Progress, display
 from syno.base.record import versions
 from syno.config import Experiment
 from syno.config.stages import AUTO_SPEEDUP, MixtureSettings
 from syno.model.networks import Network, replacement_named
 from syno.model.replacements import AnyOperator, KnownLayer, Mixture, NarrowerLayer, NarrowerNetwork, as_replacement
+from syno.run.story import no_other_choice
 from syno.search.mixtures import ROUNDS, Option, Place, Prices, SpeedSearch
 from syno.stages.mixtures import REPEATS, Alternative, ChoiceRecord, ChosenMixture, in_words
 from syno.stages.operators import network_of, operators_by_hand
@@ -253,9 +254,7 @@ class _Choice:
                 return f"mixtures: fix: {', '.join(lost)} cannot be {what}"
         if not self.alternatives:
             return f"no operator saves time in any{' other' if self.by_hand else ''} layer"
-        around = " around those that are kept and fixed" if self.by_hand else ""
-        but = "".join(f"; {words}" for words in self.apart_in_words)
-        return f"no other choice of operators{around} would make the network {self.goal:g} times as fast{but}"
+        return no_other_choice(self.goal, self.apart_in_words, is_by_hand=bool(self.by_hand))
 
     @property
     def apart_in_words(self) -> tuple[str, ...]:
@@ -419,7 +418,7 @@ class _Choice:
                 prices.apart += misfits
             if not choice:
                 return
-            self._show(f"a mixture that is to be {speedup:.2f} times as fast")
+            self._show(f"a mixture that is to be {times_as_fast(speedup)}")
             speed = self._speed(mixture.structure)
             if speed is None:
                 return

@@ -20,7 +20,7 @@ from syno.config import Experiment
 from syno.data.settings import ImagenetSettings, samples_in_words
 from syno.measure.subjects import GivenInputs, GivenTensor
 from syno.model.layer_row import LayerRow, as_table
-from syno.run.majority import SAYS_LITTLE, WARNED_MAJORITY, majority_text
+from syno.run.story import SAYS_LITTLE, WARNED_MAJORITY, fastest_possible, majority_text
 from syno.space.options import Budget
 from syno.space.reads import AUTO
 from syno.stages.places import DATA
@@ -394,14 +394,7 @@ def _fastest(experiment: Experiment, record: DataRecord) -> Iterator[str]:
     share = sum(record.time_shares.get(name, 0.0) for name in record.layers)
     if least is None or not 0 < share < 1:
         return
-    most = 1 / (1 - share)
-    line = (
-        f"speed: the layers to replace take about {share:.0%} of the time in plain PyTorch on this machine's processor; "
-        f"if they took none, the network would be {most:.2g} times as fast, and the goal is {least:g}"
-    )
-    yield (
-        line if least < 1 / (1 - share) else f"{line}: replace more layers (workload: layers), or ask for less (goal: speedup)"
-    )
+    yield fastest_possible(share, least)
 
 
 def _budget(experiment: Experiment) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from math import nan
 
 from syno.config import Experiment
-from syno.run.goal import SPEED, STATES, Verdict, lost_in, order_of_trial, speedup_in, verdict_on_trial
-from syno.run.goal_tables import SCREENED, help_with, nearest_screened
+from syno.run.goal import SCREENED, Screened, lost_in, nearest_screened, order_of_trial, speedup_in, verdict_on_trial
 from syno.run.metric import front
-from syno.run.values import Score, Trial
+from syno.run.story import no_operator_meets
+from syno.run.values import SPEED, STATES, Part, Score, State, Trial, Verdict
 from syno.search.goal import Goal
 from syno.stages.store import ID_DIGITS
-from syno.train.metric import METRICS, OF_ORIGINAL, score_of
+from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, score_of
 
 
 def nearest_first(ranked: Sequence[Trial], goal: Goal) -> list[Trial]:
@@ -68,16 +68,25 @@ def help_of_search(experiment: Experiment, chosen: list[Mapping[str, float]]) ->
     judged = [one for metrics in chosen if (one := verdict_in_search(experiment, metrics)) is not None]
     if not judged or any(one.state in STATES[:2] for one in judged):
         return None
-    return f"No operator of the search meets the goal; the nearest {judged[0].text}. {help_with(judged[0].binding)}"
+    return no_operator_meets(judged[0])
 
 
-def screened_out(experiment: Experiment, trials: Sequence[Trial]) -> list[Score]:
-    """Return the operators that the search has screened out, the nearest to the goal first."""
+def screened_out(experiment: Experiment, trials: Sequence[Trial]) -> list[tuple[Score, str]]:
+    """Return the operators that the search has screened out with the reasons for it, the nearest to the goal first."""
     return [
-        Score(
-            f"{experiment.name}_{one.trial.number}", SCREENED, one.trial.operator_id[:ID_DIGITS],
-            verdict="unknown" if one.missing is None else "misses", reason=one.trial.message, speedup=one.speedup,
-            timed=one.timed or "", missing=nan if one.missing is None else one.missing,
+        (
+            Score(
+                f"{experiment.name}_{one.trial.number}", SCREENED, one.trial.operator_id[:ID_DIGITS],
+                verdict=_verdict(one), speedup=one.speedup, timed=one.timed or "",
+            ),
+            one.trial.message,
         )
         for one in (() if experiment.goal is None else nearest_screened(experiment.goal, trials))
     ]  # fmt: skip
+
+
+def _verdict(screened: Screened) -> Verdict:
+    """Return the verdict on an operator that was screened out by its speed, or by a cost, whatever both are."""
+    state: State = "unknown" if screened.missing is None else "misses"
+    missing = nan if screened.missing is None else screened.missing
+    return Verdict((Part(SPEED, state, screened.speedup, missing=missing),), ACCURACY)

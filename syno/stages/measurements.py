@@ -130,7 +130,7 @@ _LIST = (
         "layers", "layers",
         "Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator.",
         record="syno.measure.layers_record:LayersRecord", make="syno.stages.measure:layer_latencies",
-        rows="syno.run.speedups:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
+        rows="syno.run.rows:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
         of_original=True, is_by_layer=True),
     MeasurementKind(
         "breakdown", "breakdown",

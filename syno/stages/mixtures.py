@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from pydantic import AwareDatetime, BaseModel, ConfigDict, field_validator
 
 from syno.base.errors import UnknownNameError
-from syno.base.files import ORIGINAL
+from syno.base.interval import times_as_fast
 from syno.base.record import Amount, PositiveInterval, Record
 from syno.measure.tuning_record import Line
 from syno.model.networks import read_replacement
 from syno.model.replacements import Mixture
-from syno.run.goal import times_as_fast
 from syno.stages.places import CHOICE
 from syno.train.metric import METRICS, MetricKey
 
@@ -125,9 +124,9 @@ class ChoiceRecord(Record):
         for one in self.mixtures:
             found = one.replacement
             score = f"{metric.name} {metric.text(one.score)} in a training as in the search"
-            yield Line(f"{found.name}: {times_as_fast(one.speedup, ' times as fast')}, {score}: {in_words(found)}")
+            yield Line(f"{found.name}: {times_as_fast(one.speedup)}, {score}: {in_words(found)}")
         for name, speedup in self.fast_enough.items():
-            yield Line(f"{name} is {speedup:.2f} times as fast by itself, which is enough: no operators were tried in it")
+            yield Line(f"{name} is {times_as_fast(speedup)} by itself, which is enough: no operators were tried in it")
         if self.reason:
             yield Line(self.reason, is_problem=not self.mixtures)
 
@@ -136,22 +135,6 @@ def in_words(mixture: Mixture) -> str:
     """Return which operator is in which layers."""
     parts = [f"{one.name} in {', '.join(names)}" for one, names in mixture.parts]
     return "; ".join([*([] if mixture.base is None else [f"the network {mixture.base.name}"]), *parts])
-
-
-def mixture_lines(record: ChoiceRecord | None) -> Iterator[str]:
-    """Yield a sentence for each mixture: which operator is where, and how much of the network's time it saves there."""
-    if record is None:
-        return
-    savings = {(found.base, found.layer, found.operator): found.saving for found in record.alternatives}
-    for one in record.mixtures:
-        mixture = one.replacement
-        base = ORIGINAL if mixture.base is None else mixture.base.name
-        parts = [
-            f"{part.name} in {', '.join(names)} (saves {sum(savings[base, name, part.name] for name in names):.0%})"
-            for part, names in mixture.parts
-        ]
-        others = "the other layers stay" if mixture.base is None else f"the network around them is {base}"
-        yield f"{mixture.name}: {'; '.join(parts)}; {others}. Shares are of the original network's time, each measured alone."
 
 
 def choice_of(experiment: Experiment) -> ChoiceRecord | None:

@@ -17,16 +17,17 @@ from syno.config.kinds import RESULTS
 from syno.ir.graph import PGraph
 from syno.model.layer_row import as_table
 from syno.model.networks import is_converted
-from syno.run.goal_tables import answer, described, judged_networks
+from syno.run.goal import judged_networks
 from syno.run.measurement import Measurement
 from syno.run.run import Kept, LayerChoice, LayerOption, MixtureLayers, Run
 from syno.run.speedups import known_speedups
+from syno.run.story import answer, goal_text, mixture_lines
 from syno.run.table import measurements_in, read_breakdown, read_measurements, trials_in
 from syno.run.values import Latency, Round, Score, Speedup, TimedPart, Trial, best_first
 from syno.run.views import latencies_of, layers_of, scores_of
 from syno.stages.data import DataRecord
 from syno.stages.goal import reward_at_goal
-from syno.stages.mixtures import choice_of, mixture_lines
+from syno.stages.mixtures import choice_of
 from syno.stages.operators import network_of
 from syno.stages.places import DATA, OPERATORS, SELECTED, WEIGHTS, training_file, worker_file
 from syno.stages.provenance import check_shown
@@ -164,12 +165,12 @@ class StoredRun(Run):
         goal, nothing = self.experiment.goal, self.none_because
         metric = self.metric if self._unjudged else None
         if nothing is not None and not self.experiment.rival_names:
-            return (*(() if goal is None else (f"Goal: {described(goal, metric)}.",)), nothing)
+            return (*(() if goal is None else (f"Goal: {goal_text(goal, metric)}.",)), nothing)
         if goal is None or not (self._unjudged or self.latencies):
             return () if nothing is None else (nothing,)
         lines = answer(goal, self.judged, metric, self.scores)
         missing = [f"The rival {one.name} is missing: {one.reasons[0]}." for one in self.rivals.values() if one.reasons]
-        return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(self.choice_record), *missing)
+        return (*(lines if nothing is None else [*lines[:-1], nothing]), *mixture_lines(self.choice), *missing)
 
     @cached_property
     def rounds(self) -> Sequence[Round]:

@@ -24,17 +24,16 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from syno.base.errors import SpecError, SynoError, UnknownNameError
 from syno.base.files import ORIGINAL, checksum, write_whole
 from syno.base.identity import OWN_CODE, version_of_code
-from syno.base.interval import Interval
+from syno.base.interval import Interval, times_as_fast
 from syno.base.record import Amount, Name, PositiveInterval, Record, versions
-from syno.base.text_tables import plural
 from syno.config import Experiment
 from syno.measure.tuning_record import Line
 from syno.model.networks import INT8, NUMBER_FORMATS, Network, NumberFormat, Role
 from syno.model.replacements import AnyOperator, as_replacement, code_in
-from syno.run.goal import times_as_fast
 from syno.run.measurement import OK, Measurement
 from syno.run.rows import rows_of_training
 from syno.run.speedups import APART, IN_TURNS
+from syno.run.story import rival_text
 from syno.stages.measure import measured, network_to_measure
 from syno.stages.mixtures import REPEATS
 from syno.stages.networks import converted
@@ -133,10 +132,10 @@ class RivalRecord(Record):
     def lines(self) -> Iterator[Line]:
         """Yield the speedups and the number of trainings in words, and the reasons for missing ones."""
         if self.speed is not None:
-            yield Line(f"{self.name}: {times_as_fast(self.speed.ratio, ' times as fast')}, {len(self.seeds)} trainings")
+            yield Line(f"{self.name}: {times_as_fast(self.speed.ratio)}, {len(self.seeds)} trainings")
         for key, one in self.converted.items():
             if one.speed is not None:
-                yield Line(f"{key}: {times_as_fast(one.speed.ratio, ' times as fast')}")
+                yield Line(f"{key}: {times_as_fast(one.speed.ratio)}")
         for reason in self.reasons:
             yield Line(f"{self.name}: {reason}", is_problem=True)
 
@@ -503,7 +502,6 @@ def rival_lines(experiment: Experiment) -> list[str]:
         return []
     found = [(metric.quality(mean(given)), key, metric.text(mean(given)), len(given)) for key, given in scores.items()]
     return [
-        f"{key}: {times_as_fast(known[key][1], ' times as fast') if key in known else 'speed not known'}, {metric.name} {text} "
-        f"({plural(count, 'seed')})"
+        rival_text(key, known[key][1] if key in known else None, f"{metric.name} {text}", count)
         for _, key, text, count in sorted(found, reverse=True)
     ]

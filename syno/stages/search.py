@@ -25,8 +25,7 @@ from syno.base.record import Amount, Number, Record, versions
 from syno.config import Experiment
 from syno.measure.machine import device_name
 from syno.report.operators.folder import rejections
-from syno.run.goal_tables import end_of_search
-from syno.run.majority import warning_of
+from syno.run.story import end_of_search, majority_warning
 from syno.run.table import trials_in
 from syno.search.evaluation import EVALUATIONS, Stoppable, StoppingDisplay, find_evaluation
 from syno.search.reward import compared_scores
@@ -203,7 +202,7 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
         study.keep(KEY, made.model_dump(exclude_none=True))
         found = OriginalScore.model_validate(study.kept(KEY))  # another worker may have been later
     most_frequent = majority_of(network.data)
-    if most_frequent is not None and (warning := warning_of(*most_frequent, found.score)):
+    if most_frequent is not None and (warning := majority_warning(*most_frequent, found.score)):
         warnings.warn(warning, stacklevel=2)
     if not compares:
         return {}

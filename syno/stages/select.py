@@ -13,9 +13,9 @@ from syno.base.files import ORIGINAL
 from syno.base.registry import own_paths
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.run.goal_tables import nothing_meets
 from syno.run.metric import front
 from syno.run.run import metrics_of
+from syno.run.story import nothing_meets
 from syno.run.table import trials_in
 from syno.run.values import Trial, best_first
 from syno.stages.fastest import ahead, fastest

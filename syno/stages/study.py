@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from syno.base.errors import SpecError
 from syno.config import Experiment
 from syno.ir.text import parse_stored
-from syno.run.goal_tables import nearest_screened
+from syno.run.goal import nearest_screened
 from syno.run.parquet import read_parquet, write_parquet
 from syno.run.table import trials_in
 from syno.run.values import Trial

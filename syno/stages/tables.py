@@ -15,6 +15,7 @@ from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOA
 from syno.run.breakdown import parts_of_record
 from syno.run.measurement import Measurement
 from syno.run.rows import rows_of_training
+from syno.run.story import reason
 from syno.run.table import (
     breakdown_table,
     curve_rows,
@@ -68,7 +69,7 @@ def make_tables(experiment: Experiment) -> StoredRun:
     keep_config(experiment)  # all records are of these settings
     if goal is not None and is_judged:
         trials = run.trials if (experiment.folder / FROZEN).is_file() else []
-        written[OF_GOAL] = goal_table([*run.judged, *screened_out(experiment, trials)], goal)
+        written[OF_GOAL] = goal_table([*((one, reason(one)) for one in run.judged), *screened_out(experiment, trials)], goal)
     if layers := layers_of(measured):
         written[OF_LAYERS] = latency_table(layers, layers=True)
     for name, rows in written.items():

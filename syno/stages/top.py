@@ -13,9 +13,9 @@ from syno.config.files import parted
 from syno.config.kept_file import KEPT
 from syno.config.kinds import RESULTS
 from syno.run import FOLDER, OF_LAYERS, SCORES
-from syno.run.goal_tables import goal_speedup
 from syno.run.run import Run, outcomes, search_rows
-from syno.run.speedups import best_against_best, none_is_faster
+from syno.run.speedups import best_against_best
+from syno.run.story import best_compilers, goal_speedup, none_is_faster
 from syno.run.table import trials_in
 from syno.run.values import Latency, Score
 from syno.stages import study
@@ -53,7 +53,7 @@ def not_faster(run: Run) -> list[str]:
     """Return sentences on devices and compilers where no operator is faster, or where a compiler slows the original."""
     place = None if run.goal is None else (run.goal.device, run.goal.compiler)  # the answer says so of it
     elsewhere = [one for one in run.speedups if one.target != place]
-    return [*none_is_faster(elsewhere), *("".join(one.sentence) for one in best_against_best(run.latencies))]
+    return [*none_is_faster(elsewhere), *(best_compilers(one).text for one in best_against_best(run.latencies))]
 
 
 def compared(run: Run, count: int | None = None) -> str:
@@ -97,7 +97,7 @@ def summary(run: Run, count: int | None = None) -> list[Row]:
             continue
         # The speedup that the goal is about is no ratio of two latencies in the table.
         speedup = {"speedup": goal_speedup(one) or None} if is_timed else {}
-        goal = {"goal": one.verdict or None} if is_judged else {}
+        goal = {"goal": one.state} if is_judged else {}
         times = _times([row for row in run.latencies if row.key == one.key])
         shown.append({"operator": _titled(one), **_quality(one, run.metric), **_cost(one), **times, **speedup, **goal})
     return shown

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from torch import nn
 
 from syno.base.errors import SpecError
+from syno.base.interval import times_as_fast
 from syno.base.record import Count, PositiveInterval, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
@@ -201,8 +202,7 @@ class SpeedRecord(MeasurementRecord):
                 f"{name} on {self.device}: {found.value:,.1f} {self.sample}s per second (95 % in {found.low:,.1f} to "
                 f"{found.high:,.1f}), forward {forward.value:.4g} ms, both passes {both.value:.4g} ms"
             )
-        ratio = self.ratio
-        yield Line(f"{self.name} trains {ratio.value:.3f} times as fast (95 % in {ratio.low:.3f} to {ratio.high:.3f})")
+        yield Line(f"{self.name} trains {times_as_fast(self.ratio, form='.3f', level='95 % in ')}")
 
     @classmethod
     def make(

@@ -35,7 +35,7 @@ from syno.config import load_experiment
 from syno.measure.speedups import STORE
 from syno.model.module import OperatorModule
 from syno.notebook import speed_up as module
-from syno.run.goal_tables import judged_networks
+from syno.run.goal import judged_networks
 from syno.run.measurement import Measurement
 from syno.run.run import Run
 from syno.run.views import scores_of
@@ -354,7 +354,7 @@ def test_the_intervals_of_the_answer_count_that_it_was_chosen(tmp_path: Path, mo
     monkeypatch.setattr(module.SpeedUp, "run", Run("x", scores=[*judged, *originals], goal=goal, judged=judged))
     result = module.SpeedUp(tmp_path)
     (alone,) = (one for one in judged if one.key == "a")
-    assert result.best is not None and (result.best.key, result.best.verdict) == ("a", alone.verdict)
+    assert result.best is not None and (result.best.key, result.best.state) == ("a", alone.state)
     for counted, own in ((result.speedup, alone.speedup), (result.lost, alone.lost)):
         assert counted.low < own.low < own.high < counted.high and counted.value == pytest.approx(own.value)
     assert "chosen among 3 networks" in result.best.reason

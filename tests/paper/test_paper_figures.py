@@ -20,7 +20,7 @@ from syno.paper.figures.networks import best_over_best, case_study, fastest, geo
 from syno.paper.numbers import A100, DEVICES, GUARD, INDUCTOR, MODELS
 from syno.paper.stages.figures import draw_paper, write_headlines
 from syno.report.figures import drawn
-from syno.run.speedups import LAYERS
+from syno.run.rows import LAYERS
 from syno.run.table import measurement_table
 from syno.stages.figures import FORMATS
 

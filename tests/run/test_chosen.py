@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
+from result_tables import verdict_of
 from scipy.stats import t
 
 from syno.base.interval import Interval
@@ -45,7 +46,8 @@ def simulated(
         own = [
             Score(
                 str(place), "rival", str(place), "accuracy", means[run, place], spreads_found[run, place], SEEDS,
-                Interval(*apart[run, place]), verdict=str(verdicts[run, place]), speedup=Interval(*speeds[run, place]),
+                Interval(*apart[run, place]), speedup=Interval(*speeds[run, place]),
+                verdict=verdict_of(str(verdicts[run, place])),
             )
             for place in range(len(losses))
         ]  # fmt: skip
@@ -78,7 +80,7 @@ def test_the_intervals_of_the_best_hold_and_it_seldom_meets_a_goal_falsely(
         truth = (-lost[int(best.key)], speed)
         for one, count in ((best, held), (networks[int(best.key)], alone)):
             count += [low <= true <= high for (_, low, high), true in zip((one.difference, one.speedup), truth, strict=True)]
-        meets += best.verdict == "meets"
+        meets += best.state == "meets"
     assert min(held) >= 0.95 * RUNS and meets <= 0.05 * RUNS
     if len(losses) == 16 and len({*losses, *spreads}) == 2:  # equal ones: the simulation finds what the other intervals lack
         assert min(alone) < 0.9 * RUNS

@@ -19,17 +19,10 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.page import page
 from syno.report.page_tables import summary
-from syno.run.goal import judge, lost_in, order_of_trial, verdict_on_trial
-from syno.run.goal_tables import (
-    SELECTED_BY,
-    answer,
-    end_of_search,
-    judged_networks,
-    nearest_screened,
-    nothing_meets,
-)
+from syno.run.goal import judge, judged_networks, lost_in, nearest_screened, order_of_trial, verdict_on_trial
 from syno.run.metric import front
 from syno.run.speedups import APART, IN_SEARCH, IN_TURNS
+from syno.run.story import SELECTED_BY, answer, end_of_search, nothing_meets, reason, verdict_text
 from syno.run.table import LATENCY_COLUMNS, SCORE_COLUMNS, latencies_in, trials_in
 from syno.run.values import Score, Trial
 from syno.search.goal import Goal
@@ -227,7 +220,7 @@ class TestVerdicts:
         is_inside = is_known and min(ends[:3]) >= 1.5 and max(ends[3:]) <= 0.01
         is_ordered = is_known and ends[1] <= ends[2] and ends[4] <= ends[5]
         assert (found.state == "meets") == (is_inside and is_ordered)
-        assert found.text.startswith(found.state) and (found.state == "meets") == (found.binding == ())
+        assert verdict_text(found).startswith(found.state) and (found.state == "meets") == (found.binding == ())
         if found.state == "misses":
             assert (speedup is not None and speedup.value < 1.5) or (lost is not None and lost.value > 0.01)
 
@@ -241,7 +234,9 @@ class TestVerdicts:
     )
     def test_verdicts_say_why_there_is_no_interval(self, seeds: int | None, why: str) -> None:
         found = judge(BOTH, ACCURACY, Interval(1.6, 1.49, 1.7), Interval(0.0), seeds=seeds)
-        assert found.text.startswith(f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast")
+        assert verdict_text(found).startswith(
+            f"may meet (the interval of the speedup contains the goal; {why}): 1.60 times as fast"
+        )
 
     @pytest.mark.parametrize("share", [nan, inf, -inf, None])
     def test_a_cost_that_is_no_number_is_unknown(self, share: Any) -> None:
@@ -257,7 +252,7 @@ class TestVerdicts:
 
     def test_one_seed_is_not_enough_in_a_table(self) -> None:
         found = self.table((-0.002, nan, nan), seeds=1)
-        assert found[0].verdict == "may meet" and found[0].reason.startswith("may meet (one seed: no interval of the acc")
+        assert found[0].state == "may meet" and reason(found[0]).startswith("may meet (one seed: no interval of the acc")
         assert answer(BOTH, found)[-1] == (
             "Without an interval of the score nothing is certain: train with more seeds (train: seeds)."
         )
@@ -275,16 +270,16 @@ class TestVerdicts:
 
     def test_verdicts_say_by_how_much_the_goal_is_missed(self) -> None:
         found = judge(BOTH, ACCURACY, Interval(1.2, 1.1, 1.3), Interval(0.03, 0.02, 0.04))
-        assert found.text == (
+        assert verdict_text(found) == (
             "misses by 0.30 in speedup and 2.0 points of accuracy: 1.20 times as fast (1.10 to 1.30); accuracy -3.0 points "
             "(-4.0 to -2.0)"
         )
-        assert (found.state, found.binding) == ("misses", ("speedup", "accuracy")) and found.missing == pytest.approx(0.4)
-        assert judge(Goal(lose_at_most=0.1), LOSS, Interval(2.0), Interval(0.2)).text == (
+        assert (found.state, found.binding) == ("misses", ("speedup", "score")) and found.missing == pytest.approx(0.4)
+        assert verdict_text(judge(Goal(lose_at_most=0.1), LOSS, Interval(2.0), Interval(0.2))) == (
             "misses by 0.100 nats of loss: 2.00 times as fast; loss +0.200 nats"
         )
         shares = judge(Goal(find="front", most_parameters=0.5), ACCURACY, Interval(1.0), None, {"parameters": 0.7})
-        assert shares.text == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
+        assert verdict_text(shares) == "misses by 0.20 of the original's parameters: 1.00 times as fast; 0.70 of the parameters"
 
     @staticmethod
     def table(difference: tuple[float, float, float], seeds: int = 3) -> list[Score]:
@@ -305,7 +300,7 @@ class TestVerdicts:
 
     def test_verdicts_of_tables_take_timed_speedups_or_those_of_two_latencies(self) -> None:
         found = self.table((-0.002, -0.004, 0.001))
-        assert [(one.verdict, one.timed) for one in found] == [("meets", IN_SEARCH), ("misses", APART)]
+        assert [(one.state, one.timed) for one in found] == [("meets", IN_SEARCH), ("misses", APART)]
         assert [one.lost.value for one in found] == pytest.approx([0.002, 0.1])
         assert found[0].lost.high == pytest.approx(0.004)
         assert tuple(found[1].speedup) == pytest.approx((3.0, 29 / 11, 31 / 9))
@@ -398,13 +393,13 @@ def test_the_costs_of_a_network_are_shares_of_the_originals() -> None:
 
 def test_the_page_begins_with_the_answer_and_has_a_column_of_verdicts() -> None:
     assert "goal" not in summary(results()).columns
-    reason = "misses by 0.30 in speedup"
-    judged = score_table().assign(verdict="misses", verdict_reason=reason, goal_speedup=1.2, goal_speedup_low=1.1)
+    why = "misses by 0.30 in speedup: 1.20 times as fast (1.10 to 1.30)"
+    judged = score_table().assign(verdict="misses", goal_speedup=1.2, goal_speedup_low=1.1)
     judged["goal_speedup_high"] = 1.3
     found = results(scores=judged, answer=("Goal: 1.5 times as fast.", "None of 2 meets it."))
     table = summary(found)
     assert table.columns[4:6] == ("speedup", "goal")
-    assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", reason)}
+    assert {(row[4].text, row[5].text, row[5].note) for row in table.rows} == {("1.20x (1.10 to 1.30)", "misses", why)}
     timed = [None, *[IN_TURNS, IN_SEARCH] * len(judged)][: len(judged)]  # the original was not
     rows = summary(results(scores=judged.assign(goal_timed=timed))).rows
     assert [row[4].text for row in rows[:3]] == [*["1.20x (1.10 to 1.30)"] * 2, "1.20x (1.10 to 1.30) in the search"]
@@ -441,9 +436,9 @@ class TestMetricsOfOnesOwn:
     def test_words_have_the_unit(self) -> None:
         decibels, error = Metric("SI-SDR", "dB"), Metric("error", more_is_better=False)
         found = judge(Goal(lose_at_most=0.5), decibels, None, Interval(0.3, 0.2, 0.4))
-        assert found.text == "meets: speedup not measured; SI-SDR -0.3 dB (-0.4 to -0.2)"
+        assert verdict_text(found) == "meets: speedup not measured; SI-SDR -0.3 dB (-0.4 to -0.2)"
         assert (
-            judge(Goal(lose_at_most=0.5), error, None, Interval(2.0, 1.9, 2.1)).text
+            verdict_text(judge(Goal(lose_at_most=0.5), error, None, Interval(2.0, 1.9, 2.1)))
             == "misses by 1.5 of error: speedup not measured; error +2 (+1.9 to +2.1)"
         )
 

@@ -29,7 +29,7 @@ from syno.report import trade_off
 from syno.report.page import page
 from syno.report.result_figures import pictures
 from syno.report.search_time import elapsed, time_figure
-from syno.run.goal_tables import judged_networks
+from syno.run.goal import judged_networks
 from syno.run.speedups import APART, BY_LAYERS, IN_TURNS, known_speedups
 from syno.run.table import latencies_in, trials_in
 from syno.run.values import Score, Speedup, TimedPart, Trial

@@ -23,7 +23,7 @@ from syno.config import Experiment, load_experiment
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
 from syno.run import LOSSES
-from syno.run.goal_tables import judged_networks
+from syno.run.goal import judged_networks
 from syno.stages.figures import names, write_report
 from syno.stages.networks import keys
 from syno.stages.places import SELECTED

@@ -12,10 +12,9 @@ import pytest
 from result_tables import NAMES, SPEEDUP_COLUMNS, latency_table, results, score_table, speedups_in
 
 from syno.report.page import page
-from syno.report.verdict import verdict_lines
-from syno.run.majority import warning_of
 from syno.run.run import Run
-from syno.run.speedups import APART, IN_TURNS, best_against_best, none_is_faster
+from syno.run.speedups import APART, IN_TURNS, best_against_best
+from syno.run.story import majority_warning, none_is_faster, verdict_lines
 from syno.run.table import latencies_in
 from syno.search.goal import Goal
 
@@ -83,12 +82,12 @@ def test_a_label_that_is_nearly_everywhere_is_said(share: float, said: str | Non
 
 
 def test_a_good_network_on_such_data_is_warned_of() -> None:
-    assert warning_of(0, 0.95, 0.97) == (
+    assert majority_warning(0, 0.95, 0.97) == (
         "95.0% of the test data's labels are 0, so that always answering 0 has the accuracy 0.950: an operator that makes a "
         "network learn nothing loses little accuracy; balance the data, leave out the most frequent label (ignore_index), or "
         "score operators in a function of your own."
     )
-    assert warning_of(0, 0.5, 0.97) is None and warning_of(None, None, 0.1) is None
+    assert majority_warning(0, 0.5, 0.97) is None and majority_warning(None, None, 0.1) is None
 
 
 def test_characters_that_hide_text_are_escapes_on_the_page() -> None:
@@ -249,7 +248,7 @@ class TestBestAgainstBest:
 
 class TestGoal:
     def test_scores_without_an_interval_are_named(self) -> None:
-        scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet", verdict_reason=None)
+        scores = lost(1.5).assign(difference_low=nan, difference_high=nan, seeds=1, verdict="may meet")
         assert texts(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))[0].endswith(
             "3 of 3 operators may meet it, since there is no interval of the accuracy (one seed: train with more seeds)."
         )
@@ -266,12 +265,12 @@ class TestGoal:
     )
     def test_the_first_line_says_whether_the_goal_is_met(self, states: tuple[str, ...], expected: str) -> None:
         verdicts = dict(zip(FOUND, states, strict=True))
-        scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]], verdict_reason=None)
+        scores = lost(1.5).assign(verdict=[verdicts.get(name) for name in score_table()["operator"]])
         found = texts(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))
         assert found[0].startswith(expected)
 
     def test_a_wide_interval_is_named(self) -> None:
-        scores = lost(14, 25).assign(seeds=2, verdict_reason=None)
+        scores = lost(14, 25).assign(seeds=2)
         scores["verdict"] = ["may meet" if name == "operator_1" else "misses" for name in scores["operator"]]
         found = verdict_lines(results(scores=scores, speedups=speedups(FOUND), goal=GOAL))
         assert found[1].operator == "operator_1" and found[1].text == (

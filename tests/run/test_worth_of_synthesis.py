@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from result_tables import verdict_of
 
 from syno.base.interval import Interval
-from syno.run.goal_tables import beside_rivals
 from syno.run.metric import difference
-from syno.run.rivals import best_of, compared, counting_choice, gain_over, worth
+from syno.run.rivals import best_of, compared, counting_choice, gain_over
+from syno.run.story import beside_rivals, reason, worth
 from syno.run.values import Score
 from syno.search.goal import Goal
 from syno.train.metric import ACCURACY, LOSS
@@ -17,7 +18,7 @@ GOAL = Goal(speedup=2, lose_at_most=0.01)
 
 def network(name, role, score, speedup, spread=0.001, seeds=3, width=0.05):
     speed = Interval(speedup, speedup - width, speedup + width)
-    return Score(name, role, name, "accuracy", score, spread, seeds, speedup=speed, verdict="meets")
+    return Score(name, role, name, "accuracy", score, spread, seeds, speedup=speed, verdict=verdict_of("meets"))
 
 
 def test_the_gain_is_welchs_interval():
@@ -35,7 +36,7 @@ def test_the_gain_is_welchs_interval():
     assert not gain_over(network("a", "found", 0.9, 2.0, seeds=1), alone, ACCURACY).is_certain
 
 
-ORIGINAL = replace(network("original", "original", 0.99, float("nan")), verdict="")
+ORIGINAL = replace(network("original", "original", 0.99, float("nan")), verdict=None)
 OWN = "own_1 (2.10x, accuracy 0.9400)"
 COUNTS = "The interval counts that both are the best: of 2 with synthesis, and of {} without."
 
@@ -83,12 +84,15 @@ def test_the_best_of_all_is_what_the_goal_asks_for():
         network("diverged", "rival", float("inf"), 9.0), network("own_2", "found", 0.90, 4.0),
     ]  # fmt: skip
     assert best_of(networks, Goal(lose_at_most=0.1), ACCURACY).key == "own_2"  # the fastest
-    networks[2], networks[4] = replace(networks[2], verdict="misses"), replace(networks[4], verdict="may meet")
+    networks[2], networks[4] = (
+        replace(networks[2], verdict=verdict_of("misses")),
+        replace(networks[4], verdict=verdict_of("may meet")),
+    )
     assert best_of(networks, GOAL, ACCURACY).key == "pruned"
     only = [networks[2], networks[4]]
     assert best_of(only, GOAL, ACCURACY).key == "own_2"  # one that may meet it is before one that misses it
     doubted = [
-        replace(one, verdict="may meet", missing=missing)
+        replace(one, verdict=verdict_of("may meet", missing=missing))
         for one, missing in ((networks[0], 0.0), (networks[4], 0.2), (networks[1], 0.1))
     ]
     assert best_of(doubted, GOAL, ACCURACY).key == "own_1"  # its own numbers meet the goal
@@ -102,8 +106,8 @@ def test_the_choice_widens_intervals_and_never_makes_a_verdict_better(metric):
     sign = 1 if metric is ACCURACY else -1
     samples = {"original": [0.990, 0.992, 0.991], "best": [0.984, 0.985, 0.986]}
     apart = difference(*(([sign * one for one in samples[name]]) for name in ("best", "original")))
-    original = replace(network("original", "original", sign * 0.991, 1.0), verdict="")
-    own = replace(network("best", "found", sign * 0.985, 2.2), difference=apart, reason="as it is", metric=metric.key)
+    original = replace(network("original", "original", sign * 0.991, 1.0), verdict=None)
+    own = replace(network("best", "found", sign * 0.985, 2.2), difference=apart, metric=metric.key)
     alone, of_two, of_many = (counting_choice(own, among, [own, original], GOAL, metric) for among in (1, 2, 16))
     assert alone == own
     lost = [one.lost for one in (alone, of_two, of_many)]
@@ -112,17 +116,18 @@ def test_the_choice_widens_intervals_and_never_makes_a_verdict_better(metric):
     assert gain_over(own, [(1.0, original)], metric) == pytest.approx(
         [-end for end in (lost[0].value, lost[0].high, lost[0].low)]
     )
-    assert (of_two.verdict, of_many.verdict) == ("meets", "may meet") and "chosen among 16 networks" in of_many.reason
+    assert (of_two.state, of_many.state) == ("meets", "may meet")
+    assert reason(of_many).endswith("; chosen among 16 networks, which the intervals count") and "among" not in reason(alone)
     for state in ("misses", "unknown"):  # by a cost, which has no interval
-        assert counting_choice(replace(own, verdict=state), 2, [original], GOAL, metric).verdict == state
+        assert counting_choice(replace(own, verdict=verdict_of(state)), 2, [original], GOAL, metric).state == state
     without = counting_choice(own, 2, [replace(original, spread=None)], GOAL, metric)
-    assert not without.difference.is_certain and without.verdict == "may meet"
+    assert not without.difference.is_certain and without.state == "may meet"
 
 
 def test_the_page_says_among_how_many_the_best_was_chosen():
     apart = Interval(-0.005, -0.0073, -0.0027)
     own = replace(network("own_1", "found", 0.985, 2.2), difference=apart)
-    lines = ["".join(one) for one in beside_rivals(GOAL, ACCURACY, [ORIGINAL, own, network("pruned", "rival", 0.98, 2.1)])]
+    lines = [line.text for line in beside_rivals(GOAL, ACCURACY, [ORIGINAL, own, network("pruned", "rival", 0.98, 2.1)])]
     assert lines[:2] == [
         "The best of all networks: own_1, with a synthesized operator, meets the goal: 2.20 times as fast (2.14 to 2.26), "
         "accuracy 0.9850: -0.5 points (95 %: -0.8 to -0.2).",

@@ -44,5 +44,5 @@ def test_what_was_measured_is_judged(
     selection = Selection(selected=(Selected(key=KEY, name="operator_1", metrics=searched),))
     run = StoredRun(experiment, _unjudged=[], latencies=latencies, selection=selection)
     (judged,) = run.judged
-    assert judged.verdict == "meets" and judged.speedup.value == pytest.approx(expected, abs=0.01)
+    assert judged.state == "meets" and judged.speedup.value == pytest.approx(expected, abs=0.01)
     assert run.answer[1].startswith(f"operator_1 meets: {expected:.2f} times as fast")

@@ -22,7 +22,7 @@ from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.model.extraction import distinct_layers
-from syno.run.speedups import layer_name
+from syno.run.rows import layer_name
 from syno.run.table import latency_table, read_measurements
 from syno.stages.figures import names, write_report
 from syno.stages.measure import measure

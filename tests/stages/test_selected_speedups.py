@@ -20,8 +20,9 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure import measuring_process
 from syno.measure.timing import median_interval
-from syno.run.goal_tables import SELECTED_BY, judged_networks
+from syno.run.goal import judged_networks
 from syno.run.speedups import IN_SEARCH, IN_TURNS
+from syno.run.story import SELECTED_BY, reason
 from syno.run.table import latencies_in
 from syno.run.values import Score
 from syno.search.goal import Goal
@@ -94,10 +95,10 @@ def test_verdicts_are_about_what_was_measured_again_and_say_if_it_was_not(experi
     (key,) = selected(experiment, "conv2d")
     latencies = latencies_in(latency_table(("conv2d",)).assign(key=lambda rows: rows["operator"].replace("conv2d", key)))
     (searched,) = StoredRun(experiment, _unjudged=[], latencies=latencies).judged
-    assert (searched.speedup.value, searched.timed) == (3.0, IN_SEARCH) and searched.reason.endswith(SELECTED_BY)
+    assert (searched.speedup.value, searched.timed) == (3.0, IN_SEARCH) and reason(searched).endswith(SELECTED_BY)
     measure_selected(experiment)
     (again,) = StoredRun(experiment, _unjudged=[], latencies=latencies).judged
-    assert again.speedup == TWICE and again.timed == IN_TURNS and "3.00" not in again.reason
+    assert again.speedup == TWICE and again.timed == IN_TURNS and "3.00" not in reason(again)
 
 
 def test_a_record_of_another_operator_or_without_a_goal_is_one_clear_error(experiment: Experiment) -> None:

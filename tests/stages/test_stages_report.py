@@ -21,8 +21,8 @@ from syno.config import Experiment
 from syno.measure.tuning_record import TuningRecord
 from syno.report import commands, page_tables
 from syno.report.commands import best_to_take
-from syno.report.verdict import verdict_lines
 from syno.run.parquet import write_parquet
+from syno.run.story import verdict_lines
 from syno.run.table import latencies_in
 from syno.stages import figures, results
 from syno.stages.figures import write_report

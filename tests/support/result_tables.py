@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas
 from matplotlib.figure import Figure
 
+from syno.base.interval import Interval
 from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.report.result_figures import speedup_figure
@@ -17,8 +18,9 @@ from syno.run import FOLDER, LATENCY
 from syno.run import SCORES as SCORE_FILE
 from syno.run.run import Run
 from syno.run.table import SCORE_COLUMNS, complete, latencies_in, parts_in, rows_in, trials_in
-from syno.run.values import Round, Score, Speedup
+from syno.run.values import SPEED, STATES, UNKNOWN, Part, Round, Score, Speedup, Verdict
 from syno.stages.tables import make_tables
+from syno.train.metric import ACCURACY
 
 NAMES = ("conv2d", "separable_conv2d", "shift_conv1x1", "operator_1", "operator_2")
 ROLES = ("baseline", "baseline", "found", "found", "found")
@@ -86,14 +88,20 @@ def results(names: tuple[str, ...] = NAMES, metric: str = "accuracy", **changed:
     return Run(**(given | {name: READERS[name](table) for name, table in tables.items()}))
 
 
+def verdict_of(state: str, speedup: Interval = UNKNOWN, least: float = 1.5, missing: float = 0.0) -> Verdict | None:
+    """Return a verdict with this state, by its speedup; None for ""."""
+    parts = {one: Part(SPEED, one, speedup, least, missing) for one in STATES}
+    return Verdict((parts[state],), ACCURACY) if state in parts else None  # type: ignore[index]
+
+
 def scores_in(table: pandas.DataFrame) -> list[Score]:
     return [
         Score(
             row.text("operator"), row.text("role"), row.text("key"), row.text("metric"), row.number("score"),
             row.number("score_std"), row.count("seeds"), row.interval("difference"), row.number("flops"),
-            row.number("flops_share"), row.number("parameters"), row.number("parameters_share"), row.text("verdict"),
-            row.text("verdict_reason"), row.interval("goal_speedup"), row.text("goal_timed"),
-            missing=row.number("verdict_missing") or 0.0, operator_id=row.text("operator_id") or None,
+            row.number("flops_share"), row.number("parameters"), row.number("parameters_share"),
+            verdict_of(row.text("verdict"), row.interval("goal_speedup")), row.interval("goal_speedup"), row.text("goal_timed"),
+            operator_id=row.text("operator_id") or None,
         )
         for row in rows_in(complete(table, SCORE_COLUMNS, "scores"))
     ]  # fmt: skip

@@ -26,8 +26,7 @@ from syno.paper.numbers import (
     told,
 )
 from syno.run.measurement import UNITS, Measurement
-from syno.run.rows import perplexity
-from syno.run.speedups import LAYERED, LAYERS
+from syno.run.rows import LAYERED, LAYERS, perplexity
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 

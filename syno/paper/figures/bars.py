@@ -21,7 +21,7 @@ from syno.paper.figures.titles import compiler_title, compilers_of, model_title,
 from syno.paper.numbers import OF_THE_PAPER, TVM
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.points import Point, identify
-from syno.run.speedups import LAYERS
+from syno.run.rows import LAYERS
 
 WIDTH, LEAST_WIDTH = 4.2, 9.0  # inches of a panel, and of a figure, whose title and legend need room
 ACROSS = 3  # panels in a line

@@ -54,7 +54,7 @@ from syno.paper.numbers import (
 )
 from syno.run.measurement import OK
 from syno.run.rivals import KNOWN
-from syno.run.speedups import LAYERED, LAYERS
+from syno.run.rows import LAYERED, LAYERS
 
 # One headline number, beside the paper's.
 

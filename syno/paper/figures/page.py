@@ -35,8 +35,8 @@ from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
 from syno.run.measurement import OK
+from syno.run.rows import LAYERS
 from syno.run.run import Run
-from syno.run.speedups import LAYERS
 from syno.run.values import Latency, Score
 
 FROM_AUTHORS = "The paper's figures, from its authors' data"

@@ -29,11 +29,11 @@ from syno.report.page_tables import (
     quantity,
     score,
     score_rows,
-    setting,
     share,
 )
-from syno.run.goal_tables import SCREENED
+from syno.run.goal import SCREENED
 from syno.run.run import Run
+from syno.run.story import setting
 from syno.run.values import Latency, Score, Target
 from syno.train.metric import OF_ORIGINAL
 
