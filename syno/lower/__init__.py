@@ -1,1 +1,1 @@
-"""From operators to code: the interpreter (the meaning), the plan, and the generators."""
+"""Lowering of operators to code: the interpreter, which defines their meaning, plans, and code generators."""

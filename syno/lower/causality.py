@@ -1,7 +1,7 @@
-"""The test whether an operator on sequences reads positions later than the one that it computes.
+"""Causality: whether an output position of an operator depends on a later input position of the sequence.
 
-The answer is exact for the sizes at hand: it comes from all pairs of an output position and an input position that it depends
-on, for weights that are not zero (`syno.ir.support`).
+The answer is exact for the given sizes: it is computed from all pairs of an output position and an input position on which it
+depends if no weight is zero (`syno.ir.support`).
 
 >>> from syno.ir.builder import Builder
 >>> build = Builder("N, L, C; k=3", name="window")
@@ -30,10 +30,10 @@ class Leak:
     """The first output position that depends on a later input position.
 
     Attributes:
-        axis: what sizes it, or "axis 1".
+        axis: the variable that is the axis' length, or "axis 1".
         output: the position in the output.
-        input: the latest position in the input that it depends on.
-        index: the coordinate of the input there, as `syno.expression` writes it.
+        input: the latest input position on which it depends.
+        index: the index expression at which the input is read, as `syno.expression` writes it.
     """
 
     axis: str
@@ -53,13 +53,13 @@ def leak(graph: PGraph, axis: str | tuple[int, int], values: Mapping[str, int] |
 
     Args:
         graph: the operator.
-        axis: the variable that sizes the axis, such as "seq_len"; or which axis of the output, and which of the input.
+        axis: the variable that is the axis' length, such as "seq_len"; or the numbers of the axis in the output and the input.
         values: a value for each of the operator's variables that has no default.
 
     Raises:
         SpecError: there is no such axis, or its lengths in the output and in the input differ.
         ValuationError, SizeError: a value is missing or does not divide.
-        LoweringError: too many combinations of coordinates would have to be followed.
+        LoweringError: too many combinations of coordinates would have to be enumerated.
     """
     valuation = graph.valuation(values)
     out, into = _axes(graph, axis)
@@ -79,7 +79,7 @@ def leak(graph: PGraph, axis: str | tuple[int, int], values: Mapping[str, int] |
 
 
 def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
-    """Return the number of the axis in the output, and in the input."""
+    """Return the number of the axis in the output and in the input; SpecError if it is not unique."""
     found = []
     for end, (title, dims) in enumerate((("output", graph.output), ("input", graph.input))):
         if isinstance(axis, str):
@@ -94,7 +94,7 @@ def _axes(graph: PGraph, axis: str | tuple[int, int]) -> tuple[int, int]:
 
 
 def _dependences(graph: PGraph, valuation: Valuation, out: int, into: int) -> tuple[Array, Array]:
-    """Return all pairs of an output position and an input position that it depends on, as two arrays."""
+    """Return all pairs of an output position and an input position on which it depends, as two arrays of equal length."""
     target = graph.input[into]
     found = relation(graph, valuation, follow=[out], targets=[target])
     tables = found.tables

@@ -1,4 +1,4 @@
-"""Choosing a plan: by counting FLOPs, or by running every candidate on the machine at hand."""
+"""Choice of a plan: the one with the fewest FLOPs, or the one that runs fastest on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHOICES: Registry[Callable[[list[Plan], str, float], Plan]] = Registry("way to c
 
 @dataclass(frozen=True)
 class TimedPlan:
-    """A plan and how long its fused module took, forward only, for the first of its valuations."""
+    """A plan and the forward latency of its fused module at the first of its valuations, in milliseconds."""
 
     plan: Plan
     latency_ms: float
@@ -30,7 +30,7 @@ def plan(
     device: str = "cpu",
     seconds: float = 0.5,
 ) -> Plan:
-    """Return the best order of work for an operator: its stages, with their costs.
+    """Return the best plan of an operator: the order of its contractions, as stages with their costs.
 
     >>> import syno
     >>> print(syno.plan(syno.OPERATORS["low_rank_conv1x1"](), {"N": 1, "C_in": 64, "C_out": 64, "H": 8}))
@@ -42,13 +42,14 @@ def plan(
     Args:
         graph: the operator.
         values: values of its variables; those with defaults may be left out.
-        inference: whether weights are constants: plans that contract weights with each other first are candidates too.
+        inference: whether weights are constants: then plans that contract two weights with each other first are candidates,
+        too.
         choose: "flops" takes the plan with the fewest FLOPs, "measure" the one that runs fastest on `device`.
-        device: where to measure.
-        seconds: how long to measure each candidate.
+        device: the device of the measurements.
+        seconds: duration of the measurement of each candidate.
 
     Raises:
-        UnknownNameError: no such way to choose. Otherwise as `candidates`.
+        UnknownNameError: `choose` is neither of the two. Otherwise as `candidates`.
     """
     return CHOICES[choose](candidates(graph, values, inference=inference), device, seconds)
 
@@ -64,9 +65,9 @@ def _by_measuring(plans: list[Plan], device: str, seconds: float) -> Plan:
 
 
 def measure(plans: list[Plan], *, device: str = "cpu", seconds: float = 0.5) -> list[TimedPlan]:
-    """Run each plan's fused module on random data, without gradients, and return the plans, fastest first.
+    """Time the fused module of each plan on random data, without gradients, and return the plans, the fastest first.
 
-    Each plan is timed for about `seconds` after a warm-up, with as many threads as torch is set to; the figure is the median.
+    Each plan is timed for about `seconds` after a warm-up, with torch's number of threads. Latencies are medians.
     """
     return sorted((TimedPlan(plan, _latency_ms(plan, device, seconds)) for plan in plans), key=lambda row: row.latency_ms)
 

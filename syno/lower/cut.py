@@ -1,7 +1,7 @@
-"""The cut: which dims the data tensor has while an operator is carried out from the inputs down.
+"""The cut: the dims that are the axes of the data tensor at a point of lowering.
 
-Lowering goes from top to bottom. The cut starts as the input's axes; each primitive that is carried out takes the dims
-above it out of the cut and puts the dims below it in. Only what a wanted dim requires is carried out.
+Lowering goes from the top (input) to the bottom (output). The cut starts as the input's axes; each primitive that is carried
+out replaces the dims above it by the dims below it. Only primitives that a required dim depends on are carried out.
 
 Paper: section 6.1 (lowering).
 """
@@ -17,7 +17,7 @@ from syno.ir.primitives import EXPAND, SHARE
 
 
 class Structure:
-    """An index of a pGraph: the operation above each dim, and the weights that it needs."""
+    """An index of a pGraph for lowering: the operation above each dim, and the weights on which the dim depends."""
 
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
@@ -26,26 +26,26 @@ class Structure:
 
     @cached_property
     def shares(self) -> dict[int, tuple[Operation, ...]]:
-        """The Shares of each weight by its number, in the order of its axes."""
+        """The Shares of each weight, by the weight's number, in the order of its axes."""
         return {
             number: tuple(dim.operation for dim in weight if dim.operation is not None)
             for number, weight in enumerate(self.graph.weights, 1)
         }
 
     def weights_above(self, dim: Dim) -> frozenset[int]:
-        """Return the numbers of the weights that the values read at `dim` have been multiplied with."""
-        found = self._weights.get(dim)
-        if found is None:
+        """Return the numbers of the weights that have been multiplied into the data above `dim`."""
+        weights = self._weights.get(dim)
+        if weights is None:
             operation = self.above.get(dim)
             if operation is None:
-                found = frozenset((dim.operation.parameter,)) if dim.is_weight_side and dim.operation else frozenset()  # type: ignore[arg-type]
+                weights = frozenset((dim.operation.parameter,)) if dim.is_weight_side and dim.operation else frozenset()  # type: ignore[arg-type]
             else:
-                found = frozenset[int]().union(*(self.weights_above(top) for top in operation.tops))
-            self._weights[dim] = found
-        return found
+                weights = frozenset[int]().union(*(self.weights_above(top) for top in operation.tops))
+            self._weights[dim] = weights
+        return weights
 
     def is_expanded(self, dim: Dim) -> bool:
-        """Return whether no tensor is indexed by `dim`, since an Expand ends it."""
+        """Return whether an Expand lies directly above `dim`, so that it indexes no tensor."""
         operation = self.above.get(dim)
         return operation is not None and operation.primitive is EXPAND
 
@@ -60,7 +60,7 @@ class Structure:
 
 
 class Cut:
-    """The dims of the data tensor at one point of lowering. Copies are cheap, since plans are compared by trying them."""
+    """The dims of the data tensor at one point of lowering. It is cheap to copy, since the planner tries many orders."""
 
     def __init__(self, structure: Structure, dims: Iterable[Dim]) -> None:
         self.structure = structure

@@ -1,8 +1,8 @@
-"""The meaning of an operator: NumPy evaluates its index map literally.
+"""The interpreter, which defines the meaning of an operator: NumPy evaluates its index map literally.
 
-For every output position and every combination of the reduction loops it computes, by Table 1, which element of the
-input and of each weight is read, multiplies them, and adds up. Summands for which an Unfold reads beyond a border are
-zero. Nothing is simplified, reordered or fused here; every generator must agree with this.
+For every output position and every iteration of the reductions it computes, by Table 1, the positions of the input and of each
+weight that are read, multiplies these elements, and adds up the products. A summand is zero if an Unfold reads beyond a border.
+Nothing is simplified, reordered or fused here; the code of every generator must agree with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syno.ir.coordinates import Array, Indices, coordinates
 from syno.ir.dim import Dim
 from syno.ir.graph import PGraph
 
-CHUNK_ELEMENTS = 4_000_000  # loops are taken one by one, outermost first, until what remains is this small
+CHUNK_ELEMENTS = 4_000_000  # outer loops run in Python until the arrays over the inner loops are at most this large
 
 
 def shapes(graph: PGraph, valuation: Valuation) -> tuple[tuple[int, ...], list[tuple[int, ...]], tuple[int, ...]]:
@@ -89,7 +89,7 @@ def interpret_at(
     Args:
         graph, values, input, weights: as for `interpret`.
         positions: of shape [elements, axes of the output].
-        takes_maximum: whether an element is the largest of its summands and zero, in place of their sum.
+        takes_maximum: whether an element is the maximum of zero and its summands, instead of their sum.
 
     Returns:
         The elements, of shape [elements].

@@ -1,4 +1,4 @@
-"""The loops generator: a plan as one C function, stage by stage.
+"""The generator of C loops: a plan becomes one C function with a loop nest for each stage.
 
 The text is C99 and compiles as it is; sizes are arguments, tensors are dense arrays of float.
 """
@@ -19,7 +19,7 @@ HELPERS = {  # C rounds towards zero
     "floor_div": "static inline int floor_div(int a, int b) { return a / b - (a % b < 0); }\n",
     "floor_mod": "static inline int floor_mod(int a, int b) { return (a % b + b) % b; }\n",
 }
-# Functions that <stdlib.h> declares: code that defines one of them anew does not compile.
+# Functions that <stdlib.h> declares: an operator with one of these names gets another one.
 LIBRARY = words(
     """
     a64l abort abs aligned_alloc alloca arc4random arc4random_buf arc4random_uniform at_quick_exit atexit atof atoi atol
@@ -40,8 +40,8 @@ LIBRARY = words(
 def to_c(plan: Plan) -> str:
     """Return the plan as a C function `void name(int sizes ..., const float x[...], const float w1[...], ..., float y[...])`.
 
-    Sizes come in the order of the operator's variables. Intermediate results are allocated and freed inside. For a plan
-    that composes weights, the function takes the composed weight.
+    Sizes are in the order of the operator's variables. Intermediate results are allocated and freed inside. If the plan
+    composes two weights, the composed weight is an argument in place of the two.
 
     >>> import syno
     >>> code = syno.to_c(syno.plan(syno.OPERATORS["matmul"](), {"M": 2, "K": 3, "N": 4}))

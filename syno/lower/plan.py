@@ -1,8 +1,8 @@
-"""The plan of an operator: the order in which weights are multiplied in and sums are taken, and its cost.
+"""The plan of an operator: the order of its contractions and sums, and its cost.
 
-A plan is a row of stages. Each multiplies the data with some weights, or none, and takes some of the sums. Which order
-is cheapest depends on the sizes; taking a sum early, so that its result is stored, is the paper's materialized
-reduction. The search over orders is exact.
+A plan is a sequence of stages. Each stage multiplies the data with some weights, or none, and takes some of the sums. Which
+order is cheapest depends on the sizes; an early sum, whose result is stored, is the paper's materialized reduction. The search
+over orders is exact.
 
 One multiply-add counts as one FLOP.
 
@@ -26,21 +26,19 @@ from syno.ir.structure import Rebuilt, numbered
 from syno.lower.cut import Structure
 from syno.lower.stages import Stage, orders_of_work
 
-# Contracting two weights with each other, ahead of the data.
-#
-# For inference weights are constants. An operator that multiplies with two weights in turn can then multiply with one that
-# is computed once; whether that is faster depends on sizes and machine. What computes the one from the two is again a
-# linear operator, so it is written in the same language: its input is one weight, its weight the other.
+# Composition of weights: for inference, weights are constants, so an operator that multiplies with two weights in turn can
+# multiply with their contraction, which is computed once. Whether that is faster depends on sizes and machine. The
+# contraction is itself a linear operator, written in the same language: one weight is its input, the other its weight.
 
 
 @dataclass(frozen=True)
 class Composition:
-    """Two weights as one.
+    """A composition of two weights of an operator into one.
 
     Attributes:
-        graph: the operator with one weight less; the composed weight is its last one, the others keep their order.
-        recipe: computes the composed weight; its input is weight `above`, its only weight is weight `below`.
-        above, below: numbers of the weights composed, in the operator before.
+        graph: the operator with one weight less; the composed weight is its last, the others keep their order.
+        recipe: the operator that computes the composed weight: its input is weight `above`, its only weight is weight `below`.
+        above, below: numbers of the two weights in the original operator.
     """
 
     graph: PGraph
@@ -49,28 +47,28 @@ class Composition:
     below: int
 
     def uncomposed(self, weights: int) -> list[int]:
-        """Return the numbers, in the original operator, of the weights that are not composed."""
+        """Return the numbers of the weights that are not composed, in an operator of `weights` weights."""
         return [number for number in range(1, weights + 1) if number not in (self.above, self.below)]
 
 
 def compositions(graph: PGraph) -> Iterator[Composition]:
-    """Return every way to compose two weights of the operator."""
+    """Yield every composition of two weights of the operator."""
     numbers = range(1, len(graph.weights) + 1)
     for below in numbers:
         for above in numbers:
             if above != below:
-                found = compose(graph, above, below)
-                if found is not None:
-                    yield found
+                composition = compose(graph, above, below)
+                if composition is not None:
+                    yield composition
 
 
 def compose(graph: PGraph, above: int, below: int) -> Composition | None:
-    """Compose weights `above` and `below`. Return None where more than reshapes and rotations lie between them."""
+    """Compose weights `above` and `below`; None if primitives other than reshapes and rotations lie between them."""
     return _Composer(graph, above, below).composition()
 
 
 class _Composer:
-    """The composition of two weights. A root is a dim on which Shares stand; the new weight has one axis per needed root."""
+    """Composes two weights. A root is the dim below a chain of Shares; the composed weight has an axis for each needed root."""
 
     def __init__(self, graph: PGraph, above: int, below: int) -> None:
         self.graph, self.above, self.below = graph, above, below
@@ -81,7 +79,7 @@ class _Composer:
         if self._lies_under(self.above, self.below):
             return None
         if self.above < self.below and not self._lies_under(self.below, self.above):
-            return None  # independent of each other: the other way round will do
+            return None  # the two are independent of each other, and the pair is tried in the other order
         below_roots = [self._root(self._bottom(axis)) for axis in self.graph.weights[self.below - 1]]
         above_roots: list[Dim] = []
         for axis in self.graph.weights[self.above - 1]:
@@ -133,7 +131,7 @@ class _Composer:
         return operation is not None and operation.primitive is EXPAND
 
     def _recipe(self, below_roots: Sequence[Dim], axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """Return the operator that maps the weight above to the composed weight, with the weight below as its weight."""
+        """Return the operator that computes the composed weight: its input is the upper weight, its weight the lower one."""
         start = {root: output_axis(index, root.size) for index, root in enumerate(axes)}
         start |= numbered(only_weights)
         shares = {root: share(start[root], 1) for root in below_roots}
@@ -147,13 +145,13 @@ class _Composer:
         return PGraph(output, axes_of_input, (sides,), expansions, name, self.graph.defaults)
 
     def _with_one_weight(self, axes: Sequence[Dim], only_weights: Sequence[Dim]) -> PGraph:
-        """Return the operator with the two weights' Shares replaced by those of the composed weight."""
+        """Return the operator in which Shares of the composed weight replace those of the two weights."""
         others = [number for number in range(1, len(self.graph.weights) + 1) if number not in self.pair]
         renumbered = {number: position for position, number in enumerate(others, 1)}
         loops = numbered(dim for dim in self.graph.reduces if dim not in only_weights)
 
         def read_at(root: Dim, new: Dim) -> Dim:
-            """The composed weight is read at each root, once for both."""
+            """Return the dim above the composed weight's Share at a root of its axes; `new` at other roots."""
             return share(new, len(others) + 1)[0] if root in axes else new
 
         def rebuild(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -184,12 +182,20 @@ def _without_share(operation: Operation, bottoms: tuple[Dim, ...]) -> tuple[Dim,
     return Operation(operation.primitive, operation.parameter, bottoms).tops
 
 
-FLOAT_BYTES = 4  # float32, which the figures for memory assume
+FLOAT_BYTES = 4  # of float32, in which memory is counted
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """A row of a plan's table, for one valuation."""
+    """The cost of one stage for one valuation: a row of the plan's table.
+
+    Attributes:
+        weights: numbers of the weights that the stage multiplies with.
+        sums: labels of the reductions that it sums over.
+        result: shape of its result.
+        flops: multiply-adds.
+        memory_bytes: of its data, weights and result, in float32.
+    """
 
     weights: tuple[int, ...]
     sums: tuple[str, ...]
@@ -200,10 +206,14 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages from the input to the output. Its `repr` is a table.
+    """A sequence of stages from the input to the output. Its `repr` is a table.
 
-    With a `composition` two weights are contracted with each other once, ahead of the stages, which then work on
-    `staged`; the FLOPs and the memory of that are not counted.
+    Attributes:
+        graph: the operator.
+        stages: the stages of `staged`.
+        valuations: the sizes for which the plan was made.
+        composition: the composition of two weights that is computed once, ahead of the stages; its FLOPs and memory are not
+            counted. None if no weights are composed.
     """
 
     graph: PGraph
@@ -213,11 +223,11 @@ class Plan:
 
     @property
     def staged(self) -> PGraph:
-        """The operator that the stages carry out: the given one, or the one with two weights composed."""
+        """The operator that the stages compute: `graph`, or the composition's operator with one weight less."""
         return self.graph if self.composition is None else self.composition.graph
 
     def flops(self, valuation: Valuation | None = None) -> int:
-        """Return the multiply-adds for one valuation; without one, their sum over the valuations of the plan."""
+        """Return the multiply-adds for one valuation; for None, their sum over all valuations of the plan."""
         rows = self.valuations if valuation is None else (valuation,)
         return sum(stage.flops(row) for row in rows for stage in self.stages)
 
@@ -228,7 +238,7 @@ class Plan:
     def published_flops(self, valuation: Valuation) -> int:
         """Return the FLOPs as the published system's metadata counts them.
 
-        The elements of input and weights are added, and those of a result that a stage without products and sums only moves.
+        This adds the elements of input and weights, and those of the results of stages that only move elements.
 
         Source: the FLOPs of the kernels in the artifact of the paper.
         """
@@ -240,7 +250,7 @@ class Plan:
         return sum(valuation.numel(dim.size for dim in weight) for weight in self.graph.weights)
 
     def costs(self, valuation: Valuation) -> list[StageCost]:
-        """Return the cost of each stage. Its memory is that of its data, weights and result in float32."""
+        """Return the cost of each stage for one valuation."""
         rows = []
         for stage in self.stages:
             held = [stage.data, stage.output, *(self.staged.weights[number - 1] for number in stage.weights)]
@@ -295,12 +305,12 @@ class Plan:
 
 
 def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inference: bool = False) -> list[Plan]:
-    """Return a plan for each order of multiplying weights in; for inference, also for each pair of weights composed.
+    """Return a plan for each order of contractions; for inference, also the plans of each composition of two weights.
 
     Args:
         graph: the operator.
         values: values of its variables (those with defaults may be left out), or several valuations.
-        inference: whether weights are constants, so that contracting them with each other costs nothing.
+        inference: whether weights are constants, so that contracting two of them with each other costs nothing.
 
     Raises:
         ValuationError, SizeError: a value is missing, or a size does not divide.
@@ -315,17 +325,17 @@ def candidates(graph: PGraph, values: Mapping[str, int] | Valuations, *, inferen
 
 
 def fewest_flops(plans: Sequence[Plan]) -> Plan:
-    """Return the plan with the fewest FLOPs, summed over its valuations; among equal ones, the one with most stages."""
+    """Return the plan with the fewest FLOPs, summed over its valuations; of several, the one with the most stages."""
     return min(plans, key=lambda plan: (plan.flops(), -len(plan.stages)))
 
 
 def plan_for(graph: PGraph, values: Mapping[str, int] | Valuations | None, plan: Plan | None) -> Plan:
-    """Return the plan given, or the one with the fewest FLOPs for these values; without values, for nominal ones."""
+    """Return `plan`, or if it is None the plan with the fewest FLOPs for these values (nominal ones if they are None)."""
     return plan or fewest_flops(candidates(graph, values if values is not None else nominal_values(graph)))
 
 
 def nominal_values(graph: PGraph) -> Valuation:
-    """Return values for planning where none are given: the defaults; other coefficients 3; primaries large and divisible."""
+    """Return nominal values for planning: defaults, 3 for other coefficients, large divisible numbers for primaries."""
     values = dict(graph.variables.defaults)
     for name, variable in graph.variables.items():
         if variable.kind is VariableKind.COEFFICIENT:

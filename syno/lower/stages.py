@@ -1,4 +1,4 @@
-"""The orders in which an operator can be carried out, each with the cheapest way to take its sums.
+"""The orders of contractions in which an operator can be computed, each with the cheapest order of its sums.
 
 Paper: section 6.2 (materialized reduction).
 """
@@ -17,10 +17,10 @@ from syno.ir.dim import Dim, Operation
 from syno.ir.graph import PGraph
 from syno.lower.cut import Cut, Structure
 
-MANY_WEIGHTS, MOST_ORDERS = 6, 200  # 6 weights have 720 orders, 16 have 20 million millions
+MANY_WEIGHTS, MOST_ORDERS = 6, 200  # 6 weights have 720 orders, 16 weights have 2e13
 REDUCTION_LIMIT = 6  # the exact search is exponential in the reductions of one stage; the paper's operators have up to 5
 
-Scheme = tuple[tuple[int, ...], ...]  # groups of weights, in the order in which they are multiplied in
+Scheme = tuple[tuple[int, ...], ...]  # groups of numbers of weights, in the order of their contractions
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Stage:
     """A stage of a plan: multiply the data with `weights`, then sum over `reduces`.
 
     Attributes:
-        weights: numbers of the weights multiplied in, none for a stage of views and sums.
-        data: the axes of the data tensor before, unordered.
-        reduces: the reductions summed here.
-        output: the axes after.
+        weights: numbers of the weights; () for a stage of views and sums only.
+        data: the axes of the data tensor before the stage, unordered.
+        reduces: the reductions that the stage sums over.
+        output: the axes of the stage's result.
     """
 
     weights: tuple[int, ...]
@@ -40,11 +40,11 @@ class Stage:
     output: tuple[Dim, ...]
 
     def flops(self, valuation: Valuation) -> int:
-        """Return the multiply-adds; for a stage without weights, the elements that are added: none if they are only moved."""
+        """Return the multiply-adds; for a stage without weights the additions; 0 if it only moves elements."""
         return 0 if self._only_moves else valuation.integer(self._space) * max(len(self.weights), 1)
 
     def moved(self, valuation: Valuation) -> int:
-        """Return the elements that a stage without weights and sums moves; 0 for other stages."""
+        """Return the number of elements that a stage without weights and sums moves; 0 for other stages."""
         return valuation.integer(self._space) if self._only_moves else 0
 
     @property
@@ -57,9 +57,9 @@ class Stage:
 
 
 def orders_of_work(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stage, ...]]:
-    """Yield the stages for each order of weights. Weights that wait for each other in a circle come at once.
+    """Yield the stages for each order of contractions. Weights that depend on each other cyclically are contracted together.
 
-    With more than `MANY_WEIGHTS`, for the first `MOST_ORDERS` orders only.
+    If there are more than `MANY_WEIGHTS` weights, only the first `MOST_ORDERS` orders are tried.
     """
     structure = Structure(graph)
     most = None if len(graph.weights) <= MANY_WEIGHTS else MOST_ORDERS
@@ -69,11 +69,14 @@ def orders_of_work(graph: PGraph, valuations: Valuations) -> Iterator[tuple[Stag
 
 
 def contraction_schemes(structure: Structure, largest_group: int | None = None) -> Iterator[Scheme]:
-    """Yield every order of multiplying weights in, alone or in groups, that respects which Shares lie above which.
+    """Yield every order of contracting with weights, alone or in groups, in which Shares are computed from top to bottom.
 
-    With `largest_group`, only those whose groups have at most so many weights: none where more wait for each other.
+    Args:
+        structure: the operator.
+        largest_group: yield only orders whose groups have at most so many weights; there are none if more depend on each other
+            cyclically. None: any size.
 
-    Where some sum needs no weight, an empty first group (sum before any contraction) is tried too.
+    If a sum needs no weight, orders with an empty first group (a sum before all contractions) are yielded, too.
     """
     graph = structure.graph
     numbers = frozenset(range(1, len(graph.weights) + 1))
@@ -83,7 +86,7 @@ def contraction_schemes(structure: Structure, largest_group: int | None = None) 
     }
     early = any(not structure.weights_above(dim) for dim in graph.reduces)
     if largest_group == 1 and not _can_come_one_by_one(waits):
-        return  # found at once, where to try them would take exponential time
+        return  # this test is linear; to enumerate in vain would take exponential time
     for order in _ordered_groups(numbers, frozenset(), waits, largest_group or len(numbers)):
         if order or not early:
             yield order
@@ -92,13 +95,11 @@ def contraction_schemes(structure: Structure, largest_group: int | None = None) 
 
 
 def fan_in(graph: PGraph) -> dict[int, Size]:
-    """Return, for each weight, the number of summands of the sums that end with it.
-
-    This is the basis of an initialization that keeps the variance.
+    """Return the fan-in of each weight, for an initialization that keeps the variance: its number of summands.
 
     A reduction counts for the last weight that is multiplied in above it. The product over all weights is the number of
     summands of one output element, so weights drawn with variance `1 / fan_in` keep the variance of the input, as far as
-    the summands are independent (borders, where an Unfold reads zeros, have fewer).
+    the summands are independent. (At borders, where an Unfold reads zeros, there are fewer summands.)
     """
     structure = Structure(graph)
     order = [number for group in next(iter(contraction_schemes(structure))) for number in group]
@@ -161,7 +162,7 @@ def _stages(structure: Structure, scheme: Scheme, valuations: Valuations) -> tup
 
 @dataclass(frozen=True)
 class _Order:
-    """An order of taking sums: the work it costs, and each group of sums with the cut after it."""
+    """An order of the sums of one stage: its multiply-adds, and each group of sums with the cut after it."""
 
     work: int
     steps: tuple[tuple[frozenset[Dim], Cut], ...]
@@ -170,10 +171,10 @@ class _Order:
 def _materialize_sums(
     graph: PGraph, group: tuple[int, ...], before: tuple[Dim, ...], cut: Cut, ready: Sequence[Dim], valuations: Valuations
 ) -> list[Stage]:
-    """Split one contraction and its sums into stages so that the total work is least; `cut` is moved past the sums.
+    """Split one contraction and its sums into the stages with the least total work; `cut` is moved below the sums in place.
 
-    Sums that the contraction itself uncovers are taken with it. For the others, a dynamic program over the set of sums
-    taken so far is exact: the cut depends on that set alone, not on the order in it.
+    Sums over axes of the contraction's result are part of its stage. For the others, a dynamic program over the set of sums
+    taken so far is exact, since the cut depends only on that set and not on their order.
     """
     contracted = frozenset(dim for dim in ready if dim in cut.dims)
     others = sorted(frozenset(ready) - contracted, key=lambda dim: graph.labels[dim])
@@ -202,7 +203,7 @@ def _materialize_sums(
 
 
 def _extend_order(order: _Order, take: frozenset[Dim], multiplications: int, valuations: Valuations) -> _Order | None:
-    """Return the order extended by the sums `take`; None if that uncovers a reduction that is not among them."""
+    """Return the order extended by the sums `take`; None if their cut contains a reduction that is not among them."""
     cut = order.steps[-1][1].copy()
     for dim in sorted(take, key=lambda dim: dim.id):
         cut.include(dim)
@@ -221,7 +222,7 @@ def _text_order(graph: PGraph, dims: set[Dim]) -> tuple[Dim, ...]:
 
 @dataclass(frozen=True)
 class Intermediate:
-    """A named index: the coordinate of `dim`, computed from those of the dims below its operation."""
+    """An index with a variable of its own in generated code: the coordinate of `dim`, from those of the dims below it."""
 
     dim: Dim
     operation: Operation
@@ -232,8 +233,8 @@ class Intermediate:
 class Accesses:
     """`result[axes] = sum over reductions of data[...] * weight[...] * ...`, over the labels of axes and reductions.
 
-    A summand for which a condition `0 <= index < extent` fails is zero. Expressions may name intermediates, which come
-    in an order in which each needs only earlier ones.
+    A summand is zero if one of the conditions `0 <= index < extent` fails. Expressions may refer to intermediates by name; each
+    intermediate refers to earlier ones only.
     """
 
     data: tuple[Expression, ...]
@@ -252,11 +253,11 @@ def accesses(
     """Return the accesses of a stage.
 
     Args:
-        structure: that of the operator which the stage is part of.
+        structure: the structure of the stage's operator.
         stage: the stage.
         source: the axes of the data tensor, in its order.
         target: the axes of the result, in its order.
-        is_named: which operations with one dim above them have their index named rather than written out.
+        is_named: returns whether the index of an operation with one dim above it becomes a named intermediate.
     """
     graph = structure.graph
     given = {dim: iterator(graph.labels[dim], dim.size) for dim in (*target, *stage.reduces)}
@@ -286,13 +287,13 @@ def accesses(
 
 
 def _expanded_above(structure: Structure, dims: Sequence[Dim], known: Mapping[Dim, None]) -> list[Dim]:
-    """Return the expanded dims between `dims` and the tensors. An Unfold below one has a condition, too."""
-    found: list[Dim] = []
+    """Return the expanded dims above `dims`. They index no tensor, but an Unfold below one has a condition all the same."""
+    expanded: list[Dim] = []
     for dim in dims:
         if dim not in known:
             tops = structure.above[dim].tops
-            found += _expanded_above(structure, tops, known) if tops else [dim]
-    return list(dict.fromkeys(found))
+            expanded += _expanded_above(structure, tops, known) if tops else [dim]
+    return list(dict.fromkeys(expanded))
 
 
 def _operations_between(wanted: Iterable[Dim], known: Mapping[Dim, Expression]) -> set[Operation]:

@@ -32,9 +32,9 @@ PAIR = 2  # samples: batch normalization does not learn from one
 TOLERANCE = 1e-3  # of the largest output: other memory formats round in another order
 AXES_OF_PICTURES = 4  # [N, C, H, W]: torch.channels_last is defined for these only
 KEEPS_ANOTHER_NAME = (
-    "forward does not call the module in its place: a list, a function or a bound method keeps the layer itself"
+    "forward does not reach the module in its place: a list, a function or a bound method keeps the layer itself"
 )
-NEVER_RUNS = "forward does not call the module in its place: it may test for the layer's class"
+NEVER_RUNS = "forward does not call the module in its place: it may ask for the layer's class"
 USES_WEIGHT = "forward calls a function with its weight"
 LEARNS_NOTHING = "no gradient reaches it, so an operator in its place would not learn"
 

@@ -1,4 +1,4 @@
-"""Activations that kernels compute with their results: functions of `activations.h`, and the same in double precision."""
+"""Names of the activation functions of `activations.h`, each with the same function in double precision, to check kernels."""
 
 from __future__ import annotations
 

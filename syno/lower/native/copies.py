@@ -1,4 +1,4 @@
-"""Loops that copy a tensor between the caller's memory and scratch."""
+"""C++ loops that copy a tensor between the caller's memory and the scratch buffer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeAlias
 
 from syno.lower.native.source import Writer, linear
 
-Body: TypeAlias = Callable[[str, str], list[str]]  # the statements of a copy, from a place outside and one in scratch
+Body: TypeAlias = Callable[[str, str], list[str]]  # (offset in the caller's memory, in scratch) -> statements
 
 
 @dataclass(frozen=True)
 class CopyAxis:
-    """An axis along which a tensor is copied between the caller's memory and scratch.
+    """An axis of a copy between the caller's memory and scratch.
 
     Attributes:
         extent: its length.
-        outside, inside: floats between neighbours in the caller's memory, and in scratch.
-        bound: the expression of the length, where it is known only when the code runs; `extent` is then the most.
+        outside, inside: its stride in the caller's memory, and in scratch, in floats.
+        bound: the C++ expression of the length if it is known only at run time; `extent` is then the maximum.
     """
 
     extent: int
@@ -29,25 +29,32 @@ class CopyAxis:
 
     @property
     def count(self) -> str:
-        """The length, as an expression."""
+        """The length as a C++ expression."""
         return self.bound or str(self.extent)
 
 
 def merged(axes: Iterable[CopyAxis]) -> list[CopyAxis]:
-    """Return axes from the outermost outside, those that are neighbours in both memories made one."""
-    found: list[CopyAxis] = []
+    """Return the axes sorted by their stride in the caller's memory, merged if they are contiguous in both memories."""
+    result: list[CopyAxis] = []
     for axis in sorted((axis for axis in axes if axis.extent > 1 or axis.bound), key=lambda axis: -axis.outside):
-        before = found[-1] if found else None
+        before = result[-1] if result else None
         steps = (axis.extent * axis.outside, axis.extent * axis.inside)
         if before and not before.bound and not axis.bound and (before.outside, before.inside) == steps:
-            found[-1] = CopyAxis(before.extent * axis.extent, axis.outside, axis.inside)
+            result[-1] = CopyAxis(before.extent * axis.extent, axis.outside, axis.inside)
         else:
-            found.append(axis)
-    return found
+            result.append(axis)
+    return result
 
 
 def copy_loops(out: Writer, axes: Sequence[CopyAxis], body: Body, inside: int, outside: int = 0) -> None:
-    """Write loops over axes around a copy, which begins at these places in both memories. Threads share the outermost."""
+    """Write a nest of copy loops. Threads share the outermost loop.
+
+    Args:
+        out: the writer.
+        axes: the loops from the outermost.
+        body: returns the innermost statements.
+        inside, outside: the first offset in scratch, and in the caller's memory.
+    """
     with ExitStack() as blocks:
         for number, axis in enumerate(axes):
             begin, end = ("0", axis.count) if number else (f"{axis.count} * part / parts", f"{axis.count} * (part + 1) / parts")

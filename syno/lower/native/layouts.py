@@ -1,4 +1,4 @@
-"""Where the elements of tensors lie: in the caller's formats, and in scratch; and the addresses at which nests use them."""
+"""Layouts of tensors in the caller's memory and in the scratch buffer, and the addresses at which nests read and write them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from syno.lower.native.loop_code import Address
 from syno.lower.native.nests import Nest, NestPlan
 from syno.lower.native.source import linear
 
-CACHE_LINE = 16  # floats
+CACHE_LINE = 16  # number of floats
 Shapes: TypeAlias = tuple[Sequence[int], Sequence[int]]  # of the input and of the output
 Format: TypeAlias = Literal["contiguous", "channels_last", "lanes"]
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A tensor in scratch.
+    """The layout of a tensor in the scratch buffer, in floats.
 
     Attributes:
-        strides: floats between neighbours along each axis.
-        origin: the place of the first position that is no halo.
-        size: floats in all.
+        strides: the distance of neighbours along each axis.
+        origin: the offset of the first position that is no halo.
+        size: the length of the tensor including halos and gaps.
     """
 
     strides: tuple[int, ...]
@@ -32,12 +32,12 @@ class Layout:
 
 
 def in_lines(count: int) -> int:
-    """Return a number of floats, rounded up to whole lines of the cache."""
+    """Return a number of floats, rounded up to whole cache lines."""
     return -(-count // CACHE_LINE) * CACHE_LINE
 
 
 def row_major(extents: Sequence[int], unit: int) -> tuple[int, ...]:
-    """Return the strides of a tensor whose last axis has neighbours `unit` floats apart."""
+    """Return the row-major strides of a tensor whose last axis has the stride `unit`."""
     strides, stride = [], unit
     for extent in reversed(extents):
         strides.append(stride)
@@ -46,7 +46,7 @@ def row_major(extents: Sequence[int], unit: int) -> tuple[int, ...]:
 
 
 def reading(nest: Nest, layout: Layout) -> Address:
-    """Return the addresses at which a nest reads a tensor of this layout."""
+    """Return the address at which a nest reads its source, which has this layout."""
     constant, steps = layout.origin, dict[int, int]()
     tables: dict[tuple[int, ...], Array] = {}
     for axis, stride in zip(nest.source, layout.strides, strict=True):
@@ -61,7 +61,7 @@ def reading(nest: Nest, layout: Layout) -> Address:
 
 
 def writing(nest: Nest, layout: Layout) -> Address:
-    """Return the addresses at which a nest writes a tensor of this layout."""
+    """Return the address at which a nest writes its target, which has this layout."""
     steps: dict[int, int] = {}
     for loops, stride in zip(nest.written, layout.strides, strict=True):
         for loop in reversed(loops):
@@ -71,7 +71,7 @@ def writing(nest: Nest, layout: Layout) -> Address:
 
 
 def channel_steps(nest: Nest, axis: int | None) -> dict[int, int]:
-    """Return the step of each loop in the position along an axis of the target."""
+    """Return by how much the index along an axis of the target grows with each loop that writes it; {} for None."""
     steps: dict[int, int] = {}
     step = 1
     for loop in reversed(nest.written[axis]) if axis is not None else ():
@@ -82,12 +82,12 @@ def channel_steps(nest: Nest, axis: int | None) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Side:
-    """The input or the output as callers have it.
+    """The input or output tensor in the caller's memory.
 
     Attributes:
         format: "lanes", or one of PyTorch's memory formats.
-        through: the stride and the extent of each axis that stays as it is; the first extent is that of the batch.
-        own: the same of the other axes.
+        through: (stride, extent) of each pass-through axis; the first extent is the batch size.
+        own: (stride, extent) of each other axis.
     """
 
     format: Format
@@ -104,21 +104,18 @@ def _side(format: Format, shape: Sequence[int], through: Sequence[int], own: Seq
 
 
 def sides(plan: NestPlan, shapes: Shapes, formats: tuple[Format, Format]) -> tuple[Side, Side]:
-    """Return the input and the output of a plan as callers have them."""
+    """Return the input and the output of a plan with these shapes and formats in the caller's memory."""
     entering, leaving = ([axes[side] for axes in plan.through] for side in (0, 1))
-    given = _side(formats[0], shapes[0], entering, plan.inputs)
+    input_side = _side(formats[0], shapes[0], entering, plan.inputs)
     if plan.strides:
         extents = [axis.extent for axis in plan.nests[0].source]
-        own = zip(given.own, plan.strides, extents, strict=True)
-        given = replace(given, own=tuple((step * stride, extent) for (step, _), stride, extent in own))
-    return (
-        given,
-        _side(formats[1], shapes[1], leaving, plan.outputs),
-    )
+        own = zip(input_side.own, plan.strides, extents, strict=True)
+        input_side = replace(input_side, own=tuple((step * stride, extent) for (step, _), stride, extent in own))
+    return input_side, _side(formats[1], shapes[1], leaving, plan.outputs)
 
 
 def place_of_sample(side: Side, sample: str) -> str:
-    """Return the expression of where a sample begins in the caller's tensor."""
+    """Return the C++ expression of the offset of a sample in the caller's tensor."""
     steps, number = [], sample
     for stride, extent in reversed(side.through[1:]):
         steps.append((stride, f"({number} % {extent})"))

@@ -1,4 +1,4 @@
-"""A nest with its addresses in memory: what schedules are made for, and code is written from."""
+"""A loop nest with its addresses in memory: the input of schedules and of the code writer."""
 
 from __future__ import annotations
 
@@ -10,32 +10,38 @@ from syno.ir.coordinates import Array
 
 @dataclass(frozen=True, eq=False)
 class Address:
-    """Where in memory an iteration of a nest reads or writes, in floats: a constant, a step for each loop, and tables."""
+    """The offset, in floats, at which an iteration of a nest reads or writes: constant + sum of step * index + table lookups.
+
+    Attributes:
+        constant: the offset of the first iteration.
+        steps: the step of each loop, by its number.
+        tables: for each irregular term, the numbers of its loops and a table over them.
+    """
 
     constant: int
     steps: Mapping[int, int]
     tables: tuple[tuple[tuple[int, ...], Array], ...] = ()
 
     def depends_on(self, loop: int) -> bool:
-        """Return whether the address changes along the loop."""
+        """Return whether the address depends on the loop's index."""
         return bool(self.steps.get(loop)) or any(loop in loops for loops, _ in self.tables)
 
 
 @dataclass(frozen=True, eq=False)
 class LoopCode:
-    """What is written of a nest.
+    """A loop nest as the code writer needs it.
 
     Attributes:
-        extents: of the loops.
+        extents: the number of iterations of each loop.
         summed: the numbers of the summed loops.
-        read, write: the addresses; a vector lies there.
-        factor_loops: the loops that the factor depends on; None if there is none.
-        channel: the step of each loop in the number of the output's channel.
-        is_aligned: whether vectors are read at multiples of their length.
-        writes_aligned: whether they are written there.
-        writes_far: whether they are written into the caller's memory, which no cache near the processor holds.
-        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
-        masks: the loop over the vectors of a plane, and for each of them which lanes hold positions; None if all do.
+        read, write: the addresses of the vectors that an iteration loads and stores.
+        factor_loops: the loops on which the factor depends; None if there is no factor.
+        channel: the step of each loop in the index of the output's channel.
+        is_aligned: whether loads are aligned to the length of a vector.
+        writes_aligned: whether stores are.
+        writes_far: whether results are stored in the caller's memory, which the caches do not hold.
+        takes_maximum: whether a result is the maximum of its summands, all at least zero, instead of their sum.
+        masks: the loop over the vectors of a plane, and for each vector which lanes hold positions; None if all do.
     """
 
     extents: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""The C++ function of one nest, and the order in which it reads its factors.
+"""The C++ function of one loop nest, and the packed order of its factors.
 
-Vectors lie across samples or across positions (`syno.lower.native.program.Lanes`), so every read of data is a vector and every
-factor one number for all of a vector. A nest keeps a tile of results in registers: each vector that is read serves the tile's
-results that differ in the factor alone, and each factor those that differ in what is read alone.
+The lanes of a vector are samples or positions (`syno.lower.native.program.Lanes`), so data are loaded as vectors, and a factor
+is one number, broadcast to all lanes. A nest keeps a register tile of results: a loaded vector is reused for all results of the
+tile that differ only in the factor, and a factor for all results that differ only in the loaded vector.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class NestWriter:
 
     Args:
         name: of the function.
-        code: the nest.
+        code: the nest, with its addresses.
         schedule: its schedule.
-        lanes: floats of a vector.
-        ends: whether an epilogue ends the results, as those of the last nest.
-        adds: whether a residual is added to them at once.
+        lanes: number of floats in a vector.
+        ends: whether the fused epilogue is applied to results, as in the last nest.
+        adds: whether the residual is added in this function, so that it is worth prefetching.
     """
 
     def __init__(self, name: str, code: LoopCode, schedule: NestSchedule, lanes: int, ends: bool, adds: bool) -> None:
@@ -42,7 +42,7 @@ class NestWriter:
         self.factor_strides = factor_strides(code, schedule)
 
     def function(self) -> str:
-        """Return the function, and the tables that it reads."""
+        """Return the C++ text of the function and of its lookup tables."""
         self._loops(self.schedule.order, {})
         tables = [constant_table(*table) for table in self.tables.values()]
         if self.code.masks is not None:
@@ -54,7 +54,11 @@ class NestWriter:
         return "\n".join([*tables, head, *self.out.lines, "}"])
 
     def _loops(self, loops: Sequence[int], sizes: dict[int, int]) -> None:
-        """Write the loops over the results, from the outermost, then a tile. `sizes` are those of the tile."""
+        """Write the output loops `loops`, from the outermost inwards, then the tile.
+
+        A loop whose extent is no multiple of its tile size is written twice: for whole tiles, and for the rest. `sizes` has
+        the tile sizes of the loops that are already written.
+        """
         if not loops:
             if not sizes:
                 self.out.line("if (part) return;")
@@ -96,7 +100,7 @@ class NestWriter:
             tiles = {loop: f"i{loop}" if loop not in self.tile else f"(i{loop} / {self.tile[loop]})" for loop in schedule.order}
             steps = [(self.factor_strides.get(loop, 0), place) for loop, place in tiles.items()]
             out.line(f"const float* __restrict ws = w + {linear(steps)};")
-        if self.adds:  # what is added is in the first cache when the sums are done
+        if self.adds:  # the residual is in the L1 cache by the time the sums are done
             out.line(*(f"__builtin_prefetch(residual + {self._where(place)});" for place in places))
         split = len(schedule.sums) - schedule.unrolled
         rolled, unrolled = schedule.sums[:split], schedule.sums[split:]
@@ -114,23 +118,21 @@ class NestWriter:
         for name, place in results.items():
             self._finish(name, place)
         store = "store" if code.writes_aligned else "store_unaligned"
-        for (
-            name,
-            place,
-        ) in results.items():  # a residual that is read after a store to the same place of a page would wait for it
+        # All residuals are loaded before the first store, since a load waits for a store to the same offset of another page.
+        for name, place in results.items():
             out.line(f"{store}(y + {self._where(place)}, {name});")
 
     def _step(self, fixed: Mapping[int, int], results: Mapping[str, Mapping[int, int]]) -> None:
-        """Write the products of one iteration of the unrolled sums.
+        """Write the multiply-adds of one iteration of the unrolled sums, for all results of the tile.
 
         Args:
-            fixed: the iteration, by loop.
-            results: the place of each result in the tile.
+            fixed: the index of each unrolled loop.
+            results: the place in the tile of each result, by the result's variable.
         """
         code = self.code
-        vectors: dict[str, str] = {}  # the name of a vector by its address
-        factors: dict[int, str] = {}
-        products: list[tuple[str, str, str]] = []  # a result, and what is multiplied
+        vectors: dict[str, str] = {}  # the variable of each loaded vector, by its address
+        factors: dict[int, str] = {}  # the variable of each factor, by its offset
+        products: list[tuple[str, str, str]] = []  # variables of a result, a vector and a factor
         for result, place in results.items():
             constant = sum(code.read.steps.get(loop, 0) * at for loop, at in [*fixed.items(), *place.items()])
             address = sum_of(["xr", *self._lookups(fixed, place)], constant)
@@ -144,7 +146,7 @@ class NestWriter:
         load = "load" if code.is_aligned else "load_unaligned"
         reads = {name: f"{load}({address})" for address, name in vectors.items()}
         scalars = {name: f"broadcast(wr[{at}])" for at, name in factors.items()}
-        # The fewer ones, vectors or factors, stay in registers for the step; the others pass through one register.
+        # Vectors or factors, whichever are fewer, stay in registers for the step; the others pass through one register.
         kept, passing = (reads, scalars) if len(reads) <= len(scalars) else (scalars, reads)
         with self.out.block():
             if len(results) > 1:
@@ -158,11 +160,11 @@ class NestWriter:
                     self.out.line(*(self._with_summand(result, " * ".join(filter(None, read))) for result, *read in rows))
 
     def _with_summand(self, result: str, summand: str) -> str:
-        """Return the statement that makes a summand part of a result."""
+        """Return the statement that adds a summand to a result, or takes the larger of the two for a maximum."""
         return f"{result} = larger({result}, {summand});" if self.code.takes_maximum else f"{result} += {summand};"
 
     def _place_in_factors(self, place: Mapping[int, int]) -> int:
-        """Return the index, among the tile's factors, of the factor of a place in the tile."""
+        """Return the index of the factor at `place` among the factors of the tile, which lie side by side."""
         at = 0
         for loop, size in self.tile.items():
             if loop in (self.code.factor_loops or ()):
@@ -170,7 +172,7 @@ class NestWriter:
         return at
 
     def _lookups(self, fixed: Mapping[int, int], place: Mapping[int, int]) -> Iterator[str]:
-        """Yield the terms of an address that are looked up in tables: of several loops, or irregular."""
+        """Yield the table lookups in an address: constants where all loops of the table are unrolled."""
         for loops, table in self.code.read.tables:
             if all(loop in fixed for loop in loops):
                 if entry := int(table[tuple(fixed[loop] for loop in loops)]):
@@ -183,7 +185,7 @@ class NestWriter:
             yield f"{name}[{linear(variable, sum(map(mul, strides, at)))}]"
 
     def _finish(self, name: str, place: Mapping[int, int]) -> None:
-        """Write the epilogue of a result, before it is stored."""
+        """Write the epilogue of one result, and the mask that sets its halo to zero, before it is stored."""
         code = self.code
         if self.ends:
             steps = [(step, f"i{loop}") for loop, step in code.channel.items()]
@@ -195,16 +197,16 @@ class NestWriter:
             self.out.line(f"{name} = (Vector)((Mask){name} & *(const Mask*)({self.name}_masks + {self.lanes} * ({index})));")
 
     def _where(self, place: Mapping[int, int]) -> str:
-        """Return where the result of a place in the tile is written."""
+        """Return the expression of the offset at which the result at `place` in the tile is stored."""
         write = self.code.write
         steps = [(write.steps.get(loop, 0), f"i{loop}") for loop in self.schedule.order]
         return linear(steps, write.constant + sum(write.steps.get(loop, 0) * at for loop, at in place.items()))
 
 
 def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
-    """Return the stride of each loop in the array of factors, in floats; of a loop with a tile, that from tile to tile.
+    """Return the stride of each loop in the packed array of factors, in floats; for a tiled loop, the stride between tiles.
 
-    The factors of one tile lie side by side, then those of the sums in their order, then those of the outer loops.
+    The order of axes, from the innermost, is: the tile, the summed loops from the innermost, the output loops.
     """
     if code.factor_loops is None:
         return {}
@@ -219,7 +221,7 @@ def factor_strides(code: LoopCode, schedule: NestSchedule) -> dict[int, int]:
 
 
 def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
-    """Return the length of the array of factors of a nest, in which every tile is padded to its full size."""
+    """Return the length of the packed array of factors of a nest, in floats; incomplete tiles are padded to full size."""
     if code.factor_loops is None:
         return 0
     tile = dict(schedule.tile)
@@ -227,7 +229,7 @@ def factor_count(code: LoopCode, schedule: NestSchedule) -> int:
 
 
 def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
-    """Return the factors of a nest in the order in which its code reads them, with zeros where a tile is not full."""
+    """Return the packed factors of a nest: flat, in the order in which its code reads them, tiles padded with zeros."""
     if not code.factor_loops:  # one factor for everything
         return values.reshape(-1)
     tile = {loop: size for loop, size in schedule.tile if loop in code.factor_loops}
@@ -239,5 +241,5 @@ def laid_out(values: Array, code: LoopCode, schedule: NestSchedule) -> Array:
         names += [("outer", loop), ("inner", loop)]
     order = [loop for loop in (*schedule.order, *schedule.sums) if loop in code.factor_loops]
     wanted = [("outer", loop) for loop in order] + [("inner", loop) for loop in tiled]
-    wanted += [name for name in names if name not in wanted]  # of one element each
+    wanted += [name for name in names if name not in wanted]  # axes of length 1
     return np.ascontiguousarray(values.reshape(shape).transpose([names.index(name) for name in wanted])).reshape(-1)

@@ -1,16 +1,16 @@
-"""The stages of a plan at given sizes, as loop nests whose addresses are sums of tables.
+"""Loop nests: each stage of a plan at given sizes as a nest of loops whose index maps are sums of tables.
 
 A nest computes, for each iteration of its output loops,
 
     target[output loops] = sum over the summed loops of source[...] * factor[...]
 
-Where it reads along an axis of its source is a sum of terms, each a table over a few loops. Nearly every index of an operator
-is such a sum with one loop a term: windows, splits, and merges of axes whose loops are split in two here. What is not, such as
-a window of a rotated axis, is one table over all its loops.
+The position that is read along an axis of the source is a sum of terms, each a table over few loops. Nearly every index of an
+operator has one loop in each term: windows, splits, and merged axes, whose loops are split in two here. An irregular index,
+such as a window of a rotated axis, is one table over all its loops.
 
-Reads beyond a border are reads of zeros: an axis of a source has a halo of positions that hold zeros, before and after its own.
-So no loop tests a border. Reads around a border, as those of a Shift by an amount that depends on a loop, are one table over
-several loops; or they are a sum of tables, too, where the halo holds the elements of the other border (`wrapped`).
+Zero padding: an axis of a source has a halo of positions before and after its own, which hold zeros, so that no loop tests a
+border. Cyclic reads, as of a Shift by an amount that depends on a loop, are one table over several loops; or a sum of tables,
+if the halo holds the elements at the opposite border (`wrapped`).
 
 The tables come from the interpreter's own evaluation of the index map (`syno.ir.coordinates`): they are right by construction.
 """
@@ -33,7 +33,7 @@ from syno.lower.cut import Structure
 from syno.lower.plan import Plan
 from syno.lower.stages import Stage
 
-MOST_ENTRIES = 1 << 22  # of a table over several loops; more would not stay in a cache
+MOST_ENTRIES = 1 << 22  # of a table over several loops; a larger table would not fit into a cache
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """Part of an index: a table over some loops of a nest, given by their numbers."""
+    """A term of an index: a table over some loops of a nest, given by their numbers."""
 
     loops: tuple[int, ...]
     table: Array
 
     @property
     def step(self) -> int | None:
-        """The difference of neighbours, if the table is over one loop, starts at 0 and all its differences are equal."""
+        """The step s if the table is over one loop and its entries are 0, s, 2*s, ...; else None."""
         if len(self.loops) != 1:
             return None
         steps = np.diff(self.table)
@@ -65,13 +65,13 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """An axis of a tensor that is read.
+    """An axis of the tensor that a nest reads.
 
     Attributes:
         extent: the number of its positions.
-        before, after: positions of its halo.
-        index: the terms of the position read, from 0 at the first of its own positions.
-        wraps: whether the halo holds the elements at these positions modulo the extent; else it holds zeros.
+        before, after: the number of halo positions ahead of and behind these.
+        index: the terms whose sum is the position that is read; 0 is the first position that is no halo.
+        wraps: whether the halo is cyclic (the element at the position modulo the extent); else it holds zeros.
     """
 
     extent: int
@@ -82,18 +82,18 @@ class Axis:
 
     @property
     def stored(self) -> int:
-        """The number of positions with the halo."""
+        """The number of positions including the halo."""
         return self.before + self.extent + self.after
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """What each product of a nest is multiplied with: the product of some weights, and 0 where a read counts as zero.
+    """The factor of a nest: the product of the stage's weights, and 0 for reads beyond a border that no halo covers.
 
     Attributes:
-        loops: the numbers of the loops that it depends on.
-        weights: the number of each weight, from 1, and at which flat position it is read for each iteration of `loops`.
-        inside: 0 where the summand is zero and no halo holds that zero; None if there is no such place.
+        loops: the numbers of the loops on which it depends.
+        weights: for each weight, its number (from 1) and the flat position that is read in each iteration of `loops`.
+        inside: False in iterations whose summand is zero although no halo holds that zero; None if there are none.
     """
 
     loops: tuple[int, ...]
@@ -101,23 +101,23 @@ class Factor:
     inside: Array | None
 
     def values(self, weights: Sequence[Array]) -> Array:
-        """Return the factors over `loops`, from the operator's weights."""
-        found: Any = 1.0 if self.inside is None else self.inside.astype(weights[0].dtype if weights else np.float32)
+        """Return the factor in each iteration of `loops`, computed from the operator's weights."""
+        product: Any = 1.0 if self.inside is None else self.inside.astype(weights[0].dtype if weights else np.float32)
         for number, positions in self.weights:
-            found = found * weights[number - 1].reshape(-1)[positions]
-        return np.asarray(found)
+            product = product * weights[number - 1].reshape(-1)[positions]
+        return np.asarray(product)
 
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """One stage at given sizes.
+    """The loop nest of one stage at given sizes.
 
     Attributes:
-        loops: the output loops, in the order of the target's axes, then the summed ones; a split loop is several.
-        source: the axes read, without those that stay as they are from the operator's input to its output.
-        target: the extent of each axis written.
+        loops: the output loops, in the order of the target's axes, then the summed loops; a split loop is two loops.
+        source: the axes of the tensor that is read, without the pass-through axes of `NestPlan.through`.
+        target: the extent of each axis of the tensor that is written.
         written: for each axis of the target, its loops from the outermost.
-        factor: what the reads are multiplied with; None if with nothing.
+        factor: the factor of each read element; None if there is none.
     """
 
     loops: tuple[Loop, ...]
@@ -128,25 +128,25 @@ class Nest:
 
     @property
     def multiply_adds(self) -> int:
-        """The number of summands of all outputs, for one sample."""
+        """The number of multiply-adds for one sample: of all iterations."""
         return prod(loop.extent for loop in self.loops)
 
 
 @dataclass(frozen=True, eq=False)
 class NestPlan:
-    """The nests of an operator at given sizes: one for each stage, and the axes of the input that they read.
+    """The nests of an operator at given sizes: one for each stage.
 
     Attributes:
         plan: the plan.
-        through: the axes that stay as they are, as positions in the input and in the output, with their extents. Each nest
-            computes one position of all of them: a sample.
-        nests: in the order of work.
-        inputs, outputs: the positions of the other axes in the input and in the output, in the order of the first nest's source
-            and the last one's target.
-        strides: how many positions of the input lie between neighbours along each axis of the first nest's source; 1 for all
-            if empty.
-        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum. Halos hold zeros
-            then, too.
+        through: the pass-through axes, which no primitive changes, such as the batch: their numbers in the input and in the
+            output, and their extents. Together they enumerate samples; the nests compute one sample.
+        nests: in the order in which they run.
+        inputs, outputs: the numbers of the other axes in the input and in the output, in the order of the first nest's source
+            and of the last nest's target.
+        strides: for each axis of the first nest's source, the distance of its neighbours in positions of the input; () if all
+            distances are 1.
+        takes_maximum: whether a result is the maximum of its summands, all at least zero, instead of their sum. Zeros in halos
+            do not change it.
     """
 
     plan: Plan
@@ -159,7 +159,7 @@ class NestPlan:
 
     @property
     def samples(self) -> int:
-        """The number of positions of the axes that stay as they are."""
+        """The number of samples: of positions along all pass-through axes."""
         return prod(extent for _, _, extent in self.through)
 
 
@@ -169,7 +169,7 @@ def nest_plan(plan: Plan, valuation: Valuation, inside: Sequence[Dim] = ()) -> N
     Args:
         plan: the plan.
         valuation: the sizes.
-        inside: axes that stay as they are but are loops all the same.
+        inside: pass-through axes that become loops of the nests instead of samples.
 
     Raises LoweringError if an index is too irregular for tables.
     """
@@ -196,9 +196,9 @@ def nest_plan(plan: Plan, valuation: Valuation, inside: Sequence[Dim] = ()) -> N
 
 
 def every(plan: NestPlan, steps: Sequence[int]) -> NestPlan:
-    """Return the nests that compute only each so many-th position along the axes of the output, as a convolution with a stride.
+    """Return nests that compute every `steps[axis]`-th position along each output axis, as a strided convolution does.
 
-    Raises LoweringError if such an axis is the product of several loops.
+    Raises LoweringError if several loops write such an axis.
     """
     last = plan.nests[-1]
     for at, axis in enumerate(plan.outputs):
@@ -227,8 +227,8 @@ def _every(nest: Nest, axis: int, step: int) -> Nest:
     return Nest(
         loops=(*nest.loops[:number], replace(loop, extent=extent), *nest.loops[number + 1 :]),
         source=tuple(
-            replace(one, index=tuple(Term(term.loops, part(term.loops, term.table)) for term in one.index))
-            for one in nest.source
+            replace(source, index=tuple(Term(term.loops, part(term.loops, term.table)) for term in source.index))
+            for source in nest.source
         ),
         target=(*nest.target[:axis], extent, *nest.target[axis + 1 :]),
         written=nest.written,
@@ -237,11 +237,10 @@ def _every(nest: Nest, axis: int, step: int) -> Nest:
 
 
 def without_strides(plan: NestPlan) -> NestPlan:
-    """Return the nests in which an axis of the input that is read at multiples of a stride is two axes.
+    """Return nests in which each input axis that is read with a stride is reshaped to two axes, [rows, stride].
 
-    The positions of the axis are those of a matrix with as many columns as the stride: the first nest reads its rows at the
-    position of its loop plus an offset, as a window does, and its columns at those of the offset. So both the windows of a
-    convolution with a stride and its planes are like those of one without.
+    An index stride * i + offset becomes row i + offset // stride and column offset % stride. The rows are then read like the
+    windows of a convolution without a stride, so that strided operators have planes, too.
     """
     first = plan.nests[0]
     source: list[Axis] = []
@@ -257,13 +256,13 @@ def without_strides(plan: NestPlan) -> NestPlan:
 
 
 def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
-    """Return the stride with which an output loop reads an axis, and the axis as two; None if there is no such loop."""
+    """Return the stride with which an output loop reads an axis, and the axes of rows and columns; None if none does."""
     axis = wrapped(axis)
-    found = [term for term in axis.index if (term.step or 0) > 1 and not nest.loops[term.loops[0]].is_summed]
-    offsets = [term for term in axis.index if term not in found]
-    if len(found) != 1 or sum(bool(term.loops) for term in offsets) > 1:
+    strided = [term for term in axis.index if (term.step or 0) > 1 and not nest.loops[term.loops[0]].is_summed]
+    offsets = [term for term in axis.index if term not in strided]
+    if len(strided) != 1 or sum(bool(term.loops) for term in offsets) > 1:
         return None
-    (loop,), stride = found[0].loops, found[0].step or 1
+    (loop,), stride = strided[0].loops, strided[0].step or 1
     extent = nest.loops[loop].extent
     if axis.extent != extent * stride or (nest.factor is not None and loop in nest.factor.loops):
         return None
@@ -276,12 +275,12 @@ def _rows_and_columns(nest: Nest, axis: Axis) -> tuple[int, Axis, Axis] | None:
         Axis(
             extent, before, after, (Term((loop,), np.arange(extent)), *([Term(loops, rows)] if rows.any() else [])), axis.wraps
         ),
-        Axis(int(columns.max()) + 1, 0, 0, (Term(loops, columns),) if columns.any() else ()),  # others are not copied
+        Axis(int(columns.max()) + 1, 0, 0, (Term(loops, columns),) if columns.any() else ()),  # unread columns are not copied
     )
 
 
 def _without_moves(plan: Plan, valuation: Valuation) -> list[Stage]:
-    """Return the stages. One that only reorders elements becomes part of the stage before, which writes them in place."""
+    """Return the plan's stages, where a stage that only reorders elements is merged into the stage before it."""
     stages: list[Stage] = []
     for stage in plan.stages:
         before = stages[-1] if stages else None
@@ -296,21 +295,21 @@ def _without_moves(plan: Plan, valuation: Valuation) -> list[Stage]:
 
 
 def _between(plan: Plan, above: Sequence[Dim], below: Sequence[Dim]) -> set[Primitive]:
-    """Return the primitives that lie between two cuts."""
-    structure, found, waiting = Structure(plan.staged), set(), [dim for dim in below if dim not in above]
+    """Return the primitives between two cuts of the graph."""
+    structure, primitives, waiting = Structure(plan.staged), set(), [dim for dim in below if dim not in above]
     while waiting:
         operation = structure.above[waiting.pop()]
-        found.add(operation.primitive)
+        primitives.add(operation.primitive)
         waiting += [dim for dim in operation.tops if dim not in above]
-    return found
+    return primitives
 
 
 class _Masked:
-    """Arithmetic on masked arrays of integers: an index is masked where a guard below it fails."""
+    """Index arithmetic on masked integer arrays: an entry is masked if it, or an index that it uses, is beyond a border."""
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
-        self.beyond: list[Array] = []  # where each guard fails
+        self.beyond: list[Array] = []  # for each guard that fails somewhere, the iterations in which it fails
 
     def size(self, size: Size) -> int:
         return self.valuation.integer(size)
@@ -345,7 +344,8 @@ def _nest(
     if any(dim in kept for weight in weights for dim in weight):
         raise LoweringError(f"{graph!r}: a weight is read at an axis that stays as it is")
     masks = [np.ma.getmaskarray(np.ma.array(at[dim])) for dim in source]
-    lost = [one for one in arithmetic.beyond if not any((mask | ~one).all() for mask in masks if mask.any())]
+    # Zeros that no halo holds, because no axis of the source is beyond its border in all of these iterations.
+    lost = [beyond for beyond in arithmetic.beyond if not any((mask | ~beyond).all() for mask in masks if mask.any())]
     factor = _factor(stage, weights, at, valuation, lost, len(loops))
     nest = Nest(
         loops=tuple(loops),
@@ -358,19 +358,27 @@ def _nest(
 
 
 def _ends(structure: Structure, dims: Sequence[Dim], known: dict[Dim, None]) -> list[Dim]:
-    """Return the expanded dims above `dims`: no tensor is indexed by them, but an Unfold below such a dim has a border."""
-    found: list[Dim] = []
+    """Return the expanded dims above `dims`. They index no tensor, but an Unfold below one has a border all the same."""
+    expanded: list[Dim] = []
     for dim in dims:
         operation = structure.above.get(dim)
         if dim not in known and operation is not None:
-            found += _ends(structure, operation.tops, known) if operation.tops else [dim]
-    return list(dict.fromkeys(found))
+            expanded += _ends(structure, operation.tops, known) if operation.tops else [dim]
+    return list(dict.fromkeys(expanded))
 
 
 def _factor(
     stage: Stage, weights: Sequence[Sequence[Dim]], at: dict[Dim, Any], valuation: Valuation, lost: Sequence[Array], rank: int
 ) -> Factor | None:
-    """Return the factor; `lost` are the places of zeros that no halo holds."""
+    """Return the factor of a stage; None if there is none.
+
+    Args:
+        stage, weights: the stage, and the axes of its weights.
+        at: the coordinate of each dim in each iteration.
+        valuation: the sizes.
+        lost: masks of iterations whose summand is zero although no halo holds that zero.
+        rank: the number of loops.
+    """
     positions = []
     for number, weight in zip(stage.weights, weights, strict=True):
         flat: Any = np.zeros([1] * rank, np.int64)
@@ -379,8 +387,8 @@ def _factor(
             flat = flat * valuation.integer(dim.size) + index
         positions.append((number, _without_repeats(flat)))
     mask: Any = None
-    for one in lost:
-        mask = ~one if mask is None else mask & ~one
+    for beyond in lost:
+        mask = ~beyond if mask is None else mask & ~beyond
     mask = None if mask is None else _without_repeats(mask)
     shapes = [flat.shape for _, flat in positions] + ([] if mask is None else [mask.shape])
     if not shapes:
@@ -397,14 +405,14 @@ def _factor(
 
 
 def _axis(index: Any, extent: int) -> Axis:
-    """Return an axis whose position for each iteration is `index`, masked where a zero is read."""
+    """Return an axis that is read at `index[iteration]`; masked entries read a zero."""
     loops = tuple(number for number in range(index.ndim) if index.shape[number] > 1)
     table = np.ma.getdata(index).reshape([index.shape[number] for number in loops])
     return axis_of(loops, table, np.ma.getmaskarray(index).reshape(table.shape), extent)
 
 
 def axis_of(loops: tuple[int, ...], table: Array, masked: Array, extent: int) -> Axis:
-    """Return an axis whose position is a table over these loops; where that is masked, a zero is read.
+    """Return an axis that is read at `table[iteration of loops]`, or reads a zero where `masked` is true.
 
     Raises LoweringError if the table is too large.
     """
@@ -422,16 +430,16 @@ def axis_of(loops: tuple[int, ...], table: Array, masked: Array, extent: int) ->
 
 
 def _without_repeats(array: Array) -> Array:
-    """Return an array with a single entry along each axis along which all entries are the same."""
+    """Return the array with length 1 along each axis along which it is constant."""
     for axis in range(array.ndim):
-        one = array.take([0], axis)
-        if (array == one).all():
-            array = one
+        first = array.take([0], axis)
+        if (array == first).all():
+            array = first
     return array
 
 
 def wrapped(axis: Axis) -> Axis:
-    """Return an axis that is read at a sum of loops modulo its extent as one with a halo that wraps; any other one as it is."""
+    """Return the axis with a cyclic halo if it is read at a sum of loops modulo its extent; any other axis unchanged."""
     term = axis.index[0] if len(axis.index) == 1 else Term((), np.zeros((), np.int64))
     if len(term.loops) < 2 or axis.after:  # a halo holds zeros
         return axis
@@ -444,14 +452,14 @@ def wrapped(axis: Axis) -> Axis:
     total = np.asarray(constant + sum(np.ix_(*tables)))
     if (total % extent != table).any():
         return axis
-    constant -= extent * round((total.min() + total.max() - (extent - 1)) / (2 * extent))  # both halos are small
+    constant -= extent * round((total.min() + total.max() - (extent - 1)) / (2 * extent))  # such that both halos are small
     return Axis(extent, *_sum_of_tables(extent, term.loops, constant, tables), wraps=True)
 
 
 def _sum_of_tables(
     extent: int, loops: Sequence[int], constant: int, tables: Sequence[Array]
 ) -> tuple[int, int, tuple[Term, ...]]:
-    """Return the halo before and after an axis that is read at a sum of a constant and a table for each loop, and the terms."""
+    """Return `before`, `after` and `index` of an axis that is read at a constant plus one table for each loop."""
     terms = [Term((loop,), entries) for loop, entries in zip(loops, tables, strict=True) if entries.any()]
     if constant:
         terms.insert(0, Term((), np.asarray(constant)))
@@ -461,16 +469,19 @@ def _sum_of_tables(
 
 
 def _separate(table: Array, masked: Array, extent: int) -> tuple[int, list[Array]] | None:
-    """Return a constant and a table for each loop whose sum is `table`, and beyond the borders where it is masked."""
+    """Separate `table` into a constant and one table for each loop; None if it is no such sum.
+
+    Where `masked` is true, the sum must lie beyond the borders 0 and extent - 1, so that it reads the halo.
+    """
     tables = []
     for axis in range(table.ndim):  # the difference of neighbours, wherever neither is masked
         ahead, behind = np.moveaxis(table, axis, 0), np.moveaxis(masked, axis, 0)
         steps = [0]
         for at in range(table.shape[axis] - 1):
             seen = ~(behind[at] | behind[at + 1])
-            found = (ahead[at + 1] - ahead[at])[seen]
-            # One position alone is all that is read of an axis: the others shall lie beyond its borders.
-            steps.append(int(found[0]) if found.size else steps[-1] if at else extent)
+            differences = (ahead[at + 1] - ahead[at])[seen]
+            # Without a difference, only one position is read inside: a step of `extent` puts the others beyond the border.
+            steps.append(int(differences[0]) if differences.size else steps[-1] if at else extent)
         tables.append(np.cumsum(steps))
     first = np.unravel_index(int(np.argmin(masked)), table.shape)  # an iteration that is not masked
     constant = int(table[first]) - sum(int(entries[at]) for entries, at in zip(tables, first, strict=True))
@@ -486,7 +497,7 @@ def _separate(table: Array, masked: Array, extent: int) -> tuple[int, list[Array
 
 
 def _split_loops(nest: Nest) -> Nest:
-    """Return the nest with loops split in two where that makes the tables over them affine, as for merged axes."""
+    """Return the nest in which loops are split in two if that makes the tables over them affine, as for merged axes."""
     number = 0
     while number < len(nest.loops):
         block = _block(nest, number)
@@ -498,7 +509,7 @@ def _split_loops(nest: Nest) -> Nest:
 
 
 def _block(nest: Nest, number: int) -> int | None:
-    """Return the largest inner extent to split a loop by such that tables are affine in it; None if all are affine now."""
+    """Return the largest inner extent that makes all tables affine in the inner loop; None if no split is needed or helps."""
     tables = [term.table for axis in nest.source for term in axis.index if term.loops == (number,)]
     irregular = [table for table in tables if _affine_block(table) < len(table)]
     if not irregular:
@@ -509,7 +520,7 @@ def _block(nest: Nest, number: int) -> int | None:
 
 
 def _affine_block(table: Array) -> int:
-    """Return the largest divisor B of the length such that all blocks of B entries have the same constant differences."""
+    """Return the largest divisor B of the table's length such that each block of B entries has the same constant step."""
     length = len(table)
     for block in range(length, 0, -1):
         if length % block == 0:
@@ -521,7 +532,7 @@ def _affine_block(table: Array) -> int:
 
 
 def split(nest: Nest, number: int, block: int) -> Nest:
-    """Return the nest with a loop as two: an outer one, and an inner one of `block` iterations."""
+    """Return the nest in which a loop is split into an outer loop and an inner loop of `block` iterations."""
     loop = nest.loops[number]
     outer = Loop(f"{loop.name}_outer", loop.extent // block, loop.is_summed)
     inner = Loop(f"{loop.name}_inner", block, loop.is_summed)

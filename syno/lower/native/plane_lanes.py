@@ -1,4 +1,4 @@
-"""Programs whose vectors lie across the positions of a plane."""
+"""Programs whose vector lanes are neighbouring positions of a plane: the innermost axes, read at constant offsets."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ MOST_EVERY = 4  # larger steps are those of a channels-last tensor
 
 @dataclass(frozen=True)
 class PlaneAxis:
-    """An axis that every nest reads at its own position plus an offset.
+    """An axis of the plane: every nest reads it at its own position plus an offset.
 
     Attributes:
-        extent: its positions.
-        pitch: floats from one position to the next, in every tensor of the program.
-        sources: which axis of each nest's source it is; after them, which of the output.
-        loops: the loop of each nest over it.
-        rotations: of the input and of the output: what is stored at position p is their element at p + rotation, modulo the
-            extent.
+        extent: the number of its positions.
+        pitch: its stride in floats, the same in every tensor of the program.
+        sources: its number among the axes of each nest's source, and last among those of the output.
+        loops: for each nest, its loop over the axis.
+        rotations: of input and output in scratch: position p holds the tensor's element at (p + rotation) modulo the extent.
     """
 
     extent: int
@@ -56,14 +55,15 @@ class PlaneAxis:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """How a nest reads an axis of a plane, where its loop and its source may be stored rotated.
+    """The access of a nest along an axis of the plane, whose source and target may be stored rotated.
 
     Attributes:
-        source: the axis of the source.
+        source: the number of the axis in the source.
         loop: the loop over the axis.
-        axis: the axis, with the positions that are stored.
-        rotation: how far what is read is rotated against the loop.
-        stored: rotations of what is written and of what is read, if only these are possible, as for a window.
+        axis: the axis with the index of the stored, perhaps rotated, positions.
+        rotation: the read position minus the loop's index, modulo the extent.
+        stored: the rotations in which target and source must be stored; None if any pair with the right difference serves.
+            Windows need fixed ones, since their positions must be consecutive.
     """
 
     source: int
@@ -74,15 +74,15 @@ class _Reading:
 
 
 def _reading(nest: Nest, target: int) -> _Reading | None:
-    """Return the reading that corresponds to an axis of the target; None if it is not at the same position plus an offset."""
+    """Return how a nest reads the axis that corresponds to axis `target`; None if not at its own position plus an offset."""
     if len(nest.written[target]) != 1:
         return None
     (loop,) = nest.written[target]
     sources = [wrapped(axis) for axis in nest.source]
-    found = [(at, term) for at, axis in enumerate(sources) for term in axis.index if loop in term.loops]
-    if len(found) != 1 or (nest.factor is not None and loop in nest.factor.loops):
+    reads = [(at, term) for at, axis in enumerate(sources) for term in axis.index if loop in term.loops]
+    if len(reads) != 1 or (nest.factor is not None and loop in nest.factor.loops):
         return None
-    source, term = found[0]
+    source, term = reads[0]
     axis, extent = sources[source], nest.loops[loop].extent
     if axis.extent != extent:
         return None
@@ -95,7 +95,7 @@ def _reading(nest: Nest, target: int) -> _Reading | None:
         if not np.array_equal(term.table - term.table.min(), (positions + rotation) % extent):
             return None
         is_window = bool(others or constant)
-        # A window is only right at positions that follow each other: what is written is stored rotated instead.
+        # The positions of a window must be consecutive in the source, so the target is stored rotated instead.
         stored = ((-rotation) % extent, 0) if is_window else None
         index = (*((Term((), np.asarray(constant)),) if constant else ()), Term((loop,), positions), *others)
         return _Reading(source, loop, replace(axis, index=index), rotation, stored)
@@ -103,35 +103,35 @@ def _reading(nest: Nest, target: int) -> _Reading | None:
         return None
     masked = term.table == extent
     for rotation in range(1, extent):  # a window of a rotated axis: the source is stored rotated
-        one = axis_of(term.loops, np.where(masked, extent, (term.table - rotation) % extent), masked, extent)
-        if any(part.loops == (loop,) and part.step == 1 for part in one.index) and all(
-            len(part.loops) <= 1 for part in one.index
+        rotated = axis_of(term.loops, np.where(masked, extent, (term.table - rotation) % extent), masked, extent)
+        if any(part.loops == (loop,) and part.step == 1 for part in rotated.index) and all(
+            len(part.loops) <= 1 for part in rotated.index
         ):
-            return _Reading(source, loop, one, rotation, (0, rotation))
+            return _Reading(source, loop, rotated, rotation, (0, rotation))
     return None
 
 
 def _rotations(readings: Sequence[_Reading], extent: int) -> list[int] | None:
-    """Return the rotations with which the input, each intermediate result and the output are stored; None if none fit."""
+    """Return rotations in which to store the input, each intermediate result and the output; None if none suit all nests."""
     for first in range(extent):
-        found = [first]
-        for one in readings:
-            if one.stored is None:
-                found.append((found[-1] - one.rotation) % extent)
-            elif one.stored[1] == found[-1]:
-                found.append(one.stored[0])
+        rotations = [first]
+        for read in readings:
+            if read.stored is None:
+                rotations.append((rotations[-1] - read.rotation) % extent)
+            elif read.stored[1] == rotations[-1]:
+                rotations.append(read.stored[0])
             else:
                 break
         else:
-            return found
+            return rotations
     return None
 
 
 def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[PlaneAxis, ...]]:
-    """Return the plan as it is stored, and the axes of the plane, from the outermost.
+    """Return the plan with the indices of stored positions, and the axes of the plane from the outermost.
 
-    These are the axes of the output that every nest reads at their own position plus an offset. The axis of channels is none of
-    them: what is multiplied and added for each channel is one number for all of a vector.
+    The plane consists of the output axes that every nest reads at their own position plus an offset. The channel axis is
+    excluded, since the epilogue's scale and shift are one number for all lanes of a vector.
     """
     nests = list(plan.nests)
     axes: list[PlaneAxis] = []
@@ -140,108 +140,111 @@ def _with_plane(plan: NestPlan, channel: int | None) -> tuple[NestPlan, tuple[Pl
         readings: list[_Reading] = []
         target = last
         for nest in reversed(nests):
-            one = None if plan.outputs[last] == channel else _reading(nest, target)
-            if one is None:
+            read = None if plan.outputs[last] == channel else _reading(nest, target)
+            if read is None:
                 break
-            readings.insert(0, one)
-            target = one.source
+            readings.insert(0, read)
+            target = read.source
         extent = nests[-1].target[last]
         rotations = _rotations(readings, extent) if len(readings) == len(nests) else None
         if rotations is None or any(readings[0].source == axis.sources[0] for axis in axes):
             continue
-        for at, one in enumerate(readings):
-            source = [one.axis if number == one.source else axis for number, axis in enumerate(nests[at].source)]
+        for at, read in enumerate(readings):
+            source = [read.axis if number == read.source else axis for number, axis in enumerate(nests[at].source)]
             nests[at] = replace(nests[at], source=tuple(source))
-        sources = (*(one.source for one in readings), last)
-        loops = tuple(one.loop for one in readings)
+        sources = (*(read.source for read in readings), last)
+        loops = tuple(read.loop for read in readings)
         axes.insert(0, PlaneAxis(extent, pitch, sources, loops, (rotations[0], rotations[-1])))
-        pitch *= extent + max(_between_rows(one.axis) for one in readings)
+        pitch *= extent + max(_between_rows(read.axis) for read in readings)
     return replace(plan, nests=tuple(nests)), tuple(axes)
 
 
 def _between_rows(axis: Axis) -> int:
-    """Return the positions between a row and the next one: zeros behind the one are those ahead of the other."""
+    """Return the number of halo positions between two rows. Zeros serve both the row before them and the row after them."""
     return axis.before + axis.after if axis.wraps else max(axis.before, axis.after)
 
 
 @dataclass(frozen=True, eq=False)
 class PlaneLanes(Lanes):
-    """A program whose vectors lie across the positions of a plane.
+    """A program whose vector lanes are neighbouring positions of a plane.
 
     Attributes:
-        plane: its axes, from the outermost.
-        rows: how many positions of the outermost axis are computed together: all of them, or a band. A nest computes what the
-            following ones read beyond the band, too, so bands are independent of each other.
+        plane: the axes of the plane from the outermost.
+        rows: number of rows (positions along the outermost axis) of a band, which is computed as one block; all rows: no bands.
+            Each nest also computes the margin around the band that later nests read, so that bands are independent.
     """
 
     plane: tuple[PlaneAxis, ...]
     rows: int
 
     def with_rows(self, rows: int) -> PlaneLanes:
-        """Return the program that computes so many rows together. Raises LoweringError if there is none."""
+        """Return the program that computes bands of `rows` rows. Raises LoweringError if the plane cannot be cut into bands."""
         extent = self.plane[0].extent
-        found = replace(self, rows=min(rows, extent))
-        if found.bands == 1:
-            return found
+        program = replace(self, rows=min(rows, extent))
+        if program.bands == 1:
+            return program
         if len(self.plane) == 1 or any(self.plane[0].rotations):
-            raise LoweringError("a plane of one axis, or one with rows that are rotated, is not cut into bands")
+            raise LoweringError("a plane of one axis, or with rotated rows, is not cut into bands")
         wrap = [self._rows_wrap(at) for at in range(len(self.plan.nests))]
         if any(any(self._halo(at)) and not self._source(at, 0).wraps for at in range(sum(wrap))):
-            raise LoweringError("rows around the border of a tensor whose own source ends there are not computed with a band")
-        if any(wrap) and max(found.margin(0)) > extent:
+            raise LoweringError("a plane is not cut into bands if a cyclic halo of rows follows a zero-padded one")
+        if any(wrap) and max(program.margin(0)) > extent:
             raise LoweringError("a plane with fewer rows than are read around its border is not cut into bands")
-        return found
+        return program
 
     @property
     def bands(self) -> int:
-        """Number of bands of rows in a plane. If they do not divide the plane, the last band overlaps the one before."""
+        """Number of bands of a plane. If `rows` does not divide the plane, the last band overlaps the previous one."""
         return -(-self.plane[0].extent // self.rows)
 
     def _source(self, at: int, number: int) -> Axis:
-        """Return the axis of the source of nest `at` that is this axis of the plane."""
+        """Return axis `number` of the plane in the source of nest `at`."""
         return self.plan.nests[at].source[self.plane[number].sources[at]]
 
     def _halo(self, at: int) -> tuple[int, int]:
-        """Return the rows before and after its own that nest `at` reads."""
+        """Return the numbers of halo rows, before and after, that nest `at` reads."""
         if at == len(self.plan.nests):
             return 0, 0
         axis = self._source(at, 0)
         return axis.before, axis.after
 
     def _rows_wrap(self, at: int) -> bool:
-        """Return whether the halo of tensor `at` holds rows of the other border of the plane, in place of zeros."""
+        """Return whether the halo rows of tensor `at` are cyclic (copies from the opposite border), not zeros."""
         return any(self._source(later, 0).wraps for later in range(at, len(self.plan.nests)))
 
     def margin(self, at: int) -> tuple[int, int]:
-        """Return the numbers of rows of tensor `at` before and after the band that are computed, or brought in, with it.
+        """Return the margin of a band: numbers of rows of tensor `at` before and after it that its block also computes.
 
-        Tensor 0 is the input, the last one the output. Without bands these are none: what is read there is zero.
+        Tensor 0 is the input, the last tensor is the output. Without bands the margin is (0, 0): halo rows hold zeros.
         """
         halos = [self._halo(later) for later in range(at, len(self.plan.nests))] if self.bands > 1 else []
         return sum(before for before, _ in halos), sum(after for _, after in halos)
 
     def positions(self, at: int) -> int:
-        """Return the number of floats of tensor `at` from its first to behind its last position, gaps between rows included."""
+        """Return the length in floats of a band of tensor `at` with its margin, including the gaps between rows."""
         rows = self.rows + sum(self.margin(at))
         return (rows - 1) * self.plane[0].pitch + sum((axis.extent - 1) * axis.pitch for axis in self.plane[1:]) + 1
 
     def vectors(self, at: int) -> int:
-        """Return the number of vectors that hold these positions."""
+        """Return the number of vectors that cover the band of tensor `at`; see `positions`."""
         return -(-self.positions(at) // self.lanes)
 
     @property
     def reads_in_place(self) -> bool:
-        """Whether the first nest reads the caller's tensor."""
+        """Whether the first nest reads the caller's tensor directly, without a copy in scratch."""
         has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source) or any(self.margin(0))
         return not has_halo and self._is_stored_so(self.input, 0)
 
     @property
     def writes_in_place(self) -> bool:
-        """Whether the last nest writes the caller's tensor."""
+        """Whether the last nest writes the caller's tensor directly, without a copy in scratch."""
         return self._is_stored_so(self.output, -1)
 
     def _is_stored_so(self, side: Side, end: int) -> bool:
-        """Return whether kernels can use the caller's tensor itself: its planes are contiguous and consist of whole vectors."""
+        """Return whether nests can use the caller's tensor directly: its planes are contiguous and consist of whole vectors.
+
+        `end` is 0 for the input and -1 for the output.
+        """
         if side.format == "lanes" or self.positions(len(self.plan.nests)) % self.lanes:
             return False
         extents = [self.rows, *(axis.extent for axis in self.plane[1:])]
@@ -250,42 +253,42 @@ class PlaneLanes(Lanes):
         )
 
     def place(self, side: Side) -> str:
-        """Return where sample `number` of the caller's tensor begins."""
+        """Return the C++ expression of the offset of block `number` in the caller's tensor."""
         end = 0 if side is self.input else -1
         if self.bands == 1:
             return place_of_sample(side, "number")
         return f"{place_of_sample(side, 'sample')} + {side.own[self.plane[0].sources[end]][0]} * row"
 
     def layouts(self) -> list[Layout]:
-        """Return the layout of the input, of each intermediate result, and of the output."""
+        """Return the layouts in scratch of the input, of each intermediate result, and of the output."""
         nests = self.plan.nests
-        found = []
+        layouts = []
         for at in range(len(nests) + 1):
             last = at == len(nests)
             if (at == 0 and self.reads_in_place) or (last and self.writes_in_place):
-                found.append(Layout(tuple(stride for stride, _ in (self.output if last else self.input).own), 0, 0))
+                layouts.append(Layout(tuple(stride for stride, _ in (self.output if last else self.input).own), 0, 0))
                 continue
             pitches = {axis.sources[at]: axis.pitch for axis in self.plane}
             halos = {} if last else {axis: (one.before, one.after) for axis, one in enumerate(nests[at].source)}
             ahead, behind = (sum(halos[axis][end] * pitch for axis, pitch in pitches.items()) if halos else 0 for end in (0, 1))
-            # what is written begins at a whole vector
+            # The first written position is aligned to a vector.
             ahead += -(ahead - self._rows_ahead(at) * self.plane[0].pitch) % self.lanes
             size = ahead + self.vectors(min(at + 1, len(nests))) * self.lanes + behind
             if at:
                 size = max(size, ahead - self._rows_ahead(at) * self.plane[0].pitch + self.vectors(at) * self.lanes)
             size = in_lines(size)
             if size % (2 * CACHE_LINE) == 0:
-                size += CACHE_LINE  # planes an odd number of lines apart are spread over all of the cache
+                size += CACHE_LINE  # a plane stride of an odd number of lines spreads planes over all sets of the cache
             extents = nests[-1].target if last else [axis.stored for axis in nests[at].source]
             others = [axis for axis in range(len(extents)) if axis not in pitches]
             strides = dict(zip(others, row_major([extents[axis] for axis in others], size), strict=True)) | pitches
             origin = ahead + sum(strides[axis] * halos[axis][0] for axis in others if halos)
             total = size * prod(extents[axis] for axis in others) + self.lanes
-            found.append(Layout(tuple(strides[axis] for axis in range(len(extents))), origin, total))
-        return found
+            layouts.append(Layout(tuple(strides[axis] for axis in range(len(extents))), origin, total))
+        return layouts
 
     def _rows_ahead(self, at: int) -> int:
-        """Return the number of rows of tensor `at` between the first one written and the first one at which a nest reads."""
+        """Return the number of rows of tensor `at` from the first row that is written to the row at its origin."""
         return self._halo(at)[0] if self.bands > 1 else 0
 
     def codes(self) -> list[LoopCode]:
@@ -319,7 +322,7 @@ class PlaneLanes(Lanes):
         return codes
 
     def _masks(self, at: int) -> Array:
-        """Return, for each vector and lane of tensor `at`, all bits set where the lane holds a position, and none in a halo."""
+        """Return the masks of tensor `at`, [vectors, lanes]: -1 (all bits) for lanes that hold positions, 0 for halos."""
         places = np.zeros(1, np.int64)
         for axis in self.plane:
             extent = self.rows + sum(self.margin(at)) if axis is self.plane[0] else axis.extent
@@ -329,7 +332,7 @@ class PlaneLanes(Lanes):
         return held.reshape(self.vectors(at), self.lanes)
 
     def begin(self) -> list[str]:
-        """Return the statements that say which sample a block computes, and from which row on."""
+        """Return the C++ statements that compute the sample of a block and its first row."""
         if self.bands == 1:
             return []
         row = f"number % {self.bands} * {self.rows}"
@@ -339,9 +342,10 @@ class PlaneLanes(Lanes):
         return [f"const long sample = number / {self.bands}, row = {row};"]
 
     def after(self, at: int, layout: Layout, place: str) -> list[str]:
-        """Return the statements that write the halos of tensor `at` that are not zero from the beginning.
+        """Return the C++ statements that fill the halos of tensor `at` after it has been written.
 
-        Rows of a band outside of the plane are made zero; where an axis wraps, the elements of the other border are copied.
+        Rows of a band's margin outside the plane are set to zero; cyclic halos get the elements of the opposite border. Other
+        halos are zero from the beginning.
         """
         if at == len(self.plan.nests):
             return []
@@ -367,16 +371,16 @@ class PlaneLanes(Lanes):
         return f"Band<{self.plane[0].extent}, {self.rows}, {before}, {after}, {self.plane[0].pitch}>"
 
     def _copies(self, at: int) -> list[str]:
-        """Return the statements that copy the elements of the other border into halos that wrap, from the innermost axis."""
+        """Return the C++ statements that fill cyclic halos from the opposite border, beginning with the innermost axis."""
         lines = []
         extents = [self.rows + sum(self.margin(at)), *(axis.extent for axis in self.plane[1:])]
-        ahead = 0  # floats of the halos within a position
+        ahead = 0  # floats of the halos of inner axes
         for number in reversed(range(len(self.plane))):
             axis, pitch = self._source(at, number), self.plane[number].pitch
             if axis.wraps and (number or self.bands == 1):
                 outer = range(number)
-                loops = [f"for (long p{one} = 0; p{one} < {extents[one]}; ++p{one})" for one in outer]
-                where = " + ".join(["first", *(f"{self.plane[one].pitch} * p{one}" for one in outer)])
+                loops = [f"for (long p{level} = 0; p{level} < {extents[level]}; ++p{level})" for level in outer]
+                where = " + ".join(["first", *(f"{self.plane[level].pitch} * p{level}" for level in outer)])
                 lines.append(
                     f"{' '.join(loops)} copy_borders<{axis.extent}, {axis.before}, {axis.after}, {pitch}>({where} - {ahead});"
                 )
@@ -384,7 +388,7 @@ class PlaneLanes(Lanes):
         return lines
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
-        """Return the function that brings a block of the input into scratch, and the statements that call it."""
+        """Return the C++ functions that copy a block of the input into scratch, and the statements that call them."""
         out = Writer()
         for axes, outside_origin, inside_origin in self._pieces(self.input, layout, 0):
             self._copy(out, axes, "copy", ["x", "to"], outside_origin, inside_origin)
@@ -402,7 +406,7 @@ class PlaneLanes(Lanes):
         return "\n".join([head, *out.lines, "}"]), [*call, *self.after(0, layout, "scratch")]
 
     def unpack(self, name: str, layout: Layout, place: str) -> tuple[str, list[str]]:
-        """Return the same for the output, which lies in scratch at the address `place`."""
+        """Return the C++ function that copies a block of the output out of scratch (at `place`), and its call."""
         out = Writer()
         for axes, outside_origin, inside_origin in self._pieces(self.output, layout, -1):
             self._copy(out, axes, "finish", ["from", "y", "residual"], outside_origin, inside_origin)
@@ -412,7 +416,7 @@ class PlaneLanes(Lanes):
         return "\n".join([head, *out.lines, "}"]), call
 
     def _pieces(self, side: Side, layout: Layout, end: int) -> Iterator[tuple[list[CopyAxis], int, int]]:
-        """Yield the pieces in which a tensor is copied, with where each begins outside and in scratch.
+        """Yield the pieces in which a tensor is copied: axes, and first offset in the caller's memory and in scratch.
 
         A rotated axis is copied in two pieces.
         """
@@ -425,7 +429,7 @@ class PlaneLanes(Lanes):
                 rows = CopyAxis(most, outside, inside, bound="" if end else "rows")
                 choices.append([(rows, 0, -self._rows_ahead(at) * inside)])
                 continue
-            ahead = extent - rotations.get(number, 0)  # positions before the one at which the first element is stored
+            ahead = extent - rotations.get(number, 0)  # position in scratch of the tensor's first element
             pieces = [(CopyAxis(ahead, outside, inside), (extent - ahead) * outside, 0)]
             if ahead < extent:
                 pieces.append((CopyAxis(extent - ahead, outside, inside), 0, ahead * inside))
@@ -437,7 +441,15 @@ class PlaneLanes(Lanes):
     def _copy(
         self, out: Writer, axes: Sequence[CopyAxis], verb: str, pointers: Sequence[str], outside: int, inside: int
     ) -> None:
-        """Write loops that copy rows with functions of these pointers, of which `to` and `from` point into scratch."""
+        """Write loops around calls of a copy function for rows.
+
+        Args:
+            out: the writer.
+            axes: the axes of the copy.
+            verb: "copy" (input) or "finish" (output, with the epilogue).
+            pointers: names of the function's pointers; `to` and `from` point into scratch, the others into the caller's memory.
+            outside, inside: the first offset in the caller's memory, and in scratch.
+        """
         end = "" if verb == "copy" else "End, "
         neighbours = next((axis for axis in axes if axis.inside == 1), CopyAxis(1, 1, 1))
         outer = [axis for axis in axes if axis is not neighbours]
@@ -464,7 +476,7 @@ class PlaneLanes(Lanes):
         copy_loops(out, outer, body, inside, outside)
 
     def _reaching(self, rows: CopyAxis, row: CopyAxis, verb: str) -> int:
-        """Return of how many rows the last vector may reach into the next ones."""
+        """Return the number of rows whose last vector may write into the next row, which is copied afterwards."""
         follow_each_other = len(self.plane) > 1 and rows.inside == self.plane[-2].pitch and row.extent == self.plane[-1].extent
         if not follow_each_other or (verb == "finish" and rows.outside != row.extent):
             return 0
@@ -481,13 +493,14 @@ def plane_lanes(
     epilogue: Epilogue = NO_EPILOGUE,
     rows: int | None = None,
 ) -> PlaneLanes:
-    """Return the program of a plan with vectors across a plane. The other arguments are those of `sample_lanes`.
+    """Return the program of a plan whose vector lanes are positions of a plane.
 
     Args:
-        rows: of the plane that are computed together; by default all.
+        plan, shapes, lanes, formats, epilogue: as for `sample_lanes`.
+        rows: number of rows of a band; None: no bands.
 
-    Raises LoweringError if the nests do not read the last axes at their own positions plus offsets, or if the plane cannot be
-    cut into bands of so many rows.
+    Raises LoweringError if no axis is read at its own position plus an offset by all nests, or if the plane cannot be cut into
+    such bands.
     """
     stored, plane = _with_plane(without_strides(plan), epilogue.channel)
     if not plane:
@@ -495,5 +508,5 @@ def plane_lanes(
     for at, nest in enumerate(stored.nests):
         if {number for number, axis in enumerate(nest.source) if axis.wraps} - {axis.sources[at] for axis in plane}:
             raise LoweringError("an axis that is read at a stride and around its border is none of the plane's")
-    found = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
-    return found if rows is None else found.with_rows(rows)
+    program = PlaneLanes(stored, lanes, *sides(stored, shapes, formats), epilogue, plane, plane[0].extent)
+    return program if rows is None else program.with_rows(rows)

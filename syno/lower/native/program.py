@@ -1,13 +1,12 @@
-"""The function of a whole operator: its formats, its scratch, and its nests one after another; and files of such functions.
+"""The C++ function of a whole operator: its scratch buffer and the calls of its nests in order; and files of such functions.
 
-Vectors lie either across samples or across the positions of a plane:
+There are two kinds of programs, which differ in what the lanes of a vector are:
 
-- **Samples** (`sample_lanes`): a vector holds one element of each of as many samples as it has lanes. Every operator can be
-  computed so. A tensor in a usual format is transposed on the way in and out; one in the format "lanes", which other kernels
-  write, is not.
-- **Planes** (`plane_lanes`): a vector holds neighbouring positions of the innermost axes, rows one after another with the halo
-  between them, so that a window is an offset. This is for operators that read each of these axes at its own position plus an
-  offset. No sample is needed but one.
+- **Samples** (`sample_lanes`): a vector holds the same element of as many samples as it has lanes. Every operator has this
+  kind. The input and output are transposed, unless they are in the format "lanes", which other kernels read and write.
+- **Planes** (`plane_lanes`): a vector holds neighbouring positions of a plane, the innermost axes. Rows follow one another with
+  the halo between them, so that a shift of a window is a constant offset. This needs an operator that reads each axis of the
+  plane at its own position plus an offset, and works for a single sample.
 """
 
 from __future__ import annotations
@@ -28,13 +27,15 @@ from syno.lower.native.source import Writer, linear, runtime
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows an operator in a network and is computed with its results.
+    """A fused epilogue: operations that follow an operator in a network, and are computed with its results in registers.
+
+    It computes activation(result * scale[channel] + shift[channel] + residual).
 
     Attributes:
-        channel: the axis of the output that is numbered by channels; None if no factor or summand of a channel follows.
-        scale, shift: whether results are multiplied with a number of their channel, then added to one.
-        residual: whether a tensor of the output's shape, in its format, is added then.
-        activation: the function of the sum: a name in `syno.lower.native.activations.EXACT`.
+        channel: the channel axis of the output; None if there is neither scale nor shift.
+        scale, shift: whether there is a factor, and a summand, for each channel.
+        residual: whether a tensor of the output's shape and format is added.
+        activation: a name in `syno.lower.native.activations.EXACT`.
     """
 
     channel: int | None = None
@@ -44,7 +45,10 @@ class Epilogue:
     activation: str = "identity"
 
     def cpp(self, in_place: bool) -> str:
-        """Return the type of `activations.h`. `in_place`: whether the last nest writes the caller's tensor."""
+        """Return the instance of the C++ template `Epilogue` in `activations.h`.
+
+        `in_place` says whether the last nest writes the caller's tensor directly, so that it can add the residual.
+        """
         residual = "NO_RESIDUAL"
         if self.residual:
             residual = "RESIDUAL_IN_PLACE" if in_place else "RESIDUAL_ON_THE_WAY_OUT"
@@ -57,16 +61,16 @@ NO_EPILOGUE = Epilogue()
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The code of an operator at given sizes.
+    """The generated code of an operator at given sizes.
 
     Attributes:
-        source: C++ with one function, `NAME(x, w, y, scale, shift, residual, scratch, samples, threads)`.
-        name: of the function.
-        scratch: floats that each thread needs.
-        samples: positions of the axes that stay as they are.
-        blocks: how often the nests are run for one call.
-        codes: the nests as they are written.
-        schedules: their schedules.
+        source: C++ with one public function, `NAME(x, w, y, scale, shift, residual, scratch, samples, threads)`.
+        name: the name of this function.
+        scratch: length of the scratch buffer of each thread, in floats.
+        samples: number of samples (positions along the pass-through axes).
+        blocks: how often the nests run in one call.
+        codes: the nests with their addresses.
+        schedules: the schedules of the nests.
         nests: the nests.
     """
 
@@ -81,12 +85,12 @@ class Program:
 
     @property
     def factor_count(self) -> int:
-        """The number of floats that `factors` returns."""
+        """The length of the array that `factors` returns."""
         counts = map(factor_count, self.codes, self.schedules)
         return max(CACHE_LINE, sum(map(in_lines, counts)))
 
     def factors(self, weights: Sequence[Array]) -> Array:
-        """Return the factors of all nests, from the operator's weights, as the function takes them."""
+        """Return the argument `w` of the function: the packed factors of all nests, computed from the operator's weights."""
         factors = np.zeros(self.factor_count, np.float32)
         start = 0
         for nest, code, schedule in zip(self.nests, self.codes, self.schedules, strict=True):
@@ -99,13 +103,13 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """What vectors lie across: the base of the two kinds of programs.
+    """Base class of the two kinds of programs, which differ in what the lanes of a vector hold.
 
     Attributes:
         plan: the nests.
-        lanes: floats of a vector.
-        input, output: as callers have them.
-        epilogue: what is computed with the results.
+        lanes: number of floats in a vector.
+        input, output: the tensors in the caller's memory.
+        epilogue: the fused epilogue.
     """
 
     plan: NestPlan
@@ -115,7 +119,7 @@ class Lanes:
     epilogue: Epilogue
 
     def layouts(self) -> list[Layout]:
-        """Return the layout of the input, of each intermediate result, and of the output."""
+        """Return the layouts in scratch of the input, of each intermediate result, and of the output."""
         raise NotImplementedError
 
     def codes(self) -> list[LoopCode]:
@@ -123,63 +127,63 @@ class Lanes:
         raise NotImplementedError
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
-        """Return the function that brings a block of the input into scratch, and the statements that call it."""
+        """Return the C++ function that copies a block of the input into scratch, and the statements that call it."""
         raise NotImplementedError
 
     def unpack(self, name: str, layout: Layout, place: str) -> tuple[str, list[str]]:
-        """Return the same for the output, which lies in scratch at the address `place`."""
+        """Return the C++ function that copies a block of the output out of scratch (at `place`), and its call."""
         raise NotImplementedError
 
     def begin(self) -> list[str]:
-        """Return the statements with which a block begins."""
+        """Return the C++ statements at the beginning of a block."""
         return []
 
     def after(self, at: int, layout: Layout, place: str) -> list[str]:
-        """Return the statements that follow when tensor `at`, which lies in scratch at the address `place`, is written."""
+        """Return the C++ statements that run after tensor `at` has been written, which begins at `place` in scratch."""
         return []
 
     @property
     def channel(self) -> int | None:
-        """The axis of the last nest's target that holds the channels, as its number."""
+        """The number of the channel axis among the axes of the last nest's target; None without scale and shift."""
         return None if self.epilogue.channel is None else self.plan.outputs.index(self.epilogue.channel)
 
     def place(self, side: Side) -> str:
-        """Return where block `number` of a tensor that is used in place begins."""
+        """Return the C++ expression of the offset of block `number` in a tensor that is read or written in place."""
         raise NotImplementedError
 
     @property
     def reads_in_place(self) -> bool:
-        """Whether the first nest reads the caller's tensor."""
+        """Whether the first nest reads the caller's tensor directly, without a copy in scratch."""
         return False
 
     @property
     def writes_in_place(self) -> bool:
-        """Whether the last nest writes the caller's tensor."""
+        """Whether the last nest writes the caller's tensor directly, without a copy in scratch."""
         return False
 
     @property
     def samples_of_block(self) -> int:
-        """How many samples are computed together."""
+        """Number of samples that one block computes."""
         return 1
 
     @property
     def bands(self) -> int:
-        """How many blocks the samples of a block are cut into."""
+        """Number of bands into which each plane is cut; a band is a block of its own."""
         return 1
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are, which are computed one after another or by several threads."""
+        """Number of blocks in all; a block is computed by one thread, or by all if there are fewer blocks than threads."""
         return -(-self.plan.samples // self.samples_of_block) * self.bands
 
     def program(self, name: str, schedules: Sequence[NestSchedule], copies: str = "") -> Program:
-        """Return the program.
+        """Return the program with these schedules.
 
         Args:
             name: of its function.
-            schedules: of its nests.
-            copies: the name of another program in the same file, with other schedules, that brings tensors in and out; its code
-                is used here, too.
+            schedules: one for each nest.
+            copies: the name of a program in the same file whose pack and unpack functions are called; "": own ones are written.
+                Programs that differ only in schedules share them.
         """
         codes, layouts = self.codes(), self.layouts()
         sizes = [in_lines(layout.size) for layout in layouts]
@@ -216,7 +220,7 @@ class Lanes:
         )
 
     def _entry(self, name: str, scratch: int, steps: Sequence[Sequence[str]]) -> list[str]:
-        """Return the lines of the function that callers call: the steps of a block, for each block."""
+        """Return the lines of the public function, which runs the steps of a block for each block."""
         out = Writer(2)
         out.line(*self.begin())
         if self.reads_in_place or self.input.format == "lanes":
@@ -243,6 +247,6 @@ class Lanes:
 
 
 def whole_file(programs: Sequence[Program], lanes: int) -> str:
-    """Return a file of C++ with several programs. It includes headers of compilers only."""
+    """Return the text of a C++ file with several programs. It includes only headers that come with compilers."""
     texts = [f"namespace {program.name}_code {{\n{program.source}}}\n" for program in programs]
     return "\n".join([runtime(lanes), *texts])

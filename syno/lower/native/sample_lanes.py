@@ -1,4 +1,4 @@
-"""Programs whose vectors lie across samples."""
+"""Programs whose vector lanes are samples: lane i holds an element of the i-th sample of a block."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ from syno.lower.native.nests import Axis, NestPlan
 from syno.lower.native.program import NO_EPILOGUE, Epilogue, Lanes
 from syno.lower.native.source import Writer, constant_table
 
-MOST_NEIGHBOURS = 4096  # that one table places in scratch
-MANY_LINES = 8  # of the cache
+MOST_NEIGHBOURS = 4096  # entries of the table of their places in scratch
+MANY_LINES = 8  # strides that are multiples of so many cache lines would share few sets of the cache
 
 
 @dataclass(frozen=True, eq=False)
 class SampleLanes(Lanes):
-    """A program whose vectors lie across samples."""
+    """A program whose vector lanes are samples."""
 
     @property
     def samples_of_block(self) -> int:
-        """One for each lane."""
+        """One sample for each lane."""
         return self.lanes
 
     @property
     def reads_in_place(self) -> bool:
-        """Whether the first nest reads the caller's tensor."""
+        """Whether the first nest reads the caller's tensor directly, without a copy in scratch."""
         has_halo = any(axis.before or axis.after for axis in self.plan.nests[0].source)
         return self.input.format == "lanes" and not has_halo
 
     @property
     def writes_in_place(self) -> bool:
-        """Whether the last nest writes the caller's tensor."""
+        """Whether the last nest writes the caller's tensor directly, without a copy in scratch."""
         return self.output.format == "lanes"
 
     def place(self, side: Side) -> str:
-        """Return where block `number` of a tensor in the format "lanes" begins."""
+        """Return the C++ expression of the offset of block `number` in a tensor of the format "lanes"."""
         return f"number * {prod(extent for _, extent in side.own)} * LANES"
 
     def layouts(self) -> list[Layout]:
-        """Return the layout of the input, of each intermediate result, and of the output."""
+        """Return the layouts in scratch of the input, of each intermediate result, and of the output."""
         nests = self.plan.nests
         extents = nests[-1].target
         last = Layout(row_major(extents, self.lanes), 0, self.lanes * prod(extents))
         is_compact = [self.reads_in_place, *(False for _ in nests[1:])]
-        return [*(_with_halo(nest.source, self.lanes, one) for nest, one in zip(nests, is_compact, strict=True)), last]
+        return [*(_with_halo(nest.source, self.lanes, compact) for nest, compact in zip(nests, is_compact, strict=True)), last]
 
     def codes(self) -> list[LoopCode]:
         """Return the nests with their addresses."""
@@ -82,7 +82,7 @@ class SampleLanes(Lanes):
         ]
 
     def pack(self, name: str, layout: Layout) -> tuple[str, list[str]]:
-        """Return the function that brings a block of the input into scratch, and the statements that call it."""
+        """Return the C++ function that copies a block of the input into scratch, and the statements that call it."""
         out = Writer()
         if self.input.format == "lanes":
             own = row_major([extent for _, extent in self.input.own], self.lanes)
@@ -104,7 +104,7 @@ class SampleLanes(Lanes):
         return "\n".join([*table, head, *out.lines, "}"]), [*call, f"{name}_pack(x, at, count, scratch, part, parts);"]
 
     def unpack(self, name: str, layout: Layout, place: str) -> tuple[str, list[str]]:
-        """Return the same for the output, which lies in scratch at the address `place`."""
+        """Return the C++ function that copies a block of the output out of scratch (at `place`), and its call."""
         out = Writer()
         axes = merged(
             CopyAxis(extent, stride, to) for (stride, extent), to in zip(self.output.own, layout.strides, strict=True)
@@ -137,23 +137,23 @@ def sample_lanes(
     formats: tuple[Format, Format] = ("contiguous", "contiguous"),
     epilogue: Epilogue = NO_EPILOGUE,
 ) -> SampleLanes:
-    """Return the program of a plan with vectors across samples. Without an axis that stays as it is, there is one sample.
+    """Return the program of a plan whose vector lanes are samples. Without pass-through axes there is one sample.
 
     Args:
         plan: the nests.
-        shapes: of the input and of the output.
-        lanes: floats of a vector.
-        formats: of the input and of the output.
-        epilogue: what is computed with the results.
+        shapes: shapes of the input and of the output.
+        lanes: number of floats in a vector.
+        formats: memory formats of the input and of the output.
+        epilogue: the fused epilogue.
     """
     return SampleLanes(plan, lanes, *sides(plan, shapes, formats), epilogue)
 
 
 def _with_halo(axes: Sequence[Axis], lanes: int, is_compact: bool) -> Layout:
-    """Return the layout of a tensor with the halos of these axes, a vector for each position.
+    """Return the layout of a tensor with these axes and their halos, one vector for each position.
 
-    Unless it is compact, what lies many lines of the cache apart along an axis lies one more apart: else the positions of the
-    axis would share few of the cache's sets.
+    Unless it is compact, a stride that is a multiple of many cache lines is increased by a line: otherwise the positions along
+    the axis would fall into few sets of the cache.
     """
     strides: list[int] = []
     stride = lanes
@@ -167,9 +167,11 @@ def _with_halo(axes: Sequence[Axis], lanes: int, is_compact: bool) -> Layout:
 
 
 def _neighbours(axes: Sequence[CopyAxis], lanes: int) -> tuple[list[CopyAxis], int, Array | None]:
-    """Return the outer axes, how many elements inside of them are neighbours in a sample, and where each lies in scratch.
+    """Merge the innermost axes whose elements are contiguous in the caller's memory.
 
-    Without neighbours, their number is 0. The places are None if they are neighbours in scratch, too.
+    Returns:
+        The other (outer) axes; the number of contiguous elements, 0 if there is only one; and the place of each of these
+        elements in scratch, or None if they are contiguous there, too.
     """
     outer, places = list(axes), np.zeros(1, np.int64)
     while outer and outer[-1].outside == len(places) and outer[-1].extent * len(places) <= MOST_NEIGHBOURS:

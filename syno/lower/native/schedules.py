@@ -1,8 +1,8 @@
-"""Schedules of nests, and the cost model that ranks them.
+"""Schedules of loop nests, and the cost model that ranks them.
 
-A schedule says which results are kept in registers together (the tile), in which order the loops go, and how many of the
-innermost sums are written out. The model counts, for all of a nest, the cycles in which the processor computes, and those in
-which data come from beyond its first cache and go there; most of the fewer ones are hidden behind the others.
+A schedule consists of a register tile, an order of the loops, and the number of innermost sums that are unrolled. The model
+estimates, for a whole nest, the cycles of arithmetic and the cycles of traffic between the L1 cache and the memory beyond it.
+These overlap: the result is the larger number plus a share of the smaller one.
 
 Its constants are fitted to the times of 700 schedules of 49 nests of random operators on a processor with AVX2: the model's
 first choice took 1.06 times as long as the best of 14 schedules of a nest, in the geometric mean, and the best of its first
@@ -19,27 +19,27 @@ from math import ceil, prod
 from syno.lower.native.loop_code import Address, LoopCode
 from syno.lower.native.target import Target
 
-# Products of one iteration of the rolled sums; more makes compiling slow and the code too long for its cache.
+# Largest number of unrolled multiply-adds: more of them compile slowly, and exceed the instruction cache.
 MOST_WRITTEN_OUT = 160
-LATENCY = 4  # cycles from a product to the next one that adds to it
+LATENCY = 4  # cycles of a fused multiply-add, after which the next can add to the same result
 PRODUCTS_A_CYCLE, READS_A_CYCLE = 2, 2
-LINE = 64  # bytes of the caches
-READ_BYTES = 48, 16  # a cycle, from the second cache, and from beyond
-WRITE_CYCLES = 4, 14  # a line, where the lines of a plane follow each other, and where they do not
-FAR = 3  # times as many cycles where results go to the caller's memory
-SHARE_OF_CACHE = 0.8  # what is read again is still in the first cache if all that is read in between is at most this share
-SEEN = 0.2  # of the fewer cycles, which are not hidden
+LINE = 64  # bytes of a cache line
+READ_BYTES = 48, 16  # bytes a cycle from the L2 cache, and from beyond it
+WRITE_CYCLES = 4, 14  # cycles to write a line, for consecutive lines and for scattered ones
+FAR = 3  # factor on write cycles if results go to the caller's memory
+SHARE_OF_CACHE = 0.8  # data stay in a cache until they are reused if the working set is at most this share of it
+SEEN = 0.2  # share of the smaller one, of arithmetic and traffic, that does not overlap with the larger
 
 
 @dataclass(frozen=True)
 class NestSchedule:
-    """How one nest is carried out.
+    """The schedule of one nest. Loops are given by their numbers.
 
     Attributes:
-        tile: the output loops whose iterations are computed together, with how many of each.
+        tile: the output loops of the register tile, each with its tile size.
         order: the output loops from the outermost.
         sums: the summed loops from the outermost.
-        unrolled: how many of the innermost sums are written out.
+        unrolled: how many of the innermost summed loops are unrolled.
     """
 
     tile: tuple[tuple[int, int], ...]
@@ -49,18 +49,18 @@ class NestSchedule:
 
 
 def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
-    """Return so many schedules with the least cost by the model, the best one first; fewer if there are not as many."""
+    """Return the `count` schedules with the least cost by the model, the best first; fewer if there are not as many."""
     results = [loop for loop in range(len(code.extents)) if loop not in code.summed and code.extents[loop] > 1]
     factors = code.factor_loops or ()
-    shared = [loop for loop in results if not code.read.depends_on(loop)]  # what is read is the same along these
-    positions = [loop for loop in results if loop not in shared and loop not in factors]  # and along these, the factor
+    shared = [loop for loop in results if not code.read.depends_on(loop)]  # the loaded vector is reused along these
+    positions = [loop for loop in results if loop not in shared and loop not in factors]  # the factor is reused along these
     both = [loop for loop in results if loop not in shared and loop not in positions]
     irregular = [loop for loop in code.summed if any(loop in loops for loops, _ in code.read.tables)]
     sums = (*irregular, *(loop for loop in code.summed if loop not in irregular))
     orders = dict.fromkeys(
         [
-            (*both, *shared, *positions),  # factors stay in the first cache
-            (*positions[:-1], *both, *shared, *positions[-1:]),  # a row of what is read does
+            (*both, *shared, *positions),  # factors stay in the L1 cache
+            (*positions[:-1], *both, *shared, *positions[-1:]),  # a row of the source does
             (*positions, *both, *shared),
         ]
     )
@@ -69,7 +69,7 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
         unrolled = _unrolled(code, sums, prod(tile.values()))
         steps = prod(code.extents[loop] for loop in sums[len(sums) - unrolled :])
         if steps == 2 and code.factor_loops is not None and _registers(code, tile) == target.registers:
-            continue  # GCC keeps some results in memory between two such steps, but not between more
+            continue  # GCC spills results to memory between exactly two unrolled steps, but not between more
         ways = [NestSchedule(tuple(tile.items()), order, sums, unrolled) for order in orders]
         computing = _computing(code, ways[0], target)
         found += [(_together(computing, _moving(code, way, target)), len(found) + at, way) for at, way in enumerate(ways)]
@@ -79,7 +79,7 @@ def schedules(code: LoopCode, target: Target, count: int) -> list[NestSchedule]:
 def _tiles(
     code: LoopCode, shared: Sequence[int], positions: Sequence[int], both: Sequence[int], target: Target
 ) -> Iterator[dict[int, int]]:
-    """Yield tiles of results that fit into the registers, with what they are computed from."""
+    """Yield tiles, as sizes by loop, whose results and operands fit into the vector registers."""
     first = [(loop, _sizes(code.extents[loop])) for loop in shared[-2:]]
     second = [(loop, _sizes(code.extents[loop])) for loop in positions[-2:]]
     third = [(loop, _sizes(code.extents[loop])) for loop in both[-1:]]
@@ -91,7 +91,7 @@ def _tiles(
 
 
 def _registers(code: LoopCode, tile: dict[int, int]) -> int:
-    """Return the registers that the results of a tile need, with what they are computed from."""
+    """Return the number of vector registers that a tile needs for its results and operands."""
     factors = prod(size for loop, size in tile.items() if loop in (code.factor_loops or ()))
     return prod(tile.values()) + min(_reads(code.read, tile), factors) + 1
 
@@ -115,7 +115,7 @@ def _unrolled(code: LoopCode, sums: Sequence[int], results: int) -> int:
 
 
 def cost(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles that the model expects of a nest."""
+    """Return the cycles that the model estimates for a nest with this schedule."""
     return _together(_computing(code, schedule, target), _moving(code, schedule, target))
 
 
@@ -139,37 +139,37 @@ def _computing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
         loads = reads * (1 if code.is_aligned else 1.3) + factors
         lookups = reads * len(code.read.tables)
         step = max(results / PRODUCTS_A_CYCLE, (loads + lookups) / READS_A_CYCLE, (results + loads + 2 * lookups) / 4)
-        step = max(step, LATENCY if code.factor_loops is not None else LATENCY / 2)  # each result is a chain of sums
+        step = max(step, LATENCY if code.factor_loops is not None else LATENCY / 2)  # each result is a chain of dependent adds
         cycles += prod(count for _, count in choice) * (summands * step + rolled * 2 + results * 2 + 6)
     return cycles
 
 
 def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
-    """Return the sizes of tiles along a loop, each with how many there are."""
-    found = [(tile, extent // tile)] if extent // tile else []
-    return [*found, *([(extent % tile, 1)] if extent % tile else [])]
+    """Return the sizes of tiles along a loop, each with its number: whole tiles, and the remainder."""
+    whole = [(tile, extent // tile)] if extent // tile else []
+    return [*whole, *([(extent % tile, 1)] if extent % tile else [])]
 
 
 def _moving(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which data come from beyond the first cache, or results leave it."""
+    """Return the cycles of traffic into and out of the L1 cache."""
     return _reading(code, schedule, target) + _writing(code, schedule, target)
 
 
 def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which data and factors come from beyond the first cache.
+    """Return the cycles in which data and factors are loaded into the L1 cache.
 
-    A loop along which a tensor stays the same reads it again at each of its iterations: from the first cache if what its
-    iteration reads of both fits there.
+    A loop on which a tensor does not depend reads it again in each iteration: from the L1 cache if the data and factors that
+    one iteration reads fit there together.
     """
     tile, steps, factor_loops = dict(schedule.tile), code.read.steps, code.factor_loops or ()
     vector = 4 * target.lanes
-    along = next((loop for loop in schedule.order if steps.get(loop) == target.lanes), None)  # vectors lie side by side
+    along = next((loop for loop in schedule.order if steps.get(loop) == target.lanes), None)  # reads consecutive vectors
     regular = [loop for loop in code.summed if not any(loop in loops for loops, _ in code.read.tables)]
-    taps = [loop for loop in regular if 0 < abs(steps.get(loop, 0)) <= 2 * target.lanes]  # of a window: they overlap
+    taps = [loop for loop in regular if 0 < abs(steps.get(loop, 0)) <= 2 * target.lanes]  # of a window: their vectors overlap
     run = vector * (1 if along is None else tile.get(along, 1)) + sum(
         4 * (code.extents[tap] - 1) * abs(steps[tap]) for tap in taps
     )
-    if not schedule.order or schedule.order[-1] != along:  # whole lines come, and the next run shares none with it
+    if not schedule.order or schedule.order[-1] != along:  # whole lines are loaded, and the next run shares none with this run
         run = ceil(run / LINE) * LINE + (0 if code.is_aligned and run % LINE == 0 else LINE // 2)
     data = run * prod(code.extents[loop] for loop in code.summed if code.read.depends_on(loop) and loop not in taps)
     data *= prod(tile.get(loop, 1) for loop in schedule.order if code.read.depends_on(loop) and loop != along)
@@ -177,7 +177,7 @@ def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
     if code.factor_loops is not None:
         factors = 4 * prod(code.extents[loop] for loop in code.summed if loop in factor_loops)
         factors *= prod(tile.get(loop, 1) for loop in schedule.order if loop in factor_loops)
-    inside, read = [data, factors], [data, factors]  # bytes of each, all of them and as often as they are read
+    inside, read = [data, factors], [data, factors]  # bytes of data and of factors: distinct ones, and those that are loaded
     for loop in reversed(schedule.order):
         count = ceil(code.extents[loop] / tile.get(loop, 1))
         stays = sum(inside) <= SHARE_OF_CACHE * target.first_cache
@@ -189,7 +189,7 @@ def _reading(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
 
 
 def _writing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
-    """Return the cycles in which results leave the first cache, unless it holds them all."""
+    """Return the cycles in which results leave the L1 cache; 0 if it holds them all."""
     tile, order = dict(schedule.tile), schedule.order
     vector = 4 * target.lanes
     size = vector * prod(code.extents[loop] for loop in order)
@@ -201,6 +201,6 @@ def _writing(code: LoopCode, schedule: NestSchedule, target: Target) -> float:
         return size / LINE * streaming
     run = vector * (1 if along is None else tile.get(along, 1))
     between = 0 if along is None else prod(code.extents[loop] for loop in order[order.index(along) + 1 :]) * (LINE + run)
-    if between <= target.first_cache / 2:  # a line is whole before it leaves
+    if between <= target.first_cache / 2:  # a line is complete before it leaves the cache
         return size / LINE * (streaming + scattered) / 2
     return size / run * (run / LINE + (1 if run % LINE else 0)) * scattered

@@ -1,4 +1,4 @@
-"""Lines of C++, and the runtime that every file of generated code begins with."""
+"""Helpers that write lines of C++, and the runtime: the fixed headers at the beginning of each generated file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HEADERS = ("threads.h", "vectors.h", "activations.h", "copies.h")  # in the orde
 
 
 def runtime(lanes: int) -> str:
-    """Return the headers of the runtime as one text, which includes none but those of compilers.
+    """Return the headers of the runtime as one text, which includes only headers that come with compilers.
 
     Args:
-        lanes: floats of a vector.
+        lanes: number of floats in a vector.
     """
     texts = [(FOLDER / name).read_text(encoding="utf-8") for name in HEADERS]
     texts = [re.sub(r'^(#pragma once|#include ".*")\n', "", text, flags=re.MULTILINE) for text in texts]
@@ -25,7 +25,7 @@ def runtime(lanes: int) -> str:
 
 
 def linear(steps: Iterable[tuple[int, str]], constant: int = 0) -> str:
-    """Return the expression of a sum of variables, each times a number, and a constant.
+    """Return the C++ expression of a linear combination: the sum of `step * variable`, and a constant.
 
     >>> linear([(3, "i0"), (1, "i1"), (0, "i2")], 5)
     '3 * i0 + i1 + 5'
@@ -34,30 +34,30 @@ def linear(steps: Iterable[tuple[int, str]], constant: int = 0) -> str:
 
 
 def sum_of(terms: Iterable[str], constant: int = 0) -> str:
-    """Return the expression of a sum of terms and a constant."""
+    """Return the C++ expression of a sum of terms and a constant."""
     pieces = list(terms)
     return " + ".join([*pieces, str(constant)] if constant or not pieces else pieces)
 
 
 def constant_table(name: str, values: Array) -> str:
-    """Return the definition of an array of integers, from a cache line's beginning on."""
+    """Return the C++ definition of a constant array of integers, aligned to a cache line."""
     return f"alignas(64) static const int {name}[{values.size}] = {{{', '.join(map(str, values.reshape(-1).tolist()))}}};"
 
 
 class Writer:
-    """Writes lines with their indentation, from a depth on."""
+    """Collects lines of code with their indentation."""
 
     def __init__(self, depth: int = 1) -> None:
         self.lines: list[str] = []
         self.depth = depth
 
     def line(self, *texts: str) -> None:
-        """Write lines."""
+        """Write lines at the current indentation."""
         self.lines += ["  " * self.depth + text for text in texts]
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
-        """Write what the context writes as a block in braces behind `head`."""
+        """Put the lines that are written in the context into braces after `head`."""
         self.line(f"{head} {{".lstrip())
         self.depth += 1
         yield

@@ -1,4 +1,4 @@
-"""Processors that kernels are made for."""
+"""Processors for which native kernels are generated."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Target:
-    """What the generator and its cost model need to know of a processor.
+    """The properties of a processor on which the generator and its cost model depend.
 
     Attributes:
         name: in stores and messages.
-        lanes: floats of a vector.
-        registers: the number of vector registers.
-        flags: of the compiler, GCC or clang, for this kind of processor.
-        first_cache, second_cache: bytes of a core's caches.
+        lanes: number of floats in a vector.
+        registers: number of vector registers.
+        flags: options of GCC or clang for this kind of processor.
+        first_cache, second_cache: sizes of a core's L1 and L2 cache, in bytes.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Target:
 TARGETS = {
     target.name: target
     for target in (
-        # In narrower vectors than it has, GCC would else compute on processors that slow down for wide ones.
+        # Without the last flag, GCC uses narrower vectors on processors whose clock slows down for 512 bits.
         Target("avx512", 16, 32, ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma", "-mprefer-vector-width=512")),
         Target("avx2", 8, 16, ("-mavx2", "-mfma")),
         Target("neon", 4, 32, ("-march=armv8-a",)),
         Target("generic", 4, 16, ()),
     )
 }
-# What Linux must list for a processor of this kind; the widest vectors first.
+# CPU flags in /proc/cpuinfo that each target needs; the widest vectors first.
 INSTRUCTIONS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "fma"}, "avx2": {"avx2", "fma"}}
 
 
@@ -50,7 +50,7 @@ def own_target() -> Target:
 
 
 def _processor_flags() -> set[str]:
-    """Return the names of the instruction sets that Linux lists for this processor; none on other systems."""
+    """Return the CPU flags in /proc/cpuinfo; the empty set on systems without it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""The PyTorch generator: an operator becomes the source of a self-contained `nn.Module`."""
+"""The PyTorch code generator: an operator becomes the source text of a self-contained `nn.Module`."""

@@ -1,7 +1,6 @@
-"""The cost of generated statements, estimated: by it the cheapest of several forms of an operator is chosen.
+"""Cost model of generated PyTorch statements, by which the cheapest of several equivalent forms of an operator is chosen.
 
-The constants were measured once, on one machine. Using them is deterministic: an operator has the same code for the same sizes
-on every machine.
+The constants were measured once, on one machine, so that an operator has the same code for the same sizes on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ CHANNELS_LAST = ", channels last"
 
 @dataclass(frozen=True)
 class StatementRate:
-    """The time of a statement in microseconds: of each call, of a million multiply-adds, of a million elements moved."""
+    """The time of a kind of statement, in microseconds: per call, per million multiply-adds, and per million elements moved."""
 
     call: float
     multiplications: float
@@ -38,13 +37,13 @@ RATES = {
 
 @dataclass(frozen=True)
 class StatementWork:
-    """The work of a statement.
+    """The work of a statement, as symbolic sizes.
 
     Attributes:
-        kind: a key of RATES; those of grouped convolutions follow from the channels.
-        elements: the sizes of the tensors that are read and written.
-        multiplications: the number of multiply-adds, if there are any.
-        channels: of a grouped convolution: the number of channels in a group.
+        kind: a key of RATES; for a convolution without the prefix "grouped", which follows from `channels`.
+        elements: the numbers of elements of the tensors that are read and written.
+        multiplications: the number of multiply-adds; None if there are none.
+        channels: the number of channels in a group, for a convolution with groups; else None.
     """
 
     kind: str
@@ -53,13 +52,13 @@ class StatementWork:
     channels: Size | None = None
 
     def channels_last(self) -> StatementWork:
-        """Return the work of the same convolution on channels-last data."""
+        """Return the work of the same convolution with channels-last data."""
         return replace(self, kind=self.kind + CHANNELS_LAST)
 
 
 def estimated_microseconds(work: Iterable[StatementWork], valuations: Valuations) -> float:
-    """Return the time that the statements take, summed over the valuations."""
-    return sum(_microseconds(one, valuations) for one in work)
+    """Return the estimated time of the statements in microseconds, summed over the valuations."""
+    return sum(_microseconds(statement, valuations) for statement in work)
 
 
 def _microseconds(work: StatementWork, valuations: Valuations) -> float:

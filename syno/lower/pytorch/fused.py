@@ -1,11 +1,11 @@
-"""The fused mode: windows are stored only if they must be.
+"""The fused mode of the PyTorch generator: windows are stored in memory only if nothing else is possible.
 
-- A window that a weight is summed over becomes a convolution (grouped where the operator is grouped).
-- A window that a weight is multiplied with, but that is summed later, is put off: the weight's axis stays an axis of
-  the data, which is not windowed yet; when the Unfold's turn comes, each slice along that axis is moved into place
-  ("shear"). Multiplying and windowing commute, so nothing of window size exists before the result of the product.
-- A window that is summed without a weight is a sum of moved slices.
-- Only a window that is itself an axis of the result, or that some view takes apart, is stored.
+- A window that is summed with a weight becomes a convolution (grouped if the operator is grouped).
+- A window that is multiplied with a weight but summed in a later stage is delayed: the weight is multiplied with the data
+  before the Unfold, so that the weight's axis becomes an axis of the data; then each slice along this axis is shifted into
+  place ("shear"). Multiplication and windowing commute, so no tensor of windows exists before the product.
+- A window that is summed without a weight is a sum of shifted slices.
+- Only a window that is an axis of a result, or that views combine with other axes, is stored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from syno.lower.pytorch.tensor_code import TensorCode, shape_comment
 
 @dataclass
 class Contraction:
-    """The axes of the data and of one weight, sorted by their roles in the contraction.
+    """A contraction of the data with one weight: their axes, sorted by role.
 
     Attributes:
-        meetings: the weight's axes, but those that are taps of a window.
+        data, weight: the code of the two tensors.
+        meetings: the weight's axes that are no taps of a window, each with the data's axis at the same coordinate.
         windows: the windows that are summed with the weight.
-        taps: the weight's axes that are taps, each with the leaf of a window it is read at.
-        spread: the weight's axes that stay, while each output channel along them reads one tap of a window.
-        rank: the order in which dims make up the output, where it is known.
-        valuations: the sizes that the plan is for.
+        taps: the weight's axes that are taps, each with the leaf of the window at which it is read.
+        spread: the weight's axes that become output channels, each of which reads a single tap of a window.
+        rank: the rank of dims in the order of the output, if known.
+        valuations: the sizes for which the plan was made.
     """
 
     data: TensorCode
@@ -69,36 +70,36 @@ class Contraction:
 
     @property
     def moving(self) -> list[Window]:
-        """The windows that the convolution moves along their axes."""
+        """The windows that the convolution slides along their axes."""
         return [*self.windows, *self.spread.values()]
 
     @property
     def met(self) -> list[Dim]:
-        """Axes that data and weight share: groups, then channels."""
+        """The data's axes that the weight also has: groups, then channels."""
         return [meeting.data for meeting in (*self.groups, *self.channels) if meeting.data is not None]
 
     @property
     def summed(self) -> list[Dim]:
-        """The reductions that the contraction takes."""
+        """The reductions that the contraction sums over."""
         results = [meeting.result for meeting in (*self.channels, *self.weight_only)]
         leaves = [leaf for window in self.windows for leaf in window.leaves]
         return results + [bare for leaf in leaves for bare in _reduce_under(leaf)]
 
     @property
     def is_scaling(self) -> bool:
-        """Whether each element of the data is multiplied with one element of the weight, and nothing is summed."""
+        """Whether it is elementwise: each element of the data is multiplied with one element of the weight, without sums."""
         others = self.channels or self.outer or self.moving or self.weight_only
         return not others
 
     @property
     def can_be_convolution(self) -> bool:
-        """Whether a convolution with a kernel of size 1 is an alternative: channels lie before axes that the weight lacks."""
+        """Whether a 1x1 convolution is an alternative to einsum: there are axes behind the channels that the weight lacks."""
         if any(self._is_merged_with_passing(meeting.result) for meeting in (*self.groups, *self.outer)):
-            return False  # as a product, the two axes come out side by side
+            return False  # einsum puts the two axes side by side, so that the merge needs no copy
         sizes = [product(dim.size for dim in tensor.axes) for tensor in (self.data, self.weight)]
         moved, kept = (sum(map(int, self.valuations.values(size).values)) for size in sizes)
         if kept >= moved:
-            return False  # a convolution prepares its weight at each call: not worth it for little data
+            return False  # a convolution reorders its weight at each call, which is not worth it for little data
         last_passing = max((self.data.position(dim) for dim in self.passing), default=-1)
         return bool(self.channels) and max(map(self.data.position, self.met)) < last_passing
 
@@ -114,7 +115,7 @@ def _reduce_under(leaf: Dim) -> list[Dim]:
 
 
 def scale(contraction: Contraction) -> None:
-    """Write `x * w`, with the weight's axes aligned to the data's."""
+    """Write an elementwise product `x * w`, with the weight's axes aligned to the data's."""
     data, weight = contraction.data, contraction.weight
     axis_of = {meeting.data: meeting.weight for meeting in contraction.groups}
     result_of = {meeting.data: meeting.result for meeting in contraction.groups}
@@ -127,7 +128,7 @@ def scale(contraction: Contraction) -> None:
 
 
 def convolve(contraction: Contraction) -> None:
-    """Write a convolution over 1 to 3 axes. Axes that the weight lacks are batch axes, or have a kernel of size 1."""
+    """Write a convolution over 1 to 3 axes. Axes that the weight lacks become batch axes, or axes with a kernel of size 1."""
     data = contraction.data
     batch, spatial = _layout(contraction)
     data.order([*batch, *contraction.met, *(dim for part in spatial for dim in part)])
@@ -172,7 +173,7 @@ def convolve(contraction: Contraction) -> None:
 
 
 def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
-    """Return the batch axes and the axes that the convolution moves along. Runs of passing axes are merged if they are many."""
+    """Return the batch axes, and the spatial axes of the convolution, which are merged if there are more than two."""
     data = contraction.data
     moving = {window.axis for window in contraction.moving}
     met = set(contraction.met)
@@ -194,9 +195,10 @@ def _layout(contraction: Contraction) -> tuple[list[Dim], list[list[Dim]]]:
 
 
 def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> tuple[str, list[Order | None]]:
-    """Return the expression for the weight as a kernel: [groups * outer, channels, a kernel size per axis].
+    """Return the expression of the convolution's kernel, and the memory layouts of the weight that suit it.
 
-    With it the orders of the weight's axes in memory in which the kernel is channels-first, and in which it is channels-last.
+    The kernel is the weight as [groups * outer, channels, kernel sizes...]. The layouts are the orders of the weight's axes in
+    memory in which the kernel is channels-first, and channels-last, without a copy.
     """
     weight = contraction.weight
     if contraction.weight_only:
@@ -217,7 +219,7 @@ def kernel(contraction: Contraction, windows: Sequence[Window | None]) -> tuple[
 
 
 def _gather(weight: TensorCode, dim: Dim) -> None:
-    """Make `dim` one axis of the weight by undoing, on the weight, the views between a window and its leaves."""
+    """Merge axes of the weight into the axis `dim`, by inverting the views between a window and its leaves."""
     operation = dim.operation
     if dim in weight.axes or operation is None:
         return
@@ -243,7 +245,7 @@ def _padding(window: Window | None) -> str:
 
 
 def _crop(windows: Sequence[Window | None]) -> str:
-    """Return the slice that drops the extra positions at the end, which equal padding gives with an even window."""
+    """Return the slice that crops the extra last position, which symmetric padding makes for an even window; "" if none."""
     if not any(windows):
         return ""
     slices = [f":{window.position.size.integer_text()}" if window else ":" for window in windows]
@@ -260,9 +262,9 @@ AXES_OF_A_CONVOLUTION = 3  # torch has conv1d, conv2d and conv3d
 class FusedLowering(Lowering):
     """Writes the statements of the fused mode.
 
-    A window that is contracted is a convolution. One that survives a contraction commutes with it: the contraction comes
-    first, and moved slices are added after it. Windows are stored, which multiplies the data by their length, only where
-    neither can be done, or costs more.
+    A window that is summed in a contraction becomes a convolution. A window that is summed later commutes with the contraction,
+    which comes first, and shifted slices are added after it. A window is stored, which multiplies the data by its length, only
+    if neither is possible, or both cost more.
     """
 
     lazy = True
@@ -272,7 +274,7 @@ class FusedLowering(Lowering):
         data = super().run()
         planar = {number for number in data.convolutions if "functional.conv2d(" in data.lines[number][0]}
         moves = any(data.convolutions[number].moves for number in planar)
-        # One convolution alone keeps the format: the next reader would have to bring its data or its weight into the other one.
+        # A single convolution keeps the format, since the conversion would cost more than it gains.
         channels_last = moves and len(planar) > 1 and self.decisions.take("channels last")
         last = planar if channels_last else set()
         data.layouts |= convolution_layouts(data.convolutions, last)
@@ -288,10 +290,10 @@ class FusedLowering(Lowering):
         return data
 
     def _in_channels_last(self, convolutions: Set[int], shape: str) -> list[tuple[str, str]]:
-        """Return the statements that bring the data before these convolutions into channels-last format.
+        """Return the statements that convert the data to channels-last format before these convolutions.
 
-        Where one has groups, data and kernels are channels-first on a GPU: with channels-last data in float32, cuDNN runs a
-        kernel for each group. On an H100, ResNet-18 with Operator 1 took 7.0 ms with that, and takes 1.5 (docs/measured).
+        If a convolution has groups, data and kernels stay channels-first on a GPU: with channels-last data in float32, cuDNN
+        launches a kernel for each group. (On an H100, ResNet-18 with Operator 1 took 7.0 ms so, and takes 1.5; docs/measured.)
         """
         data, x = self.data, self.data.variable
         if not any(data.convolutions[number].is_grouped for number in convolutions):
@@ -312,7 +314,7 @@ class FusedLowering(Lowering):
     # ---- views --------------------------------------------------------------------------------------------------
 
     def carry_out(self, operation: Operation) -> None:
-        """Carry out an operation. An Unfold whose window is multiplied with a weight already becomes a shear."""
+        """Carry out an operation. An Unfold becomes a shear if a weight was multiplied with its window before it."""
         if operation in self.finished:
             return
         share = self._multiplied_before(operation)
@@ -322,7 +324,7 @@ class FusedLowering(Lowering):
             super().carry_out(operation)
 
     def unfold(self, operation: Operation) -> None:
-        """Make the window an axis of its own, as a view; it is copied only if its reader needs a copy."""
+        """Make the window an axis of its own, as a view, which is copied only if its reader needs a copy."""
         position, window = operation.bottoms
         axis = self.data.position(operation.tops[0])
         axes = [position if dim is operation.tops[0] else dim for dim in self.data.axes]
@@ -330,7 +332,7 @@ class FusedLowering(Lowering):
         self.data.call("windows", f"{axis}, {window.size.integer_text()}", [*axes, window])
 
     def _multiplied_before(self, unfold: Operation) -> Operation | None:
-        """Return the Share of the window of `unfold` if its weight's axis is an axis of the data, else None."""
+        """Return the Share of the window of `unfold` if its weight has been multiplied already (a delayed window) or None."""
         if unfold.primitive is not UNFOLD:
             return None
         (leaf, *more) = window_of(unfold).leaves
@@ -350,7 +352,7 @@ class FusedLowering(Lowering):
             self.finished.add(stride)
 
     def sum_over(self, dim: Dim) -> None:
-        """Sum over a reduction. A window that is summed as a whole becomes a sum of moved slices."""
+        """Sum over a reduction. If that sums a whole window, it becomes a sum of shifted slices."""
         if dim in self.summed:
             return
         share = self.structure.above.get(dim)
@@ -366,11 +368,14 @@ class FusedLowering(Lowering):
             self._sum_window(window_of(unfold))
             return
         if unfold is not None and unfold not in self.finished and self._waits_for_weight(window_of(unfold)):
-            return  # the convolution with that weight sums it: every tap of the weight is repeated along it
+            return  # the convolution with the later weight sums it, with each tap of the weight repeated along it
         super().sum_over(dim)
 
     def _waits_for_weight(self, window: Window) -> bool:
-        """Return whether all of the window is summed, part of it with a weight still to come, whose taps are to be repeated."""
+        """Return whether the window is to be summed in a later convolution: part of it is summed without a weight.
+
+        The later weight then repeats its taps along this part.
+        """
         shared = [leaf.operation for leaf in window.leaves if not leaf.is_reduce]
         waits = all(
             share is not None and share.primitive is SHARE and share.parameter not in self.done and share.bottoms[0].is_reduce
@@ -388,7 +393,7 @@ class FusedLowering(Lowering):
     # ---- contractions -------------------------------------------------------------------------------------------
 
     def contract(self, number: int) -> None:
-        """Multiply with a weight: as a convolution where windows are summed with it, else as the cheapest product."""
+        """Multiply with a weight: as a convolution if windows are summed with it, else as the cheapest product."""
         ready = self.ready_shares(number)
         summed, put_off = self._windows(number, ready)
         shares = [share for share in ready if share not in put_off]
@@ -398,7 +403,7 @@ class FusedLowering(Lowering):
                 self.need(share.tops[0])
         for window in summed:
             self.need(window.axis)
-        for dim in [dim for dim in self.data.axes if dim.is_reduce]:  # uncovered on the way; nothing reads it any more
+        for dim in [dim for dim in self.data.axes if dim.is_reduce]:  # a view made it an axis, and nothing else reads it
             self.sum_over(dim)
         spread = self._spread(put_off, shares, AXES_OF_A_CONVOLUTION - len(summed))
         shares += spread
@@ -418,10 +423,10 @@ class FusedLowering(Lowering):
             self.einsum(weight, meetings)
 
     def _spread(self, put_off: Mapping[Operation, Window], shares: Sequence[Operation], most: int) -> list[Operation]:
-        """Return the delayed Shares whose windows the convolution can take at once, each output channel with a single tap.
+        """Return the delayed Shares whose windows can be part of the convolution: each output channel gets a single tap.
 
-        The other taps are zeros, so the work grows with the window; where few channels are summed, that can be cheaper than
-        moving slices of the result.
+        The other taps of the kernel are zeros, so the work grows with the window. If few channels are summed, this can be
+        cheaper than shifting slices of the result.
         """
         data = self.data
         met = [share.tops[0] for share in shares if share.tops[0] in data.axes]
@@ -437,7 +442,7 @@ class FusedLowering(Lowering):
         return movable[: max(most, 0)] if movable and most > 0 and self.decisions.take("spread") else []
 
     def _split_up(self, meeting: Meeting, weight: TensorCode) -> list[Meeting]:
-        """Split data and weight first where a Split with a reduction lies below the Share, so that sums come earlier."""
+        """Split the axes of data and weight before the product if a Split below the Share has a reduction, to sum it early."""
         parts = split_leaves(meeting.result)
         if meeting.data is None or len(parts) == 1 or not any(dim.is_reduce for dim in parts):
             return [meeting]
@@ -446,7 +451,7 @@ class FusedLowering(Lowering):
         return [Meeting(part, part, part) for part in parts]
 
     def _windows(self, weight: int, shares: Sequence[Operation]) -> tuple[list[Window], dict[Operation, Window]]:
-        """Return the windows to sum with this weight by convolution, and the Shares to delay; other windows are stored."""
+        """Return the windows that a convolution sums with this weight, and the Shares to delay; other windows are stored."""
         unfolds = [unfold_above(self.structure, share.tops[0]) for share in shares]
         candidates = {unfold: window_of(unfold) for unfold in unfolds if unfold is not None and unfold not in self.finished}
         stored: set[Operation] = set()
@@ -471,10 +476,10 @@ class FusedLowering(Lowering):
     def _better_stored(
         self, put_off: Mapping[Operation, Window], summed: Sequence[Window], shares: Sequence[Operation]
     ) -> Operation | None:
-        """Return which of two windows on one axis, both summed with this weight, to store; None if delaying is better.
+        """Return the Unfold to store if two windows on one axis are summed with this weight; None if delaying is better.
 
-        A convolution can sum one of them. Putting the other off stores the result once per tap, storing the window
-        stores the data once per tap: that is less where the weight widens the data.
+        A convolution can sum only one of the two. Delaying the other stores the result once per tap; storing the window stores
+        the data once per tap, which is less if the weight increases the number of channels.
         """
         wide = product(share.bottoms[0].size for share in shares if self.structure.is_expanded(share.tops[0]))
         deep = product(
@@ -486,7 +491,7 @@ class FusedLowering(Lowering):
         return next((window.unfold for window in summed if window.unfold in above), None)
 
     def _is_summed(self, window: Window, weight: int, shares: Sequence[Operation], stored: Set[Operation]) -> bool:
-        """Return whether a convolution with the weight sums all of the window, on an axis that no other window uses."""
+        """Return whether a convolution with the weight can sum the whole window: its axis must not be another open window's."""
         owners = [share_at(leaf, weight) for leaf in window.leaves]
         if not any(owner in shares for owner in owners):
             return False
@@ -500,6 +505,6 @@ class FusedLowering(Lowering):
         )
 
     def _put_off(self, windows: Sequence[Window], weight: int, shares: Sequence[Operation]) -> dict[Operation, Window]:
-        """Return the Shares that can wait for their window, with the windows."""
+        """Return the Shares that can be delayed until after their window, each with the window."""
         found = {share_at(window.kernel, weight): window for window in windows if window.leaves == (window.kernel,)}
         return {share: window for share, window in found.items() if share is not None and share in shares}

@@ -1,7 +1,7 @@
-"""The order of a weight's axes in memory: the one in which the statement that reads the weight needs no copy of it.
+"""Memory layouts of weights: the order of axes in which the statement that reads a weight needs no copy of it.
 
-The shape of a weight follows the operator's text. Its strides follow its reader: torch would otherwise copy the weight
-at each call, which takes longer than the multiplications where a picture is small.
+The shape of a weight follows the operator's text, its strides the statement that reads it: otherwise torch would copy the
+weight at each call, which takes longer than the multiplications for small pictures.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TypeAlias
 from syno.algebra import Size
 from syno.lower.pytorch.costs import StatementWork
 
-Order: TypeAlias = tuple[int, ...]  # numbers of axes, the one with the largest stride first
+Order: TypeAlias = tuple[int, ...]  # numbers of axes, from the largest stride to the smallest
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A statement that is a convolution.
+    """A generated statement that calls a convolution.
 
     Attributes:
         moves: whether the kernel is larger than 1.
         is_grouped: whether it has groups.
-        work: its work on channels-first data.
-        weight: the expression for the weight.
-        kernel_text: the expression for the kernel that is made of it, in the call.
-        kernel: the sizes of the kernel's axes: output channels, input channels, and those of the window.
-        channels_first, channels_last: the orders of the weight's axes in memory with which the kernel needs no copy in these
+        work: its work with channels-first data.
+        weight: the expression of the weight.
+        kernel_text: the expression of the kernel, made from the weight, in the call.
+        kernel: the kernel's shape: output channels, input channels, window sizes.
+        channels_first, channels_last: the orders of the weight's axes in memory in which the kernel needs no copy for these
             memory formats; None if there is no such order.
     """
 
@@ -42,7 +42,10 @@ class Convolution:
 
 
 def convolution_layouts(convolutions: Mapping[int, Convolution], last: set[int]) -> dict[str, Order]:
-    """Return the orders for the weights of convolutions; `last` are the numbers of those with channels-last data."""
+    """Return the memory order of each convolution's weight, by the weight's expression, except for row-major ones.
+
+    `last` has the numbers of the convolutions with channels-last data.
+    """
     orders = {
         made.weight: made.channels_last if number in last else made.channels_first for number, made in convolutions.items()
     }
@@ -52,12 +55,12 @@ def convolution_layouts(convolutions: Mapping[int, Convolution], last: set[int])
 def kernels_in_channels_last(
     prepared: Sequence[tuple[str, str]], convolutions: Mapping[int, Convolution], last: set[int]
 ) -> list[tuple[str, str]]:
-    """Return the statements on weights alone, in which each two-dimensional kernel of a convolution in `last` is channels-last.
+    """Return the statements on weights alone, changed so that the kernels of the convolutions in `last` are channels-last.
 
-    A kernel has axes of length 1, and torch tells the memory format from the strides of these, too. Where they are not those of
-    channels-last data, its own convolution, which runs without oneDNN and in double precision, fails in the backward pass. So a
-    kernel whose weight is stored in its order gets these axes while the channels are innermost, and others are cloned, since
-    `contiguous` leaves the strides of such axes as they are.
+    torch infers the memory format also from the strides of axes of length 1, and its native convolution (used without oneDNN,
+    and in float64) fails in the backward pass if these strides are not those of channels-last data. So if the weight is stored
+    in the kernel's order, axes of length 1 are added while the channels are innermost. Otherwise the kernel is cloned;
+    `contiguous` would not change the strides of axes of length 1.
     """
     statements = list(prepared)
     for number in sorted(last):

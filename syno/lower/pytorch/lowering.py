@@ -1,7 +1,7 @@
-"""A plan carried out as PyTorch statements.
+"""Lowering of a plan to PyTorch statements.
 
-`Lowering` is the literal mode: every primitive becomes its torch view, every Share an einsum. `fused.py` derives the fused
-mode, which treats windows in other ways.
+`Lowering` is the literal mode: every primitive becomes a torch view, every Share an einsum. The fused mode (`fused.py`) is a
+subclass that handles windows in other ways.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from syno.lower.pytorch.tensor_code import Decisions, TensorCode
 
 @dataclass(frozen=True)
 class Window:
-    """The window of an Unfold, as the primitives between it and its leaves cut it up.
+    """The window of an Unfold, with the dims into which views below it split it.
 
     Attributes:
         unfold: the Unfold.
-        kernel: the dim whose positions are the taps of a kernel: the window itself, or what a Stride thins it to.
-        dilation: the distance of the taps.
-        leaves: the dims that views lead to from `kernel`, each to be shared with a weight or summed.
+        kernel: the dim whose positions are the taps: the window itself, or the dim below a Stride of it.
+        dilation: the distance of neighbouring taps.
+        leaves: the dims into which views split `kernel`, each shared with a weight or summed.
     """
 
     unfold: Operation
@@ -38,12 +38,12 @@ class Window:
 
     @property
     def axis(self) -> Dim:
-        """The axis that the window moves along, before."""
+        """The axis along which the window slides, above the Unfold."""
         return self.unfold.tops[0]
 
     @property
     def position(self) -> Dim:
-        """The axis that the window moves along, after."""
+        """The axis along which the window slides, below the Unfold."""
         return self.unfold.bottoms[0]
 
     @property
@@ -53,7 +53,7 @@ class Window:
 
 
 def window_of(unfold: Operation) -> Window:
-    """Return the window of `unfold`, down to the first dims below which no Split, Shift or Stride lies."""
+    """Return the window of `unfold`; its leaves are the dims below which there is no further Split or Shift."""
     window = unfold.bottoms[1]
     operation = window.operation
     if operation is not None and operation.primitive is STRIDE:
@@ -72,7 +72,7 @@ def _leaves(dim: Dim) -> Iterator[Dim]:
 
 
 def split_leaves(dim: Dim) -> list[Dim]:
-    """Return the dims into which the Splits below `dim` cut it; `dim` itself if there are none."""
+    """Return the dims into which the Splits below `dim` split it; [dim] if there are none."""
     operation = dim.operation
     if operation is None or operation.primitive is not SPLIT:
         return [dim]
@@ -80,7 +80,7 @@ def split_leaves(dim: Dim) -> list[Dim]:
 
 
 def unfold_above(structure: Structure, dim: Dim) -> Operation | None:
-    """Return the Unfold whose window has `dim` as a leaf, or None."""
+    """Return the Unfold of whose window `dim` is a leaf, or None."""
     operation = structure.above.get(dim)
     while operation is not None and operation.primitive in (SPLIT, SHIFT, STRIDE):
         dim = operation.tops[0]
@@ -99,7 +99,7 @@ def share_at(leaf: Dim, weight: int) -> Operation | None:
 
 
 def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[Operation]:
-    """Return the operations that must be carried out to get `dim` from the axes `available`."""
+    """Return the operations that compute the dim from the axes `available`."""
     if dim in available:
         return set()
     operation = structure.above.get(dim)
@@ -110,7 +110,7 @@ def carried_out_for(structure: Structure, available: Set[Dim], dim: Dim) -> set[
 
 @dataclass(frozen=True)
 class Meeting:
-    """An axis of a weight, the axis of the data that is read at the same coordinate (if any), and that of the result."""
+    """An axis of a weight, the axis of the data at the same coordinate (if any), and the resulting axis of their product."""
 
     data: Dim | None
     weight: Dim
@@ -118,17 +118,17 @@ class Meeting:
 
 
 class Lowering:
-    """Writes the statements for one plan; `data` holds them.
+    """Writes the statements of one plan, and collects them in its attribute `data`.
 
     Args:
-        plan: what to carry out.
-        weights: the expression for each weight, first to last.
-        data: the variable that holds the data.
-        source: the expression for the input; the variable, if not given.
-        decisions: between equivalent forms; the usual ones, if not given.
+        plan: the plan.
+        weights: the expression of each weight.
+        data: the name of the variable that holds the data.
+        source: the expression of the input; None: the variable.
+        decisions: the decisions between equivalent forms; None: the usual ones.
     """
 
-    lazy = False  # every view is written as such
+    lazy = False  # each view is a statement of its own
 
     def __init__(
         self, plan: Plan, weights: Sequence[str], data: str = "x", source: str | None = None, decisions: Decisions | None = None
@@ -140,11 +140,11 @@ class Lowering:
         self.structure = Structure(graph)
         self.data = TensorCode(data, graph.input, source, lazy=self.lazy)
         self.rank = _ranks(self.structure)
-        self.done: set[int] = set()  # weights multiplied in
+        self.done: set[int] = set()  # numbers of the weights that have been multiplied
         self.summed: set[Dim] = set()
         self.finished: set[Operation] = (
             set()
-        )  # Unfolds that are carried out; Strides and Shares that a shear has done with them
+        )  # Unfolds that are carried out, and Strides and Shares that a shear has carried out with them
 
     def run(self) -> TensorCode:
         """Write all stages, then the views that remain until the axes are the output's."""
@@ -155,7 +155,7 @@ class Lowering:
             for dim in stage.reduces:
                 self.sum_over(dim)
         for dim in self.graph.reduces:
-            Lowering.sum_over(self, dim)  # one that a subclass left to a later statement, and none took up
+            Lowering.sum_over(self, dim)  # sums that a subclass left to a later statement which did not take them
         for dim in self.graph.output:
             self.need(dim)
         self.data.order(self.graph.output)
@@ -186,7 +186,7 @@ class Lowering:
                 data.insert(bottoms[0], self.place_of(bottoms[0]))
             case UNFOLD.name:
                 self.unfold(operation)
-            case SHARE.name:  # of a weight multiplied in before, when this axis could not be met yet
+            case SHARE.name:  # of a weight that was multiplied before the data had this axis
                 first, second = (data.position(top) for top in tops)
                 rest = [dim for dim in data.axes if dim not in tops]
                 data.assign(f"{data.read()}.diagonal(0, {first}, {second})", [*rest, bottoms[0]])
@@ -194,7 +194,7 @@ class Lowering:
                 raise LoweringError(f"{self.graph!r} has the primitive {other}, which the PyTorch generator cannot write")
 
     def place_of(self, repeated: Dim) -> int:
-        """Return the best place for a repeated axis: beside the axis it will be merged with, else last."""
+        """Return the best position for a repeated axis: beside the axis with which it will be merged, else last."""
         below = repeated.operation
         if below is None or below.primitive is not MERGE:
             return len(self.data.axes)
@@ -210,7 +210,7 @@ class Lowering:
         self.data.assign(f"{self.data.read()}[{slices}]", axes)
 
     def unfold(self, operation: Operation) -> None:
-        """Make the window an axis of its own, as a copy."""
+        """Make the window an axis of its own, in a copy."""
         position, window = operation.bottoms
         axis = self.data.position(operation.tops[0])
         axes = [*self.data.axes[:axis], window, position, *self.data.axes[axis + 1 :]]
@@ -226,7 +226,7 @@ class Lowering:
     # ---- contractions -------------------------------------------------------------------------------------------
 
     def contract(self, number: int) -> None:
-        """Multiply with a weight, and sum over the reductions it is read at."""
+        """Multiply with a weight, and sum over the reductions in its indices."""
         shares = self.ready_shares(number)
         for share in shares:
             if not self.structure.is_expanded(share.tops[0]):
@@ -234,12 +234,12 @@ class Lowering:
         self.einsum(self.weight(number), self.meetings(number, shares))
 
     def weight(self, number: int) -> TensorCode:
-        """Return the weight tensor, with the weight sides of its Shares as axes."""
+        """Return the code of a weight tensor, with the weight sides of its Shares as axes."""
         source = self.weights[number - 1]
         return TensorCode(source.removeprefix("self."), self.graph.weights[number - 1], source, lazy=self.lazy)
 
     def meetings(self, number: int, shares: Sequence[Operation]) -> list[Meeting]:
-        """Return a meeting for each axis of the weight."""
+        """Return a `Meeting` for each axis of the weight."""
         by_axis = {share.tops[1]: share for share in shares}
         found = []
         for axis in self.graph.weights[number - 1]:
@@ -252,9 +252,9 @@ class Lowering:
         return found
 
     def ready_shares(self, weight: int) -> list[Operation]:
-        """Return the Shares of `weight` whose data side needs no weight that is still to come.
+        """Return the Shares of `weight` whose data side does not depend on weights of later contractions.
 
-        The weight's other axes stay axes of the data until their Share can be carried out.
+        The weight's other axes remain axes of the data until their Share can be carried out.
         """
         ready = []
         for share in self.structure.shares[weight]:
@@ -265,7 +265,7 @@ class Lowering:
         return ready
 
     def einsum(self, weight: TensorCode, meetings: Sequence[Meeting]) -> None:
-        """Multiply with the weight, and sum over every reduction that is an axis of the data after that."""
+        """Multiply with the weight, and sum over every reduction that is an axis of the product."""
         data = self.data
         if len(data.axes) + len(weight.axes) > len(ascii_letters):
             raise LoweringError(
@@ -301,7 +301,7 @@ class Lowering:
         data.assign(f'torch.einsum("{equation}", {operands})', [dim for dim, _ in kept])
 
     def _lay_out(self, weight: TensorCode, meetings: Sequence[Meeting], results: Sequence[Dim]) -> None:
-        """Note the order of the weight's axes in memory in which einsum reads it as matrices, without a copy."""
+        """Record the order of the weight's axes in memory with which einsum needs no copy of it."""
         met = [meeting for meeting in meetings if meeting.data is not None]
         groups = [meeting.weight for meeting in met if not meeting.result.is_reduce]
         summed = [meeting.weight for meeting in met if meeting.result.is_reduce]
@@ -317,7 +317,7 @@ class Lowering:
 
 
 def _ranks(structure: Structure) -> dict[Dim, int]:
-    """Return a rank for every dim that views connect to the output's axes, in the order in which they form these axes."""
+    """Return a rank for every dim from which views make the output's axes: their order in the output."""
     ranks: dict[Dim, int] = {}
 
     def visit(dim: Dim) -> None:

@@ -1,4 +1,4 @@
-"""The source of a module: constructor, initialization, checks, and the statements of `forward`."""
+"""The source text of an operator's module: constructor, initialization, checks, and the statements of `forward`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syno.lower.stages import fan_in
 
 
 def parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
-    """Return the statements that make the parameters, each in the memory layout that its reader uses."""
+    """Return the statements that make the parameters, each in the memory layout in which it is read."""
     lines = []
     for number, weight in enumerate(graph.weights, 1):
         sizes = [dim.size.integer_text() for dim in weight]
@@ -41,7 +41,7 @@ def parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
 
 
 def reset_parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
-    """Return the method that draws the weights; the numbers are the same in every layout. Empty if there are no weights."""
+    """Return the lines of the method that draws the weights, the same values for every layout; [] without weights."""
     fans = fan_in(graph)
     if not fans:
         return []
@@ -69,7 +69,7 @@ def reset_parameters(graph: PGraph, layouts: Mapping[str, Order]) -> list[str]:
 
 
 def local_names(graph: PGraph, *texts: str) -> list[str]:
-    """Return a statement that defines local names for the sizes that the texts mention."""
+    """Return the statement that assigns the sizes in the texts to local variables; [] if there are none."""
     words = set(re.findall(r"\w+", " ".join(texts)))
     names = [code_name(name) for name in graph.variables if name not in graph.runtime_variables]
     used = [name for name in names if name in words]
@@ -126,14 +126,14 @@ NEEDS = {"shear": ("sheared_slices",), "shear_sum": ("sheared_slices",)}
 
 
 def definitions(used: set[str]) -> str:
-    """Return the source of the functions used and of those they need, in the table's order, two empty lines around each."""
+    """Return the source of the used functions of `FUNCTIONS` and of those that they call, with two blank lines around each."""
     needed = used | {other for name in used for other in NEEDS.get(name, ())}
     return "\n" + "".join(f"{text}\n" for name, text in FUNCTIONS.items() if name in needed)
 
 
 LINE_LENGTH = 118
-COMMENT_COLUMN = 70  # longer statements have their comment where they end
-# What a constructor uses besides sizes.
+COMMENT_COLUMN = 70  # comments of shorter statements are aligned
+# Names that a constructor uses, so that no size can have them.
 NOT_AS_ARGUMENT = {
     "ValueError", "device", "dtype", "functional", "init", "math", "nn", "seed", "self", "stored", "super", "torch",
 }  # fmt: skip
@@ -151,9 +151,10 @@ def to_source(
 
     Args:
         graph: the operator.
-        values: sizes to choose the order of work for; the module works with all others too. Without them, nominal ones.
+        values: the sizes for which the plan and the form of the code are chosen; the module works with all others, too. None:
+            nominal sizes.
         mode: "fused" (fast), or "literal" (each primitive as its torch view, each Share as einsum).
-        plan: an order of work to use instead of the one with the fewest FLOPs.
+        plan: the order of contractions; None: the one with the fewest FLOPs.
 
     Raises:
         LoweringError: the operator cannot be planned, or has too many axes for einsum.
@@ -163,7 +164,7 @@ def to_source(
 
 
 class _Module:
-    """The parts of one module's text."""
+    """Writes the text of one module, part by part."""
 
     def __init__(self, graph: PGraph, body: TensorCode, composing: TensorCode | None, mode: str) -> None:
         self.graph, self.body, self.composing, self.mode = graph, body, composing, mode
@@ -216,7 +217,11 @@ class _Module:
         return [*lines, "    self.reset_parameters(seed, init)"] if self.graph.weights else lines
 
     def _divisibility(self, *, at_runtime: bool) -> list[str]:
-        """Return the checks that sizes are whole numbers: for sizes with a variable read from the input, or for the others."""
+        """Return the checks that sizes are whole numbers.
+
+        `at_runtime` selects sizes with a variable that is read from the input's shape; else the sizes that the constructor
+        knows.
+        """
         checks: dict[tuple[str, str], None] = {}
         for size in self.graph.sizes:
             if at_runtime == self.graph.runtime_variables.isdisjoint(v.name for v in size.variables):
@@ -280,7 +285,7 @@ class _Module:
             found, others = (f"({', '.join(read)})", f"({ones})") if len(axes) > 1 else (read[0], ones)
             lines.append(f"    {names} = {found} if len(shape) == {rank} else {others}")
         shown = ", ".join(map(self._size_in_message, (dim.size for dim in graph.input)))
-        # PyTorch computes empty batches, and refuses most other axes of length 0, each kernel in words of its own.
+        # PyTorch accepts empty batches; most other axes of length 0 are an error, with a different message in each kernel.
         positive = [name for name, (axis, _) in axes.items() if axis > 0 or name not in graph.unchanged_variables]
         is_empty = "".join(f" or {code_name(name)} < 1" for name in positive)
         least = f" with {' and '.join(f'{name} > 0' for name in positive)}" if positive else ""
@@ -294,7 +299,7 @@ class _Module:
         return [*lines, *_statements(self.body.lines), "    return x"]
 
     def _size_in_message(self, size: Size) -> str:
-        """Return a size for an f-string: `{value}` for factors that are known, names for those that the input gives."""
+        """Return a size for an f-string: `{value}` for factors that the constructor knows, names for those of the input."""
         read = Size({v: e for v, e in size.exponents if v.name in self.graph.runtime_variables})
         given = size / read
         if read == ONE or given == ONE:
@@ -309,7 +314,7 @@ class _Module:
 
 
 def _break_signature(signature: str) -> list[str]:
-    """Return a signature in one line, or with its options on a line of their own."""
+    """Return the lines of a signature: one, or if that is too long, with the options on a line of their own."""
     if len(signature) <= LINE_LENGTH:
         return [signature]
     head, _, rest = signature.partition("(")
@@ -323,7 +328,7 @@ def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _variable_from_shape(axis: int, factor: Size) -> str:
-    """Return the expression for a variable of which an axis has `factor` times the length; a remainder is refused later."""
+    """Return the expression of a variable, where the length of an axis is `factor` times it; a remainder is an error later."""
     return f"shape[{axis}]" if factor == ONE else f"shape[{axis}] // {_factor(factor.integer_text())}"
 
 
@@ -336,27 +341,27 @@ def _wrap_lines(text: str) -> list[str]:
 
 
 def class_name(graph: PGraph) -> str:
-    """Return the class's name: `LowRank` for `low_rank`, and `OperatorNone` where a class can't have the name."""
+    """Return the name of an operator's class: `LowRank` for `low_rank`, `OperatorNone` if the name is a keyword."""
     words = [word for word in re.split(r"\W|_", graph.name) if word]
     name = "".join(word[0].upper() + word[1:] for word in words)
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"Operator{name}"
 
 
 def argument_name(variable: str) -> str:
-    """Return a variable's name as an argument of the generated constructor: its own, unless the constructor uses it."""
+    """Return the argument of the generated constructor for a variable: its name, unless that is in `NOT_AS_ARGUMENT`."""
     return code_name(variable) if stem(variable) in NOT_AS_ARGUMENT else variable
 
 
 def constructor_sizes(graph: PGraph, values: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes that the constructor of a generated module takes, by the names of its arguments.
+    """Return the arguments of a generated module's constructor.
 
-    `values` holds a value for every variable; those that may have any value, such as a batch size, are no arguments.
+    `values` has a value for every variable; variables that are free at run time, such as the batch size, are no arguments.
     """
     return {argument_name(name): value for name, value in values.items() if name not in graph.runtime_variables}
 
 
 def load_class(source: str, graph: PGraph) -> type[Any]:
-    """Return the class that generated source defines."""
+    """Execute generated source, and return the class that it defines."""
     # Without a __name__: torch.compile would import the module that it names to find the globals of an inner module.
     namespace: dict[str, Any] = {}
     exec(compile(source, f"<operator {graph.name} {graph.id[:8]}>", "exec"), namespace)

@@ -1,4 +1,4 @@
-"""The statements of an operator's module, in the cheapest of equivalent forms, and the time they are estimated to take."""
+"""The statements of an operator's module in the cheapest of several equivalent forms, and their estimated time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MODES.register("literal")(Lowering)
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements of an operator.
+    """The generated statements of an operator.
 
     Attributes:
-        body: those of `forward`.
-        composing: those that contract two weights with each other; None if no weights are.
-        valuations: the sizes for which the forms were chosen.
+        body: the statements of `forward`.
+        composing: the statements that contract two weights with each other; None if the plan composes none.
+        valuations: the sizes for which the form was chosen.
     """
 
     body: TensorCode
@@ -37,8 +37,8 @@ class Statements:
 def statements(
     graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, mode: str = "fused", plan: Plan | None = None
 ) -> Statements:
-    """Return an operator's statements. The arguments, and the errors raised, are those of `to_source`."""
-    lowering = MODES[mode]  # names the modes there are, if this is none
+    """Return an operator's statements. Arguments and exceptions are those of `to_source`."""
+    lowering = MODES[mode]
     chosen = plan_for(graph, values, plan)
     names = [f"self.w{number}" for number in range(1, len(graph.weights) + 1)]
     composing = None
@@ -52,12 +52,12 @@ def statements(
 
 
 def estimated_time(graph: PGraph, layers: Valuations) -> float:
-    """Return the estimated microseconds of an operator in all layers together, without work on weights alone.
+    """Return the estimated time of an operator, in microseconds, summed over layers and without work on weights alone.
 
-    The estimate is that of the code generator (`syno.lower.pytorch.costs`): of one core, in plain PyTorch. Times with compilers
-    and on other devices have to be learnt from measurements.
+    The estimate is the code generator's (`syno.lower.pytorch.costs`): for eager PyTorch on one core. It says little about
+    compilers and other devices.
 
     Raises SizeError, ValuationError or LoweringError for an operator that does not fit a layer.
     """
-    found = statements(graph, layers)
-    return estimated_microseconds(found.body.work, found.valuations)
+    code = statements(graph, layers)
+    return estimated_microseconds(code.body.work, code.valuations)

@@ -1,7 +1,7 @@
-"""Generated code on one tensor whose axes are dims; every statement updates the list of axes.
+"""Code that transforms one tensor, whose axes are dims; every statement updates the list of axes.
 
-Views are collected and written only when something reads the tensor: any run of reshapes and permutes is then at most
-one reshape that splits axes, one permute and one reshape that merges axes, and only the last of these may copy.
+Views are collected, and written only before a statement that reads the tensor. Any sequence of reshapes and permutes then
+becomes at most one reshape that splits axes, one permute, and one reshape that merges axes; only the last of these may copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syno.lower.pytorch.layouts import Convolution, Order
 
 
 class _Piece:
-    """A piece of an axis, between the places where it was or will be cut."""
+    """A factor of an axis: an axis that was merged, or will be split, consists of several pieces."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
@@ -29,10 +29,10 @@ class TensorCode:
     Attributes:
         variable: the variable's name in the generated code.
         lines: the statements, each with a comment that gives the shape after it.
-        functions: names of the functions of `functions.py` that are used.
-        convolutions: numbers of the statements that are convolutions, each with what is known of it.
+        functions: names of the functions of `syno.lower.pytorch.source.FUNCTIONS` that are called.
+        convolutions: the statements that are convolutions, by their index in `lines`.
         prepared: the statements on weights alone, in the same form as `lines`.
-        work: the work of all statements.
+        work: the work of all statements, for the cost model.
         layouts: for expressions of weights, the order of their axes in memory with which their reader needs no copy.
         lazy: whether views are collected; else each is written at once.
     """
@@ -47,12 +47,12 @@ class TensorCode:
         self.work: list[StatementWork] = []
         self.layouts: dict[str, Order] = {}
         self.lazy = lazy
-        self._value = self.source  # what the next statement reads
-        self._rolled: tuple[str, list[int], list[int], int] | None = None  # of the last roll: value, amounts, axes, line
+        self._value = self.source  # the expression that the next statement reads
+        self._rolled: tuple[str, list[int], list[int], int] | None = None  # the last roll: expression, amounts, axes, line
         self._have([[dim] for dim in axes])
 
     def _have(self, parts: Sequence[Sequence[Dim]]) -> None:
-        """Set the tensor's axes, each made up of some dims, outermost first."""
+        """Set the tensor's axes; each is the merge of some dims, from the outermost."""
         self._pieces = {dim: [_Piece(dim.size)] for part in parts for dim in part}
         self._physical = [[piece for dim in part for piece in self._pieces[dim]] for part in parts]
         self.axes = [dim for part in parts for dim in part]
@@ -60,21 +60,24 @@ class TensorCode:
     # ---- statements ---------------------------------------------------------------------------------------------
 
     def assign(self, expression: str, parts: Iterable[Dim | Sequence[Dim]], kind: str = "") -> None:
-        """Write `variable = expression`, after which the tensor has these axes; one may be made up of several dims.
+        """Write `variable = expression`.
 
-        `kind` is that of the work, if all of the tensor is read and written.
+        Args:
+            expression: the new value.
+            parts: the axes after it; each is a dim, or the merge of several dims.
+            kind: the kind of work for the cost model if the whole tensor is read and written; "" for a view.
         """
         after = [[part] if isinstance(part, Dim) else list(part) for part in parts]
         if kind:
             moved = StatementWork(
                 kind, tuple(product(dim.size for part in tensor for dim in part) for tensor in ([self.axes], after))
             )
-            self.work += [moved, moved] if kind == "slices" else [moved]  # slices are those of a padded copy
+            self.work += [moved, moved] if kind == "slices" else [moved]  # slices are taken from a padded copy
         self._write(expression, [product(dim.size for dim in part) for part in after])
         self._have(after)
 
     def call(self, function: str, arguments: str, axes: Iterable[Dim]) -> None:
-        """Write a call of a function of `functions.py` and assign its result."""
+        """Write a call of a function of `syno.lower.pytorch.source.FUNCTIONS`, and assign its result."""
         self.functions.add(function)
         self.assign(f"{function}({self.read()}, {arguments})", axes, "copy" if function == "windows" else "slices")
 
@@ -129,7 +132,7 @@ class TensorCode:
     # ---- views --------------------------------------------------------------------------------------------------
 
     def position(self, dim: Dim) -> int:
-        """Return the number of the axis indexed by `dim`."""
+        """Return the position of the axis `dim`."""
         return self.axes.index(dim)
 
     def order(self, axes: Sequence[Dim]) -> None:
@@ -138,7 +141,7 @@ class TensorCode:
         self._view()
 
     def replace(self, old: Sequence[Dim], new: Sequence[Dim]) -> None:
-        """Replace the adjacent axes `old` by the axes `new` with the same number of elements: merge them, or cut one."""
+        """Replace the adjacent axes `old` by the axes `new` with the same number of elements: merge several, or split one."""
         if len(new) == 1:
             self._pieces[new[0]] = [piece for dim in old for piece in self._pieces[dim]]
         else:
@@ -160,7 +163,7 @@ class TensorCode:
             self._pieces.update({dim: [part] for dim, part in zip(new, parts, strict=True)})
 
     def _falls_apart(self, pieces: Sequence[_Piece], new: Sequence[Dim]) -> bool:
-        """Return whether an axis that was merged is now cut at the places where it was merged."""
+        """Return whether splitting an axis into `new` undoes an earlier merge."""
         rest = list(pieces)
         found: dict[Dim, list[_Piece]] = {}
         for dim in new:
@@ -176,12 +179,12 @@ class TensorCode:
         return True
 
     def relabel(self, old: Dim, new: Dim) -> None:
-        """Call the axis `old` from now on `new`. This writes no code."""
+        """Rename the axis `old` to `new`. This writes no code."""
         self._pieces[new] = self._pieces[old]
         self.axes[self.position(old)] = new
 
     def adjacent(self, dims: Sequence[Dim], rank: Mapping[Dim, int] | None = None) -> None:
-        """Permute so that these axes follow each other, at the place of one of them that disturbs the order by `rank` least."""
+        """Permute so that these axes are adjacent, at the position of the axis that leaves the fewest inversions by `rank`."""
 
         def with_neighbours(anchor: Dim) -> list[Dim]:
             before = [dim for dim in self.axes[: self.position(anchor)] if dim not in dims]
@@ -196,7 +199,7 @@ class TensorCode:
     # ---- operations on axes -------------------------------------------------------------------------------------
 
     def roll(self, old: Dim, new: Dim, amount: int) -> None:
-        """Rotate an axis: afterwards index i holds what index i - amount held. Rolls in a row are written as one."""
+        """Rotate an axis: the new element i is the old element i - amount. Consecutive rolls become one statement."""
         parts = self._standing_parts(old)
         value = self.read(parts)
         axis = next(number for number, part in enumerate(parts) if old in part)
@@ -211,7 +214,7 @@ class TensorCode:
         self._rolled = value, amounts, axes, len(self.lines)
 
     def _standing_parts(self, alone: Dim) -> list[list[Dim]]:
-        """Return the axes with merged ones still merged if `alone` is an axis of its own, else one axis per dim."""
+        """Return the axes as lists of merged dims if `alone` is not merged with others, else one axis per dim."""
         parts: list[list[Dim]] = []
         rest = list(self.axes)
         for axis in self._physical:
@@ -232,7 +235,7 @@ class TensorCode:
         self.assign(f"{self.read()}.unsqueeze({position}).expand({sizes})", axes)
 
     def spread(self, dim: Dim, taps: Dim) -> None:
-        """Append an axis as long as that of `dim`, with zeros except where both indices are equal."""
+        """Append the axis `taps`, as long as the axis `dim`; elements are zero unless both indices are equal."""
         self.order([*(other for other in self.axes if other is not dim), dim])
         self.assign(f"torch.diag_embed({self.read()})", [*self.axes, taps], "copy")
 
@@ -252,42 +255,42 @@ def _shape(sizes: Iterable[Size]) -> str:
     return ", ".join(size.integer_text() for size in sizes)
 
 
-# The forms of generated code: some decisions leave the result as it is, and change only how long it takes.
+# Equivalent forms of generated code: decisions that change the time of the code, but not its result.
 #
-# - "spread": windows that a later weight shares become part of a convolution whose kernel has zeros, instead of moved slices.
-# - "repeat": a convolution repeats its taps for the part of a window that has no weight, instead of storing the windows.
-# - "convolve": a product along channels is a convolution with a kernel of size 1, instead of einsum.
-# - "channels last": data is brought into channels-last format before the first of several two-dimensional convolutions.
+# - "spread": a delayed window becomes part of a convolution whose kernel has zeros, instead of shifted slices.
+# - "repeat": a convolution repeats its taps along the part of a window that has no weight, instead of storing the windows.
+# - "convolve": a product along channels is a 1x1 convolution, instead of einsum.
+# - "channels last": data are converted to channels-last format before the first of several two-dimensional convolutions.
 
 MOST_FORMS = 16  # of one operator: all combinations of the four decisions
-MARGIN = 0.8  # of the usual form's estimated time: another form must take less than this share, since estimates are rough
+MARGIN = 0.8  # another form must take less than this share of the usual form's estimated time, since estimates are rough
 
 
 class Decisions:
-    """Decisions between equivalent forms: the usual ones, except for those that are reversed."""
+    """Decisions between equivalent forms: the usual ones, except those in `reversed`."""
 
     def __init__(self, reversed_ones: frozenset[str] = frozenset()) -> None:
         self.reversed = reversed_ones
-        self.met: dict[str, None] = {}  # in the order in which they were met
+        self.met: dict[str, None] = {}  # decisions that were asked for, in order
 
     def take(self, name: str) -> bool:
-        """Return the decision: True, unless it is reversed."""
+        """Return the decision of this name: True, unless it is reversed."""
         self.met[name] = None
         return name not in self.reversed
 
 
 class Writer(Protocol):
-    """Writes an operator's statements, by some decisions."""
+    """A function that writes an operator's statements for given decisions."""
 
     def __call__(self, decisions: Decisions) -> TensorCode:
         """Return the statements."""
 
 
 def cheapest(write: Writer, valuations: Valuations) -> TensorCode:
-    """Return the statements of the form with the least estimated time; the usual form unless another one is clearly faster."""
+    """Return the statements of the form with the least estimated time: the usual form unless another is clearly faster."""
     forms: dict[frozenset[str], tuple[float, TensorCode]] = {}
     waiting = [frozenset[str]()]
-    for reversed_ones in waiting:  # grows: a decision may be met only after another one is reversed
+    for reversed_ones in waiting:  # grows while it is read: some decisions are asked for only after another one is reversed
         if reversed_ones not in forms and len(forms) < MOST_FORMS:
             decisions = Decisions(reversed_ones)
             code = write(decisions)

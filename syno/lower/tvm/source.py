@@ -1,6 +1,6 @@
-"""The text of tensor expressions: a plan as Python functions that build TVM's tensors, one function per stage.
+"""Source text of tensor expressions: a plan as Python functions that build TVM's tensors, one function for each stage.
 
-Sizes are arguments, so the text holds for all of them. Nothing here needs TVM; running the text does.
+Sizes are arguments, so the text serves for all sizes. Only running the text needs TVM.
 
 Paper: section 6.1 (lowering to TVM's tensor expressions).
 """
@@ -23,17 +23,13 @@ from syno.lower.plan import Plan, plan_for
 from syno.lower.stages import Accesses, Intermediate, Stage, accesses
 from syno.lower.tvm.installed import tvm
 
-# The text of one stage as tensor expressions.
-#
-# Paper: section 6.1 (lowering to TVM's tensor expressions).
-
 INDENT = "    "
 LINE_LENGTH = 118
 LONGEST_PRODUCT = 80  # characters; longer ones have a line of their own
 
 
 class StageWriter:
-    """Writes one stage."""
+    """Writes the function of one stage."""
 
     def __init__(
         self, structure: Structure, stage: Stage, source: tuple[str, tuple[Dim, ...]], target: tuple[str, tuple[Dim, ...]]
@@ -46,7 +42,7 @@ class StageWriter:
 
     @property
     def functions(self) -> frozenset[str]:
-        """The names of the functions of `FUNCTIONS` in source.py that the text uses."""
+        """The names of the functions of `FUNCTIONS` that the text calls."""
         return frozenset({"rotated"} if any(step.operation.primitive is SHIFT for step in self.reads.intermediates) else ())
 
     def text(self, name: str) -> str:
@@ -66,18 +62,18 @@ class StageWriter:
 
     @staticmethod
     def _is_named(operation: Operation) -> bool:
-        """Return whether generated code names this index: conditions read an Unfold's, and a Shift's becomes a call."""
+        """Return whether generated code has a variable for this index: an Unfold's is in conditions, a Shift's is a call."""
         return operation.primitive in (SHIFT, UNFOLD)
 
     def _windows(self) -> dict[int, Intermediate]:
-        """Return the data's axes that are padded, by number, with the Unfold whose window reaches beyond them.
+        """Return the data's axes to pad with zeros, by number, each with the Unfold whose window reads beyond its borders.
 
-        A condition in a sum keeps its loops from being vectorized, so contractions read a copy with zeros around it. That can
-        stand for a condition where the index is that of one axis of the data, and of nothing else.
+        TVM does not vectorize the loops of a sum with a condition, so contractions read a zero-padded copy of the data instead.
+        This is possible if the Unfold's index is the index of one axis of the data, and occurs nowhere else.
         """
-        found: dict[int, Intermediate] = {}
+        padded: dict[int, Intermediate] = {}
         if not (self.work.weights and self.work.reduces):
-            return found
+            return padded
         for step in self.reads.intermediates:
             label = self.graph.labels[step.dim]
             others = [*self.reads.weights, *(other.below for other in self.reads.intermediates)]
@@ -85,8 +81,8 @@ class StageWriter:
             elsewhere = any(label in index.iterators for indices in others for index in indices)
             alone = len(axes) == 1 and not elsewhere and self.reads.data[axes[0]] == iterator(label, step.dim.size)
             if step.operation.primitive is UNFOLD and alone:
-                found[axes[0]] = step
-        return found
+                padded[axes[0]] = step
+        return padded
 
     def _padding(self) -> list[str]:
         if not self.windows:
@@ -134,14 +130,14 @@ class StageWriter:
 
 
 def margins(step: Intermediate) -> tuple[str, str]:
-    """Return the positions by which the window of an Unfold reaches beyond its axis, before and after, as two expressions."""
+    """Return the expressions of the numbers of positions that an Unfold's window reads before and after its axis."""
     window = step.operation.bottoms[1].size
     whole = window.integer_text()
     return _text(half(window)), f"({whole} - 1)//2"
 
 
 def inside(index: Expression, extent: Size) -> str:
-    """Return the condition 0 <= index < extent. The extent is that of the axis that an Unfold reads, not of its window."""
+    """Return the condition 0 <= index < extent, where `extent` is the length of the axis that an Unfold reads."""
     return f"0 <= {_text(index)}, {_text(index)} < {extent.integer_text()}"
 
 
@@ -181,12 +177,11 @@ def bracketed(head: str, parts: Sequence[str], between: str, tail: str = "") -> 
     return [f"{head}(", INDENT + parts[0], *(INDENT + between.lstrip() + part for part in parts[1:]), ")"]
 
 
-# Functions that generated tensor expressions carry along, each only where it is used. They exist because TVM 0.27
-# rewrites the indices of one access together (`FlattenBuffer`), and where one loop variable meets several `//` and `%`
-# with different offsets, it takes them for one: `A[(i//2 + 1) % 7, (i%2 + 1) % 2]` is read at the flat index
-# `(i + 2) % 14`. Indices with other operations than sums, `//` and `%` stay as they are. Only rotations need that: an
-# Unfold below a Merge also gives `//` and `%` of sums with an offset, but the thorough tests found no wrong kernel with
-# those, whether the loops were as written or fused and split.
+# Functions that generated tensor expressions contain if they call them. They work around an error of TVM 0.27, which rewrites
+# the indices of one access together (`FlattenBuffer`): if a loop variable occurs in several `//` and `%` with different
+# offsets, it merges them wrongly. `A[(i//2 + 1) % 7, (i%2 + 1) % 2]` is read at the flat index `(i + 2) % 14`. Indices with
+# other operations than sums, `//` and `%` are not rewritten. Only rotations need this: an Unfold below a Merge also has `//`
+# and `%` of sums with an offset, but the thorough tests found no wrong kernel, with loops as written or fused and split.
 FUNCTIONS = {
     "rotated": '''
 def rotated(index, amount, extent):
@@ -199,15 +194,15 @@ def rotated(index, amount, extent):
 
 @dataclass(frozen=True)
 class TeStage:
-    """One stage as the text of a function `name(operands..., sizes...)` that returns the stage's result, a `te.Tensor`.
+    """The text of one stage: a function `name(operands..., sizes...)` that returns the stage's result, a `te.Tensor`.
 
     Attributes:
-        name: of the function.
-        operands: the names of the tensors it takes: the data, then weights.
-        result: the name of what it returns: `t1`, `t2` ..., and `y` for the last stage's.
+        name: the name of the function.
+        operands: the names of its tensor arguments: the data, then weights.
+        result: the name of its result: `t1`, `t2` ..., and `y` for the last stage.
         axes: the axes of the result.
         source: the text.
-        functions: names of the functions of `FUNCTIONS` that it uses.
+        functions: names of the functions of `FUNCTIONS` that it calls.
     """
 
     name: str
@@ -221,8 +216,8 @@ class TeStage:
 def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = None, *, plan: Plan | None = None) -> str:
     """Return the operator as Python source of TVM tensor expressions.
 
-    It defines `stage_1`, `stage_2` ..., which take tensors and sizes; `placeholders(sizes..., dtype)`, the input and the
-    weights; and `build(sizes..., dtype)`, which returns these and the results of all stages.
+    It defines `stage_1`, `stage_2` ..., which take tensors and sizes; `placeholders(sizes..., dtype)`, which returns
+    placeholders of the input and the weights; and `build(sizes..., dtype)`, which returns these and the results of all stages.
 
     >>> import syno
     >>> source = syno.to_te_source(syno.OPERATORS["channel_scale"]())
@@ -234,9 +229,9 @@ def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = 
 
     Args:
         graph: the operator.
-        values: sizes to choose the order of work for; the text holds for all others too. Without them, nominal ones.
-        plan: an order of work to use instead of the one with the fewest FLOPs. Where it composes weights, the composed
-            weight takes the place of the two, after all others.
+        values: the sizes for which the plan is chosen; the text serves for all others, too. None: nominal sizes.
+        plan: the order of contractions; None: the one with the fewest FLOPs. If it composes two weights, the composed weight
+            takes their place, after all other weights.
 
     Raises:
         LoweringError: the operator cannot be planned.
@@ -255,12 +250,12 @@ def to_te_source(graph: PGraph, values: Mapping[str, int] | Valuations | None = 
 
 
 def _definitions(used: set[str]) -> str:
-    """Return the source of the functions used, in the table's order, with two empty lines around each."""
+    """Return the source of the used functions of `FUNCTIONS`, with two blank lines around each."""
     return "".join(f"\n{text}" for name, text in FUNCTIONS.items() if name in used)
 
 
 def te_stages(plan: Plan) -> tuple[TeStage, ...]:
-    """Return the stages of a plan, each as a function of tensors and sizes. LoweringError as `to_te_source`."""
+    """Return the text of each stage of a plan. Raises LoweringError as `to_te_source`."""
     graph = plan.staged
     structure = Structure(graph)
     source: tuple[str, tuple[Dim, ...]] = ("x", graph.input)
@@ -276,21 +271,21 @@ def te_stages(plan: Plan) -> tuple[TeStage, ...]:
 
 
 def arranged(axes: Sequence[Dim], graph: PGraph) -> tuple[Dim, ...]:
-    """Return the axes of an intermediate result in an order that suits the stages after it.
+    """Return the axes of an intermediate result in the order in which later stages read it contiguously.
 
-    They come as the axes of the output do that depend on them, so that loops over these read neighbours. Axes that are only
-    summed over come last, as in a product of matrices; or, where the output's last axis runs along one of the data's, as in a
-    convolution, after the first, which is the batch.
+    Axes have the order of the output axes that depend on them. Axes that are only summed over come last, as in a matrix
+    product; but if the output's last axis depends on an axis of the data, as in a convolution, they come second, after the
+    batch.
     """
-    found = {axis: _last_output_axis(axis, graph) for axis in axes}
+    output_axes = {axis: _last_output_axis(axis, graph) for axis in axes}
     last = len(graph.output) - 1
-    summed = 0.5 if last in found.values() else last + 1
-    places = {axis: summed if place is None else place for axis, place in found.items()}
+    summed = 0.5 if last in output_axes.values() else last + 1
+    places = {axis: summed if place is None else place for axis, place in output_axes.items()}
     return tuple(sorted(axes, key=places.__getitem__))
 
 
 def _last_output_axis(dim: Dim, graph: PGraph) -> int | None:
-    """Return the number of the last output axis that the coordinate of `dim` depends on, or None."""
+    """Return the number of the last output axis on which the coordinate of `dim` depends, or None."""
     if dim in graph.output:
         return graph.output.index(dim)
     below = dim.operation.bottoms if dim.operation is not None else ()
@@ -328,18 +323,13 @@ def _row(names: Sequence[str], target: bool = False) -> str:
     return row if target else f"({row})" if len(names) == 1 else row
 
 
-# The stages of a plan as TVM objects, made by running the generated text.
-#
-# Paper: section 6.1 (lowering to TVM's tensor expressions).
-
-
 @dataclass(frozen=True)
 class StageFunction:
-    """A stage that can be called with tensors, in the order of its operands, and sizes; it returns a `te.Tensor`.
+    """A stage as a callable: it takes `te.Tensor`s in the order of its operands, and sizes, and returns a `te.Tensor`.
 
     Attributes:
         stage: its text.
-        graph: the operator that the plan's stages carry out.
+        graph: the operator that the plan's stages compute.
     """
 
     stage: TeStage
@@ -349,7 +339,7 @@ class StageFunction:
     def __call__(self, *tensors: Any, **sizes: int) -> Any:
         """Return the stage's result for `te.Tensor`s of the operands' shapes.
 
-        Sizes with a default may be left out, and those the operator does not have may be there.
+        Sizes with a default may be left out; sizes that the operator does not have are ignored.
         """
         return self._function(*tensors, **named_sizes(sizes_of(self.graph, sizes)))
 
@@ -360,12 +350,12 @@ def sizes_of(graph: PGraph, values: Mapping[str, int]) -> Valuation:
 
 
 def named_sizes(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes as arguments of generated functions, in which a variable may have another name."""
+    """Return the sizes as keyword arguments of generated functions, where a variable may have another name."""
     return {code_name(name): value for name, value in sizes.items()}
 
 
 def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
-    """Return the stages of a plan, to be called in `te.create_prim_func` or in `relax.BlockBuilder.emit_te`.
+    """Return the stages of a plan as callables, for `te.create_prim_func` or `relax.BlockBuilder.emit_te`.
 
     Raises:
         MissingPackageError: TVM is not installed.
@@ -378,7 +368,7 @@ def stage_functions(plan: Plan) -> tuple[StageFunction, ...]:
 def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float32") -> list[Any]:
     """Return one `tvm.tirx.PrimFunc` per stage, for these sizes; its parameters are the stage's operands, then its result.
 
-    Each has the name of its stage as `global_symbol`. Raises what `stage_functions` does, and ValuationError.
+    The `global_symbol` of each is the name of its stage. Raises the exceptions of `stage_functions`, and ValuationError.
     """
     module, scope = tvm(), _run_source(plan)
     sizes = sizes_of(plan.staged, valuation)
@@ -395,7 +385,7 @@ def prim_functions(plan: Plan, valuation: Mapping[str, int], dtype: str = "float
 
 
 def _run_source(plan: Plan) -> dict[str, Any]:
-    """Return the functions that the text of a plan defines, by name."""
+    """Execute the text of a plan, and return the functions that it defines, by name."""
     tvm()
     scope: dict[str, Any] = {"__name__": f"syno_te_{plan.graph.id}"}
     exec(compile(to_te_source(plan.graph, plan=plan), f"<tensor expressions of {plan.graph.name}>", "exec"), scope)
