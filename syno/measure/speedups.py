@@ -68,18 +68,14 @@ class SpeedupStore:
         """Return the record of the measurement under these conditions; None if there is none that is valid.
 
         A damaged record is not valid, nor is one of other conditions, whatever its name, nor one that ended by a limit which
-        was smaller than the given one, nor one of a process that died, which earlier versions kept.
+        was smaller than the given one.
         """
         try:
             record = SpeedupRecord.read(self.file(conditions))
         except SpecError:
             return None
         limits = ((record.time_limit_s, time_limit_s), (record.memory_limit_mib, memory_limit_mib))
-        if (
-            record.conditions != conditions
-            or not is_kept(record)
-            or (record.status in BY_LIMIT and any(_is_less(*each) for each in limits))
-        ):
+        if record.conditions != conditions or (record.status in BY_LIMIT and any(_is_less(*each) for each in limits)):
             return None
         return record
 
@@ -96,7 +92,7 @@ class SpeedupStore:
         for file in sorted(self.folder.glob("*.json")):
             with suppress(SpecError):
                 record = SpeedupRecord.read(file)
-                if self.file(record.conditions) == file and is_kept(record):
+                if self.file(record.conditions) == file:
                     yield record
 
     @contextmanager

@@ -55,7 +55,7 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> nn.Module:
         _check(weights, getattr(code, "CHECKSUM", None))
         try:
             network: nn.Module = code.load(weights, device)
-        except Exception as error:  # of an earlier version, which has no checksum, or edited
+        except Exception as error:  # the code was edited
             raise _damaged(weights, f"is not the file of {file.name}: {error}") from error
         return network
     if (file := place / PROGRAM).is_file():

@@ -102,8 +102,8 @@ class DataRecord(Record):
     majority: Amount | None = None
     repeated_tests: Number = 0
     majority_label: Number | None = None
-    rest_flops: Amount | None = None
-    rest_parameters: Number | None = None
+    rest_flops: Amount
+    rest_parameters: Number
     inputs_to_measure: GivenInputs | None = None
     paths: str = ""
     versions: dict[str, str]
@@ -334,7 +334,6 @@ def _lines(experiment: Experiment, record: DataRecord) -> Iterator[str]:
         yield f"the FLOPs do not count products of activations, as in attention, which are {record.attention_flops:,.0f} more"
     if record.layers_with_bias:
         yield f"the bias of these layers stays, and is added after the operator: {_names(record.layers_with_bias)}"
-    assert record.rest_flops is not None and record.rest_parameters is not None  # only old records have none
     flops, parameters = record.rest_flops / max(record.flops, 1), record.rest_parameters / record.parameters
     yield (
         f"reachable: more than {flops:.1%} of the FLOPs ({record.rest_flops:,.0f}) and {parameters:.1%} of the parameters "

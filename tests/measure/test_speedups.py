@@ -161,15 +161,6 @@ def test_memory_that_nobody_limits_is_that_of_the_machine(tmp_path: Path, log: P
     assert measured(log)[before:] == ["short"] * 2  # the memory of what was measured before may have been the reason
 
 
-def test_a_stored_death_of_an_earlier_version_is_not_believed(tmp_path: Path, log: Path) -> None:
-    with of(tmp_path / "store") as speedups:
-        dead = speedups.of(called("dies"))
-        dead.write(SpeedupStore(tmp_path / "store").file(dead.conditions))
-    with of(tmp_path / "store") as again:
-        assert again.known(SEVERAL[0]) is None and list(again.records()) == []
-        assert again.of(SEVERAL[0]).status == "ok" and again.known(SEVERAL[0]) is not None
-
-
 def test_no_process_leaves_temporary_files(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # PyTorch sets it in a process that has compiled something
     with of(tmp_path / "store") as speedups:

@@ -35,6 +35,7 @@ KINDS: dict[type[Record], dict[str, Any]] = {
     DataRecord: {
         **HERE, "data": "glyphs", "hash": "ab", "classes": 4, "train_images": 128, "test_images": 64,
         "image_shape": [3, 16, 16], "model": "resnet8", "layers": ["one"], "flops": 1e6, "parameters": 1000,
+        "rest_flops": 1e5, "rest_parameters": 100,
     },
     WorkerRecord: {
         **HERE, "study": "quick", "worker": 1, "process": "host:1", "machine": "one", "trials": 3, "finished": 8,

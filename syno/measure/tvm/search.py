@@ -202,7 +202,7 @@ def write_checksums(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def check_lines(folder: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError if a line of these files has changed since it was written. Older folders have no checksums."""
+    """Raise SpecError if a line of these files has changed since it was written. A tuning that was killed leaves none."""
     if not (folder / CHECKSUMS).exists():
         return
     try:
