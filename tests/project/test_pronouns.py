@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from product_sources import trees
 
-SYNO = Path(__file__).parents[2] / "syno"
 PRONOUNS = {"one", "found", "given", "those", "what"}
 STORED = {  # fields that stored files and settings have under these names
     "Headline.what",  # a column of the table of headline numbers
@@ -39,10 +38,7 @@ def pronouns(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_public_name_is_a_pronoun() -> None:
-    files = sorted(SYNO.rglob("*.py"))
-    named = {
-        f"{file.relative_to(SYNO)}: {name}" for file in files for name in pronouns(ast.parse(file.read_text(encoding="utf-8")))
-    }
+    named = {f"{file}: {name}" for file, tree in trees().items() for name in pronouns(tree)}
     assert {name for name in named if name.rpartition(": ")[2] not in STORED} == set()
     assert {name.rpartition(": ")[2] for name in named} == STORED, "a stored name that nobody has any more"
 

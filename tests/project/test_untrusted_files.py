@@ -9,12 +9,12 @@ import ast
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from product_sources import trees
 
 import syno
 from syno.base.errors import StorageError, SynoError
@@ -74,12 +74,6 @@ class Evil:
         return Path.touch, (self.trace,)
 
 
-@cache
-def trees() -> list[tuple[str, ast.AST]]:
-    files = sorted(ROOT.rglob("*.py"))
-    return [(str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))) for file in files]
-
-
 def imports(tree: ast.AST) -> Iterator[str]:
     """What is imported, with its module."""
     for node in ast.walk(tree):
@@ -113,11 +107,11 @@ def faults(name: str, tree: ast.AST) -> Iterator[str]:
 
 class TestSource:
     def test_nothing_that_runs_what_it_reads_is_imported(self) -> None:
-        found = {name: {one for one in imports(tree) if one.partition(".")[0] in RUNS_CODE} for name, tree in trees()}
+        found = {name: {one for one in imports(tree) if one.partition(".")[0] in RUNS_CODE} for name, tree in trees().items()}
         assert {name: some for name, some in found.items() if some} == ALLOWED
 
     def test_no_call_runs_what_a_file_says(self) -> None:
-        assert [fault for name, tree in trees() for fault in faults(name, tree)] == []
+        assert [fault for name, tree in trees().items() for fault in faults(name, tree)] == []
 
     def test_no_library_of_a_folder_of_results_is_loaded(self) -> None:
         names = ("load_module", "CDLL", "LoadLibrary", "load_library", "load_file", "spec_from_file_location")
@@ -126,7 +120,7 @@ class TestSource:
                 called for node in ast.walk(tree) if isinstance(node, ast.Call)
                 if (called := ast.unparse(node.func)).rpartition(".")[2] in names
             ]
-            for name, tree in trees()
+            for name, tree in trees().items()
         }  # fmt: skip
         assert {name: calls for name, calls in found.items() if calls} == LOADS_LIBRARIES
 

@@ -197,7 +197,7 @@ CHECKS = [
 QUICK = settings(
     deadline=None,
     derandomize=True,
-    max_examples=40,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -89,7 +89,7 @@ def one_operator_written_in_many_ways(graph, chance, axes, rolled):
 
 
 @given(pgraphs(), st.randoms(use_true_random=False), st.sets(st.integers(0, 2)), st.booleans())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 def test_one_operator_written_in_many_ways(graph, chance, axes, rolled):
     one_operator_written_in_many_ways(graph, chance, axes, rolled)
 
@@ -112,7 +112,7 @@ def equal_exactly_where_the_same_is_computed(graph, chance):
 
 
 @given(pgraphs(max_weights=1), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
 def test_equal_exactly_where_the_same_is_computed(graph, chance):
     equal_exactly_where_the_same_is_computed(graph, chance)
 
@@ -163,7 +163,7 @@ def equal_only_where_sums_are_equal(graph, chance):
 
 
 @given(pgraphs(), st.randoms(use_true_random=False))
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much])
 def test_equal_only_where_sums_are_equal(graph, chance):
     equal_only_where_sums_are_equal(graph, chance)
 

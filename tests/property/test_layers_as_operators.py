@@ -19,7 +19,7 @@ from syno.model.spec import spec_for
 from syno.model.substitution import substitute
 from syno.space.complete import cost
 
-CASES = 30  # of each kind and number of axes
+FEW, ALL = 8, 30  # cases of each kind and number of axes
 
 
 def random_layer(random: Random, dimensions: int, *, is_transposed: bool) -> tuple[nn.Module, list[int]]:
@@ -44,9 +44,10 @@ def random_layer(random: Random, dimensions: int, *, is_transposed: bool) -> tup
 
 @pytest.mark.parametrize("is_transposed", [False, True], ids=["convolution", "transposed"])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_a_convolution_as_an_operator_computes_the_same(dimensions: int, is_transposed: bool) -> None:
+@pytest.mark.parametrize("seeds", [range(FEW), pytest.param(range(FEW, ALL), marks=pytest.mark.slow)], ids=["few", "more"])
+def test_a_convolution_as_an_operator_computes_the_same(seeds: range, dimensions: int, is_transposed: bool) -> None:
     own = operator(dimensions, is_transposed=is_transposed)
-    for seed in range(CASES):
+    for seed in seeds:
         layer, lengths = random_layer(Random(seed), dimensions, is_transposed=is_transposed)
         x = torch.randn(2, 4, *lengths, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, requires_grad=True)
         wide = {f"k_{axis}": 2 * layer.dilation[0] * sides + 1 for axis, sides in enumerate(layer.kernel_size)}
