@@ -156,7 +156,7 @@ def with_published(networks: Sequence[Network]) -> list[Network]:
         return list(networks)
     try:
         import cases
-    except ImportError as error:  # the artifact's graphs are read by pydot
+    except ImportError as error:  # a package that reads the artifact is absent
         print(f"published operators are left out: {one_line(error)}", file=sys.stderr)
         return list(networks)
     known: dict[str, tuple[str, str]] = {}

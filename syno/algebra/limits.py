@@ -5,7 +5,7 @@ a limit is refused at once, so that no input takes long. docs/language.md lists 
 """
 
 MOST_CHARACTERS = 100_000  # of an operator's text
-MOST_DOT_CHARACTERS = 20_000  # of a graph.dot, which pydot reads slowly; the published ones have up to 3,404
+MOST_DOT_CHARACTERS = 20_000  # of a graph.dot; the published ones have up to 3,404
 MOST_JSON_BYTES = 1_000_000  # of the other files of a published operator
 MOST_LINE_CHARACTERS = 4_000  # of one line of an operator's text, without its comment
 MOST_NAME_CHARACTERS = 100  # of a variable's or a dim's name

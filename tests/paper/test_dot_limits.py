@@ -1,4 +1,4 @@
-"""Drawings that are too large, or written to take forever, are refused before pydot reads them."""
+"""Drawings that are too large, or written to take forever, are refused in time linear in their length."""
 
 from __future__ import annotations
 

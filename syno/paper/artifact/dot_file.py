@@ -1,7 +1,8 @@
 """The nodes and edges of a `graph.dot` of the published system, checked one by one.
 
-The DOT language has much that the published drawings lack, and pydot takes exponential time for nested brackets and quadratic
-time for many statements. A file with more than drawings need is refused before pydot reads it, in time linear in its length.
+The DOT language has much that the published drawings lack. What they have is read here, in time linear in the length of a file:
+readers of the whole language take a tenth of a second for a drawing, and exponential time for nested brackets. A file with more
+than drawings need is refused.
 
 A node is a primitive (`op_...`), a reduction (`reduce_...`), an axis of the output (`out_0`), of the input (`in_0_0`) or
 of a weight (`in_1_0`). An edge is a dim, drawn in the direction of the data and labelled `size (from->to)`: `from` says
@@ -13,19 +14,14 @@ Source: the drawings in the artifact of the paper (ASPLOS'25).
 
 from __future__ import annotations
 
-import contextlib
 import graphlib
-import io
 import re
-import warnings
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import pydot
+from typing import NamedTuple
 
 from syno.algebra import Size, VariableTable
 from syno.algebra.limits import MOST_DOT_CHARACTERS, MOST_HEIGHT, shortened
@@ -41,12 +37,21 @@ _NAME = re.compile(rf"op_\w+|reduce_\w+|out_(?P<output>{_NUMBER})|in_(?P<tensor>
 _EDGE_LABEL = re.compile(r"(\S+)(?: \(([LR]?)->([LR]?)\))?")
 _AXIS_LABEL = re.compile(r"(\S+)\(([0-9]{1,4})\)")
 _PRIMITIVES = [name for name in TABLE if name != REDUCE.name]
+_EDGE_OF_SUBGRAPH = "an edge from or to a subgraph; write one edge for each pair of nodes"
 _DEFAULTS = ("node", "edge", "graph")  # statements that set attributes for all
 MOST_NAMES = 400  # outside of attributes: nodes, both ends of edges; the published drawings have up to 125
 MOST_TOKENS = 3_000
 MOST_SUBGRAPHS = 60
 DEEPEST = 3  # a graph, clusters in it
 _TOKEN = re.compile(r'("[^"\\]*"|->|[A-Za-z0-9_.]+|[\[\]{};,=])\s*')
+_SIGNS = frozenset(("", "->", *"[]{};,="))  # what names nothing; the empty one is the end
+
+
+class _Token(NamedTuple):
+    """A word or sign of a drawing, and its line."""
+
+    text: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,7 @@ def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
     Raises ParseError that names the node or the edge: one that is no legal one by itself or whose end does not exist,
     two edges for the same dim of a node.
     """
-    check_dot_text(text)
-    declared, drawn = _statements(text)
+    declared, drawn = _statements(_tokens(text))
     nodes: dict[str, DotNode] = {}
     for name, label in declared:
         if label:  # without a label it is only mentioned, as in { rank = same; out_0; }
@@ -121,41 +125,87 @@ def parse_dot_file(text: str, variables: VariableTable) -> DotFile:
     return file
 
 
-@lru_cache(maxsize=128)  # pydot takes a tenth of a second for a file, and published files come in equal copies
-def _statements(text: str) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+def _statements(tokens: deque[_Token]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     """Return nodes (name, label) and edges (source, target, label), subgraphs included. An absent label is empty."""
-    said = io.StringIO()  # pydot prints what is wrong and returns None
-    try:
-        with (
-            contextlib.redirect_stdout(said),
-            contextlib.redirect_stderr(said),
-            warnings.catch_warnings(action="ignore", category=DeprecationWarning),  # pydot's own, about its parser
-        ):
-            graphs = pydot.graph_from_dot_data(text)
-    except Exception as error:
-        raise ParseError(f"not in the DOT language: {type(error).__name__}: {shortened(str(error), 300)}") from error
-    if graphs is None:
-        lines = said.getvalue().strip().splitlines() or ["nothing can be read in it"]
-        raise ParseError(f"not in the DOT language: {shortened(lines[-1], 300)}")
-    if len(graphs) != 1 or graphs[0].get_type() != "digraph" or not text.rstrip().endswith("}"):
-        raise ParseError(f"it must hold one digraph and nothing after it; it has {len(graphs)} of type {graphs[0].get_type()}")
     nodes: list[tuple[str, str]] = []
     edges: list[tuple[str, str, str]] = []
-    pending: list[Any] = [graphs[0]]
-    while pending:
-        graph = pending.pop()
-        pending += graph.get_subgraphs()
-        nodes += [(_unquoted(node.get_name()), _unquoted(node.get("label"))) for node in graph.get_nodes()]
-        for edge in graph.get_edges():
-            ends = (edge.get_source(), edge.get_destination())
-            if not all(isinstance(end, str) for end in ends):
-                raise ParseError("an edge from or to a subgraph; write one edge for each pair of nodes")
-            edges.append((_unquoted(ends[0]), _unquoted(ends[1]), _unquoted(edge.get("label"))))
+    kind = _take(tokens, "digraph", "graph")
+    _take_name_of_graph(tokens)
+    depth = 1
+    while depth:
+        token = tokens[0].text
+        if token in ("{", "subgraph"):
+            if tokens.popleft().text == "subgraph":
+                _take_name_of_graph(tokens)
+            depth += 1
+        elif token == "}":
+            tokens.popleft()
+            depth -= 1
+            if tokens[0].text == "->":
+                raise ParseError(_EDGE_OF_SUBGRAPH)
+        elif token == ";":
+            tokens.popleft()
+        else:
+            _read_statement(tokens, nodes, edges)
+    others = sum(token.text in ("digraph", "graph") for token in tokens)
+    if kind != "digraph" or len(tokens) > 1:
+        raise ParseError(f"it must hold one digraph and nothing after it; it has {1 + others} of type {kind}")
     return nodes, edges
 
 
-def _unquoted(text: object) -> str:
-    return str(text or "").removeprefix('"').removesuffix('"')
+def _read_statement(tokens: deque[_Token], nodes: list[tuple[str, str]], edges: list[tuple[str, str, str]]) -> None:
+    """Read a node, edges from node to node, or an attribute of the graph."""
+    ends = [_take(tokens)]
+    if tokens[0].text == "=":
+        tokens.popleft()
+        _take(tokens)
+        return
+    while tokens[0].text == "->":
+        tokens.popleft()
+        if tokens[0].text in ("{", "subgraph"):
+            raise ParseError(_EDGE_OF_SUBGRAPH)
+        ends.append(_take(tokens))
+    label = _attributes(tokens).get("label", "")
+    if len(ends) == 1:
+        nodes.append((ends[0], label))
+    edges += [(source, target, label) for source, target in pairwise(ends)]
+
+
+def _attributes(tokens: deque[_Token]) -> dict[str, str]:
+    """Read the attributes of a node or an edge, if it has some."""
+    attributes: dict[str, str] = {}
+    while tokens[0].text == "[":
+        tokens.popleft()
+        while tokens[0].text != "]":
+            name = _take(tokens)
+            _take(tokens, "=")
+            attributes[name] = _take(tokens)
+            if tokens[0].text in (",", ";"):
+                tokens.popleft()
+        tokens.popleft()
+    return attributes
+
+
+def _take_name_of_graph(tokens: deque[_Token]) -> None:
+    if tokens[0].text != "{":
+        _take(tokens)
+    _take(tokens, "{")
+
+
+def _take(tokens: deque[_Token], *wanted: str) -> str:
+    """Return the next token without its quotes: one of those that are wanted, or a name if none is.
+
+    Raises ParseError, with the line, for another one. The last token, an empty one, is never taken.
+    """
+    token = tokens[0]
+    if token.text not in wanted if wanted else token.text in _SIGNS:
+        expected, there = " or ".join(wanted) or "a name", shortened(token.text) or "the end"
+        raise ParseError(f"not in the DOT language: Expected {expected}, found {there} (line:{token.line})")
+    return _unquoted(tokens.popleft().text)
+
+
+def _unquoted(text: str) -> str:
+    return text.removeprefix('"').removesuffix('"')
 
 
 def _node(name: str, label: str, variables: VariableTable) -> DotNode:
@@ -225,32 +275,40 @@ def _attach(edge: DotEdge, others: dict[str, DotEdge], node: DotNode, side: str,
         raise ParseError(f"{edge}: it leads {way} {node} where {others[side]} already does")
 
 
-def check_dot_text(text: str) -> None:
-    """Raise ParseError for a text that is larger than any drawing of an operator, or has other syntax than these."""
+def _tokens(text: str) -> deque[_Token]:
+    """Return the tokens of a text, and an empty one at its end.
+
+    Raises ParseError for a text that is larger than any drawing of an operator, or has other syntax than these.
+    """
     if len(text) > MOST_DOT_CHARACTERS:
         raise ParseError(f"{len(text)} characters; a drawing has at most {MOST_DOT_CHARACTERS}")
-    names = tokens = subgraphs = depth = 0
+    tokens: deque[_Token] = deque()
+    names = subgraphs = depth = 0
     in_attributes = False
     position = len(text) - len(text.lstrip())
+    line = 1 + text.count("\n", 0, position)
     while position < len(text):
         match = _TOKEN.match(text, position)
         if not match:
             raise ParseError(f'not in the DOT language of drawings: "{shortened(text[position:].splitlines()[0], 40)}"')
         token, position = match[1], match.end()
-        tokens += 1
+        tokens.append(_Token(token, line))
+        line += match[0].count("\n")
         in_attributes = token == "[" or (in_attributes and token != "]")
-        names += not in_attributes and token not in "[]{};,=->"
+        names += not in_attributes and token not in _SIGNS
         subgraphs += token == "{"
         depth += (token == "{") - (token == "}")
         counts = (
             ("names of nodes", names, MOST_NAMES),
-            ("words and signs", tokens, MOST_TOKENS),
+            ("words and signs", len(tokens), MOST_TOKENS),
             ("subgraphs", subgraphs, MOST_SUBGRAPHS),
             ("braces inside each other", depth, DEEPEST),
         )
         for what, count, most in counts:
             if count > most:
                 raise ParseError(f"more than {most} {what}, which are the most that a drawing has")
+    tokens.append(_Token("", line))
+    return tokens
 
 
 # A reader of pGraphs from the `graph.dot` of the published system.
