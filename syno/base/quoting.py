@@ -1,5 +1,6 @@
-"""Quoting of arbitrary text in generated source: as a Python docstring and as comments. No text can change what the source
-does.
+"""Quoting of arbitrary text in generated source: as a Python docstring and as comments.
+
+No text can change what the source does.
 """
 
 from __future__ import annotations

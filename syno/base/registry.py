@@ -1,5 +1,6 @@
-"""Registries: tables of named entries, such as policies or compilers. Users name their own entries by a path
-`package.module:name`.
+"""Registries: tables of named entries, such as policies or compilers.
+
+Users name their own entries by a path `package.module:name`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A bound on the number of input positions that an operator can read. It excludes assignments that cannot meet the spec's
-`reads`.
+"""A bound on the number of input positions that an operator can read.
+
+It excludes assignments that cannot meet the spec's `reads`.
 
 Positions
     Only sums let an element of the output depend on several positions: every other primitive maps coordinates to coordinates.
