@@ -218,7 +218,7 @@ class TuningRecord(MeasurementRecord):
         flops, parameters: of the module; multiply-adds count as one FLOP.
         tuning: how schedules were found, by a compiler that tunes.
         remark: what the compiler says of the result, such as how much of it native kernels compute.
-        code: what ran, of the compilers that tell; None in records that were written before it was recorded.
+        code: what ran, of the compilers that tell.
         versions: of the packages that took part.
         date: when it was measured, UTC.
     """

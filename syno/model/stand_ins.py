@@ -33,6 +33,9 @@ OF_PYTORCH = vars(nn.Module()).keys()  # attributes of every module
 NORMALIZATIONS = (WeightNorm, SpectralNorm)
 
 
+# Networks read shape, dtype and device of a layer's weight: CLIP converts pictures to the dtype of its first convolution's.
+# Without them such a layer could not be replaced. With a tensor of NaN in its place, a penalty on weights in a user's loss
+# would look like a training that diverged; of a subclass of tensors, torch.compile reads the elements.
 @dataclass(frozen=True)
 class ReplacedWeight:
     """The `weight` attribute of a module in place of a layer: shape, dtype and device, but no elements; it is no tensor.

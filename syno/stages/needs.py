@@ -12,7 +12,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,7 +78,7 @@ class Probe:
     """
 
     subject: str
-    look: Callable[[], ProbeResult]
+    look: Callable[[], ProbeResult] = field(compare=False)
     settings: str = ""
     optional: str = ""
 
@@ -173,24 +173,17 @@ def _left_out(experiment: AnyExperiment) -> Iterator[Need]:
 
 def _tried(probes: Mapping[str, Sequence[Probe]]) -> list[Need]:
     """Return the needs that the probes find, which are given by the names of experiments. Equal probes are tried once."""
-    each: dict[tuple[str, str, str], Probe] = {}
-    users: dict[tuple[str, str, str], list[str]] = {}
+    users: dict[Probe, list[str]] = {}
     for name, several in probes.items():
-        for probe in several:
-            key = (probe.subject, probe.settings, probe.optional)
-            each.setdefault(key, probe)
-            users.setdefault(key, []).append(name)
+        for probe in dict.fromkeys(several):
+            users.setdefault(probe, []).append(name)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        found = list(threads.map(_look, each.values()))
+        results = list(threads.map(_look, users))
     return [
-        Need(
-            probe.subject,
-            "left out" if one.state == "missing" and probe.optional else one.state,
-            one.text,
-            tuple(dict.fromkeys(users[key])),
-            probe.optional if one.state == "missing" else "",
-        )
-        for (key, probe), one in zip(each.items(), found, strict=True)
+        Need(probe.subject, "left out", text, tuple(names), probe.optional)
+        if state == "missing" and probe.optional
+        else Need(probe.subject, state, text, tuple(names))
+        for (probe, names), (text, state) in zip(users.items(), results, strict=True)
     ]
 
 

@@ -106,7 +106,7 @@ def test_layers_beside_a_refused_one_are_replaced() -> None:
         (lambda self, x: self.conv(x) + (self.conv(x) if self.training else 0), "it runs 2 times in training mode"),
         (lambda self, x: self.conv(x) + self.conv.forward(x), "it runs 2 times"),
         (lambda self, x: self.conv(input=x), "its input is given by keyword"),
-        (lambda self, x: self.conv(x) if isinstance(self.conv, nn.Conv2d) else x, "it may test for the layer's class"),
+        (lambda self, x: self.conv(x) if isinstance(self.conv, nn.Conv2d) else x, "it may ask for the layer's class"),
         (
             lambda self, x: self.conv(x) if self.conv.reset_parameters else x,
             ": an operator has no attribute 'reset_parameters'",

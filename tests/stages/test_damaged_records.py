@@ -76,7 +76,7 @@ class TestRecords:
         found = TrainingRecord.read(file)
         assert isinstance(found, TrainingRecord) and found.device == "another"
 
-    def test_a_record_of_an_earlier_version_is_read_and_stays(self, file: Path) -> None:
+    def test_a_record_without_a_checksum_is_read_and_stays(self, file: Path) -> None:
         record = TrainingRecord.model_validate(KINDS[TrainingRecord])
         file.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
         before = file.read_bytes()

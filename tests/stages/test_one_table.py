@@ -1,4 +1,4 @@
-"""One table of measurements: its views, results of earlier versions, and mixtures of origins in the paper's figures."""
+"""One table of measurements: its views, and mixtures of origins in the paper's figures."""
 
 from __future__ import annotations
 
