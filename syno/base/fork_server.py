@@ -8,8 +8,8 @@ child inherits (`syno.base.fork_client.identity`), and all requests after a file
 # It pays: `syno run quickstart` takes 203 CPU-seconds with the server and 278 without (2026-11-25, two cores), and twelve
 # trainings of a second 29 s in place of 68 s (docs/measured/short_jobs.md). Simpler ways were considered. Groups of Snakemake
 # save its own time only: each job of a group is a process of its own. A command that trains several seeds would make one job of
-# them, with one log, one `benchmark` and one restart; the demo would take 75 CPU-seconds more with such jobs, and with tables,
-# figures and page in one, than with the server (2026-11-29). `multiprocessing`'s forkserver has no client that is a command: it gives
+# them, with one log, one `benchmark` and one restart; the demo with such jobs, and one of tables, figures and page, takes 75
+# CPU-seconds more than with the server (2026-11-29). `multiprocessing`'s forkserver has no client that is a command: it gives
 # its children neither the terminal, the folder, the variables nor the signals of a process that is not their parent's.
 
 from __future__ import annotations

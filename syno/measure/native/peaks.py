@@ -26,42 +26,7 @@ SIZES = tuple(
 )  # bytes that are read, or read and written, again and again
 LEAST_BYTES = 2**24  # in one repeat, for the same reason
 SECONDS, LEAST_REPEATS = 0.02, 5
-UNROLLED = 8  # sums and copies of a loop
-
-
-def _source(target: Target) -> str:
-    products = [f"p{number}" for number in range(_chains(target))]
-    sums = [f"s{number}" for number in range(UNROLLED)]
-    lines = [
-        f"typedef float Vector __attribute__((vector_size({4 * target.lanes}), may_alias));",
-        'extern "C" float products(const float* starts, long laps, float factor, float summand) {',
-        # From one start, compilers make one chain of them all, which then seemed to be that many times as fast.
-        f"  Vector {', '.join(f'{name} = Vector{{}} + starts[{number}]' for number, name in enumerate(products))};",
-        "  const Vector f = Vector{} + factor, s = Vector{} + summand;",
-        f"  for (long lap = 0; lap < laps; ++lap) {{ {' '.join(f'{name} = {name} * f + s;' for name in products)} }}",
-        f"  return ({' + '.join(products)})[0];",
-        "}",
-        'extern "C" float reads(const Vector* x, Vector*, long vectors, long laps) {',
-        f"  Vector {', '.join(f'{name} = {{}}' for name in sums)};",
-        "  for (long lap = 0; lap < laps; ++lap) {",
-        f"    for (long at = 0; at < vectors; at += {UNROLLED}) {{",
-        *(f"      {name} += x[at + {number}];" for number, name in enumerate(sums)),
-        "    }",
-        '    __asm__ volatile("" ::: "memory");',
-        "  }",
-        f"  return ({' + '.join(sums)})[0];",
-        "}",
-        'extern "C" float copies(const Vector* x, Vector* y, long vectors, long laps) {',
-        "  for (long lap = 0; lap < laps; ++lap) {",
-        f"    for (long at = 0; at < vectors; at += {UNROLLED}) {{",
-        *(f"      y[at + {number}] = x[at + {number}];" for number in range(UNROLLED)),
-        "    }",
-        '    __asm__ volatile("" ::: "memory");',
-        "  }",
-        "  return 0;",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+SOURCE = Path(__file__).with_name("peaks.cpp")
 
 
 def _chains(target: Target) -> int:
@@ -72,9 +37,11 @@ def _chains(target: Target) -> int:
 @functools.cache
 def _library() -> Any:
     """The compiled loops; None where there is no compiler, or it refuses them."""
+    target = own_target()
     try:
         with tempfile.TemporaryDirectory(prefix="syno-peaks-") as folder:
-            loops = ctypes.CDLL(str(library(_source(own_target()), own_target(), Path(folder), "peaks")))
+            sizes = (f"-DLANES={target.lanes}", f"-DCHAINS={_chains(target)}")
+            loops = ctypes.CDLL(str(library(SOURCE.read_text(encoding="utf-8"), target, Path(folder), "peaks", sizes)))
     except (MissingPackageError, BuildError, OSError):
         return None
     for name, types in {
