@@ -23,7 +23,8 @@ from syno.base.errors import SpecError, SynoError
 from syno.base.files import ORIGINAL
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.tuning_record import TuningRecord
-from syno.run.rows import LAYERS, layer_name
+from syno.paper.places import LAYERS
+from syno.run.rows import layer_name
 
 Target = tuple[str, str]  # compiler, and the kind of device
 

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 GROUP = "syno.extensions"
 BUNDLED = ("syno.paper.extension",)  # part of Syno: without installation, Syno has no entry points
 COMMANDS: list[str] = []  # modules of extensions that add commands to `syno`
+READING_COMMANDS: list[str] = []  # of these commands, those that run no code which an experiment names: docs/trust.md
 EXPERIMENTS: list[str] = []  # classes of kinds of experiments, as `module:name`: `syno.config.kinds.AnyExperiment`
 _loaded: set[str] = set()
 

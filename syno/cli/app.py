@@ -17,16 +17,14 @@ from typer.core import TyperGroup
 
 from syno.base.addresses import visible, without_passwords
 from syno.base.errors import SynoError, UserCodeError
-from syno.base.extensions import COMMANDS, load_extensions
+from syno.base.extensions import COMMANDS, READING_COMMANDS, load_extensions
 from syno.base.registry import only_read
 
 WRONG, NOT_THERE, INTERRUPTED, MACHINE_FAILED = 2, 1, 130, 75
-OTHERS = ("watch", "top", "show", "get", "measurements", "artifact")  # commands after those of the stages, in their order
+OTHERS = ("watch", "top", "show", "get", "measurements")  # commands after those of the stages, in their order
 STAGES, RESULTS, SPACES = "An experiment, stage by stage", "Results", "Spaces of operators"  # parts of the help page
 # Commands that import no code that an experiment names: docs/trust.md says what runs code. `get` asks before it does.
-ONLY_READ = (
-    "plan", "freeze", "shortlist", "select", "tables", "join", "figure", "report", "watch", "top", "measurements", "artifact",
-)  # fmt: skip
+ONLY_READ = ("plan", "freeze", "shortlist", "select", "tables", "figure", "report", "watch", "top", "measurements")
 HINT = "; the whole traceback: syno --debug COMMAND ..."  # for errors in the user's own code
 
 
@@ -95,7 +93,7 @@ def _common(
     debug: Annotated[bool, typer.Option("--debug", envvar="SYNO_DEBUG", help="Show where an error was raised.")] = False,
 ) -> None:
     """Read the options of all commands; read-only commands may import no code of users."""
-    if context.invoked_subcommand in ONLY_READ:
+    if context.invoked_subcommand in (*ONLY_READ, *READING_COMMANDS):
         only_read(f"`syno {context.invoked_subcommand}`")
 
 

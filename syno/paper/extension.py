@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno.base.extensions import COMMANDS, EXPERIMENTS
+from syno.base.extensions import COMMANDS, EXPERIMENTS, READING_COMMANDS
 from syno.ir.graph import PGraph
 from syno.ir.library import FOLDERS
-from syno.run import IMPORT_RECORD
+from syno.paper import places
+from syno.run import NUMBERED_LAYERS
 from syno.space.distance import DISTANCES
-from syno.stages import places
-from syno.stages.kinds import FIGURE_SETS, KINDS, SOURCES, ExperimentKind, FigureSet, OperatorSource
+from syno.stages.kinds import FIGURE_SETS, KINDS, PUBLISHED_HOURS, SOURCES, ExperimentKind, FigureSet, OperatorSource
+from syno.stages.places import FORMATS, table_files
 from syno.stages.workflow_stages import WorkflowStage, add_stage, one_job_if
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from syno.stages.selection import Selected
 
 GRAPH_FILE = "graph.dot"  # of a published operator's folder
+IMPORTED = (places.RECORD, *table_files(places.IMPORTED_TABLES))  # the files of an import
 
 EXPERIMENTS.extend(f"syno.paper.experiments:{kind}" for kind in ("PublishedData", "JoinedResults", "AblatedExperiment"))
 COMMANDS.append("syno.paper.cli")
+READING_COMMANDS.extend(("join", "artifact"))
 
 
 def _published_operator(folder: Path) -> PGraph:
@@ -44,8 +47,10 @@ FOLDERS[GRAPH_FILE] = _published_operator
 class _Import(OperatorSource):
     """An import of published data, from which experiments take operators."""
 
+    operator_files = IMPORTED
+
     def includes(self, folder: Path) -> bool:
-        return (folder / IMPORT_RECORD).is_file()
+        return (folder / places.RECORD).is_file()
 
     def choose(self, experiment: Experiment) -> list[Selected]:
         from syno.paper.artifact.imported import best_scores
@@ -90,6 +95,7 @@ class _PaperKind(ExperimentKind):
 
 class _PublishedData(_PaperKind):
     made_by = "syno artifact import"
+    operator_files = IMPORTED
 
     def needs(self, experiment: AnyExperiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
         def look() -> str:
@@ -126,7 +132,7 @@ class _Ablations(FigureSet):
     def draw(self, experiment: AnyExperiment, name: str) -> list[Path]:
         from syno.paper.stages.ablations import draw_ablation
 
-        return draw_ablation(experiment.folder, name, places.FORMATS)
+        return draw_ablation(experiment.folder, name, FORMATS)
 
     def page_parts(self, experiment: AnyExperiment) -> Sequence[object]:
         from syno.paper.stages.ablations import page_parts
@@ -134,6 +140,8 @@ class _Ablations(FigureSet):
         return page_parts(experiment.folder)
 
 
+NUMBERED_LAYERS[places.LAYERED, 1.0, places.IMAGE] = places.LAYERS
+PUBLISHED_HOURS["the paper's"] = places.HOURS
 KINDS.update(artifact=_PublishedData(), join=_JoinedResults())
 FIGURE_SETS.append(_Ablations())
 
@@ -153,8 +161,8 @@ add_stage(
         "artifact",
         (),
         _IF_PUBLISHED,
-        files=(places.RECORD, *places.table_files(places.IMPORTED_TABLES)),
-        also=(places.NUMBERS, *places.table_files(places.IMPORTED_TABLES, "csv")),
+        files=IMPORTED,
+        also=(places.NUMBERS, *table_files(places.IMPORTED_TABLES, "csv")),
         readers={
             places.RECORD: "syno.paper.stages.artifact:ImportRecord.read",
             places.NUMBERS: "syno.run.measurement:Measurements.read",
@@ -162,14 +170,15 @@ add_stage(
     ),
     before="worker",
     read_by=("figure", "report"),
+    read_elsewhere_by=("select", "shortlist"),
 )
 add_stage(
     WorkflowStage(
         "ablate",
         ("ablate",),
         _ablations,
-        files=places.table_files((places.ABLATION_TABLE,)),
-        also=(places.ABLATION, *places.table_files((places.ABLATION_TABLE,), "csv")),
+        files=table_files((places.ABLATION_TABLE,)),
+        also=(places.ABLATION, *table_files((places.ABLATION_TABLE,), "csv")),
         after=("data",),  # patterns come after the search or the import
         settings="ablations",
         is_timed=True,
@@ -180,12 +189,13 @@ add_stage(
     read_by=("figure", "report"),
 )
 add_stage(
-    WorkflowStage(  # it reads the tables of other experiments
+    WorkflowStage(
         "join",
         ("join",),
         _IF_JOINED,
-        files=(places.JOINED, *places.table_files(places.IMPORTED_TABLES)),
-        also=places.table_files(places.IMPORTED_TABLES, "csv"),
+        files=(places.JOINED, *table_files(places.IMPORTED_TABLES)),
+        elsewhere=("artifact", "tables", "ablate", "join"),
+        also=table_files(places.IMPORTED_TABLES, "csv"),
         settings="join",
         readers={places.JOINED: "syno.paper.stages.join:JoinRecord.read"},
     ),
@@ -197,8 +207,8 @@ add_stage(
         "headlines",
         (),
         _IF_EITHER,
-        files=places.table_files((places.HEADLINES,)),
-        also=places.table_files((places.HEADLINES,), "csv"),
+        files=table_files((places.HEADLINES,)),
+        also=table_files((places.HEADLINES,), "csv"),
         after=("artifact", "join"),
     ),
     before="figure",

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from syno.base.files import ORIGINAL
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
-from syno.run.rows import LAYERS
+from syno.run.rows import numbered
 from syno.run.run import LayerOption, MixtureLayers, Run
 from syno.run.story import not_taken
 from syno.run.values import Latency, last_of_each
@@ -50,7 +50,7 @@ def layer_figure(layers: Sequence[Latency], notes: Sequence[str] = ()) -> Figure
         panels[0].bar([0], [0], color=COLOURS[number % len(COLOURS)], label=operator)
     for status in marked:
         panels[0].add_line(Line2D([], [], linestyle="", marker=MARKS[status][0], color=INK, label=MARKS[status][1]))
-    panels[-1].set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5, rotation=30, ha="right")
+    panels[-1].set_xticks(range(len(names)), [numbered(name) for name in names], fontsize=7.5, rotation=30, ha="right")
     finish(figure, panels, TITLE, notes, columns=min(4, len(operators) + len(marked)))
     for axes in panels:
         axes.grid(False, axis="x")
@@ -100,7 +100,7 @@ def draw_latencies(axes: Axes, rows: Sequence[Latency]) -> None:
                 place = names.index(row.layer) + shift
                 axes.plot([place], [0.03], shape, color=INK, markersize=4, transform=axes.get_xaxis_transform(), zorder=4)
     is_long = max(map(len, names)) > SHORT
-    axes.set_xticks(range(len(names)), [_label(name) for name in names], fontsize=7.5)
+    axes.set_xticks(range(len(names)), [numbered(name) for name in names], fontsize=7.5)
     for label in axes.get_xticklabels():
         label.set(rotation=30 if is_long else 0, horizontalalignment="right" if is_long else "center")
     axes.set_xlabel("layer")
@@ -119,11 +119,6 @@ def _mark(status: str) -> str:
     return status if status in ("ok", "misfit") else "failed"
 
 
-def _label(layer: str) -> str:
-    """Return a layer with its number in the paper, if it has one."""
-    return f"{LAYERS[layer]} {layer}" if layer in LAYERS else layer
-
-
 def layer_table(run: Run) -> Table:
     """Return a row for each layer, device and compiler: the original's latency, and each operator's with its speedup.
 
@@ -136,7 +131,7 @@ def layer_table(run: Run) -> Table:
     limited = {row.operator for row in run.layers if row.of_limit is not None}
     lines = [
         (
-            *(word(_label(layer)), word(f"{compiler} on {device}")),
+            *(word(numbered(layer)), word(f"{compiler} on {device}")),
             *(
                 cell
                 for name in operators

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from syno.base.extensions import load_extensions
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import AnyNetwork, BackboneSubject, NetworkSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.model.networks import INT8, NUMBER_FORMATS
+from syno.run import NUMBERED_LAYERS
 from syno.run.measurement import OK, SUSPICIOUS, Measurement
 from syno.train.metric import LOSS
 
@@ -20,21 +22,6 @@ if TYPE_CHECKING:
 
 MOST_LOSS = 700.0  # in nats; exp of more is too large for a floating-point number
 DIVERGED = "training produced NaN or infinity"
-# The numbers that the paper gives the layers of its ResNet-34.
-LAYERS = {
-    "conv_io64": "L1",
-    "conv_i64_o128": "L7",
-    "conv_io128": "L8",
-    "residual_i64_o128": "L9",
-    "conv_i128_o256": "L16",
-    "conv_io256": "L17",
-    "residual_i128_o256": "L18",
-    "conv_i256_o512": "L29",
-    "conv_io512": "L30",
-    "residual_i256_o512": "L31",
-}
-LAYERED = "resnet34"
-IMAGE = (224, 224)  # height and width of the pictures for which the paper's layers are named
 
 
 def perplexity(loss: float) -> float:
@@ -157,10 +144,16 @@ def rows_of_layers(record: LayersRecord, source: str, **place: Any) -> Iterator[
 
 
 def layer_name(layer: MeasuredLayer) -> str:
-    """Return the layer's name in tables: the paper's name for layers of its ResNet-34, else the name in the network."""
+    """Return the layer's name in tables: its size in a network whose layers a publication numbers, else its name there."""
+    load_extensions()
     subject = layer.record.subject
-    if isinstance(subject, NetworkSubject):
-        is_the_papers = (subject.model, subject.width, subject.image_shape[1:]) == (LAYERED, 1.0, IMAGE)
-        if is_the_papers and layer.name in LAYERS:
-            return layer.name
-    return str(getattr(subject, "layer", None) or layer.name)
+    network = (subject.model, subject.width, subject.image_shape[1:]) if isinstance(subject, NetworkSubject) else None
+    is_numbered = network is not None and layer.name in NUMBERED_LAYERS.get(network, {})
+    return layer.name if is_numbered else str(getattr(subject, "layer", None) or layer.name)
+
+
+def numbered(layer: str) -> str:
+    """Return the name of a layer with its number in a publication before it, if it has one."""
+    load_extensions()
+    number = next((numbers[layer] for numbers in NUMBERED_LAYERS.values() if layer in numbers), "")
+    return f"{number} {layer}".lstrip()

@@ -37,6 +37,7 @@ class ExperimentKind(FigureSet):
     """What experiments of a kind of an extension (`syno.base.extensions.EXPERIMENTS`) show: figures, and a page."""
 
     made_by = ""  # the command that makes their results, for messages
+    operator_files: tuple[str, ...] = ()  # in their folder, which a selection reads that takes operators from there
 
     def needs(self, experiment: AnyExperiment, left: Collection[str]) -> Mapping[str, Callable[[], str]]:
         """Return functions that look for what the stages that are `left` need, by its name.
@@ -53,6 +54,8 @@ class ExperimentKind(FigureSet):
 class OperatorSource(ABC):
     """A kind of folders, beside those of experiments, from which `select: source` takes operators."""
 
+    operator_files: tuple[str, ...] = ()  # those that a selection reads
+
     @abstractmethod
     def includes(self, folder: Path) -> bool:
         """Return whether a folder is of this kind."""
@@ -63,6 +66,7 @@ class OperatorSource(ABC):
 
 
 FIGURE_SETS: list[FigureSet] = []
+PUBLISHED_HOURS: dict[str, Mapping[str, float]] = {}  # GPU hours of "search", "training" and "tuning", by the head of a column
 KINDS: dict[str, ExperimentKind] = {}  # by the option that experiments of the kind have
 SOURCES: list[OperatorSource] = []
 

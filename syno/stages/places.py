@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 DATA, FROZEN, SELECTED, REPORT = "data.json", "trials.parquet", "selected.json", "report.html"
 SHORTLIST = "shortlist.json"  # of a selection by latency
-RECORD, NUMBERS = run.IMPORT_RECORD, run.IMPORT_NUMBERS  # of an import of published data
 WORKER = "search/worker{number}.json"
 ORIGINAL_TRAINING = "search/original.json"  # of a search whose reward compares with the original
 TRAINING = "train/{key}/seed{seed}.json"
@@ -23,13 +22,9 @@ RIVAL = "rivals/{rival}.json"  # of one network that a user would make without s
 CHOICE = "choice.json"  # of an operator for each layer
 SPEEDUPS = "speedup/{compiler}-{device}.json"  # of the selected operators; beside it is a folder with those that are done
 TABLE, FIGURE = f"{FOLDER}/{{name}}.{{ending}}", "figures/{name}.{ending}"
-ABLATION, ABLATION_TABLE = "ablations/{name}.json", f"{run.ABLATION}{{name}}"
 OPERATORS = run.OPERATORS
 FORMATS = ("svg", "png", "pdf")  # of figures
 TABLES = (MEASUREMENTS, run.SCORES, LATENCY, LOSSES)  # names of the tables of an experiment's own records
-IMPORTED_TABLES = (MEASUREMENTS, LOSSES)  # of an import, and of joined results
-JOINED = "joined.json"  # what was joined
-HEADLINES = "headlines"  # the table of headline numbers
 SCORES_FILE = TABLE.format(name=run.SCORES, ending="parquet")
 
 
@@ -41,11 +36,6 @@ def table_files(names: Iterable[str], ending: str = "parquet") -> tuple[str, ...
 def figure_files(formats: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of a figure in these formats."""
     return tuple(FIGURE.format(name="{name}", ending=ending) for ending in formats)
-
-
-def ablation_table(name: str) -> str:
-    """Return the name of an ablation's table and figure."""
-    return ABLATION_TABLE.format(name=name)
 
 
 def worker_file(experiment: AnyExperiment, number: int) -> Path:

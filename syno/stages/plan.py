@@ -23,6 +23,7 @@ from syno.data.settings import DATA_SETTINGS
 from syno.measure.compilers import COMPILERS, compiler_facts
 from syno.measure.devices import place_of
 from syno.measure.tvm.targets import is_here
+from syno.stages.kinds import PUBLISHED_HOURS
 from syno.stages.measurements import KINDS, MeasurementKind
 from syno.stages.places import compiler_in_files, device_named
 from syno.stages.workflow_stages import STAGES, WorkflowStage, jobs
@@ -32,8 +33,7 @@ from syno.train.settings import TrainingSettings, WorkloadSettings
 
 
 Above = Annotated[float, Field(gt=0)]
-# The paper gives both, about: GPU hours of a sampled operator, and of the search of a model. Together they are 3,000 trials.
-TRIAL_HOURS, SEARCH_HOURS = 0.1, 300
+TRIAL_HOURS = 0.1  # of a GPU: about what the paper gives for a sampled operator
 
 
 class Assumptions(Settings):
@@ -292,11 +292,9 @@ def _bytes(stage: WorkflowStage, made: list[Path], experiment: AnyExperiment, as
     return found + _built(stage, made) * (assumed.built_mib * MIB + schedules)
 
 
-# A plan as Markdown tables: by stage, by experiment, and beside the hours that the paper gives.
+# A plan as Markdown tables: by stage, by experiment, and beside published hours.
 
 
-# GPU hours in the paper: for the search of a model, for training the operators of all models again, for tuning on a device.
-PAPER: Mapping[str, float] = {"search": SEARCH_HOURS, "training": 900, "tuning": 700}
 UNKNOWN = "unknown"
 
 
@@ -306,7 +304,7 @@ def plan_text(plans: Sequence[WorkflowPlan], assumed: Assumptions, gpus: int | N
         (
             markdown(stage_rows(plans)),
             markdown(experiment_rows(plans)),
-            markdown(paper_rows(plans), left=2),
+            markdown(published_rows(plans), left=2),
             *([] if gpus is None else [markdown(day_rows(plans, gpus))]),
             markdown(storage_rows(plans), left=2),
             f"Assumed (`--assume NAME=VALUE`):\n\n{markdown(assumption_rows(assumed), left=2)}",
@@ -351,8 +349,8 @@ def experiment_rows(plans: Iterable[WorkflowPlan]) -> list[Row]:
     ]
 
 
-def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
-    """Return rows for each search, the trainings of its operators, all trainings, and each device, beside the paper's hours."""
+def published_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
+    """Return rows for each search, the trainings of its operators, all trainings, and each device, beside published hours."""
     roots = _roots([one.experiment for one in plans])
     rows: list[Row] = []
     for one in plans:
@@ -364,7 +362,7 @@ def paper_rows(plans: Sequence[WorkflowPlan]) -> list[Row]:
         if found:
             names = ", ".join(one.experiment.name for one in found)
             hours = _sum(one.gpu_hours("train") for one in found)
-            rows.append({**_beside("training", names, hours), "the paper's": None})
+            rows.append({**_beside("training", names, hours), **dict.fromkeys(PUBLISHED_HOURS)})  # theirs are of all
     rows.append(_beside("training", "all", _sum(one.gpu_hours("train") for one in plans)))
     return [*rows, *(_beside("tuning", device, hours) for device, hours in _hours_by_device(plans).items())]
 
@@ -465,7 +463,8 @@ def assumption_rows(assumed: Assumptions) -> list[Row]:
 
 
 def _beside(quantity: str, of: str, hours: float | None) -> Row:
-    return {"what": quantity, "of": of, "hours": _summed([hours]), "the paper's": PAPER[quantity]}
+    published = {head: by_quantity[quantity] for head, by_quantity in PUBLISHED_HOURS.items()}
+    return {"what": quantity, "of": of, "hours": _summed([hours]), **published}
 
 
 def _summed(hours: Iterable[float | None]) -> float | str:

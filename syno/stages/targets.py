@@ -8,7 +8,7 @@ from pathlib import Path
 from syno.base.errors import SpecError
 from syno.config import AnyExperiment, Experiment
 from syno.run import MEASUREMENTS
-from syno.stages.kinds import source_of
+from syno.stages.kinds import KINDS, source_of
 from syno.stages.places import SCORES_FILE, SELECTED, TABLE
 from syno.stages.workflow_stages import STAGES
 
@@ -62,12 +62,8 @@ def stages_asked_for(experiments: Mapping[str, AnyExperiment], targets: Collecti
         one = experiments[folder]
         found[one.name].add(stage)
         left += [(folder, before) for before in STAGES[stage].after]
-        if stage in ("select", "shortlist"):
-            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables")]
-        if stage == "data":
-            left += [(str(first), "tables") for first in one.goes_first]
-        if stage == "join" == one.option:
-            left += [(str(source), before) for source in one.sources for before in ("artifact", "tables", "ablate", "join")]
+        if STAGES[stage].jobs(one, ()):
+            left += [(str(other), before) for other in (*one.sources, *one.goes_first) for before in STAGES[stage].elsewhere]
     return found
 
 
@@ -91,12 +87,9 @@ def check_source(experiment: AnyExperiment, experiments: Collection[str]) -> Non
         option, file = ("select: source", SELECTED) if takes_operators else (f"{experiment.option}: of", MEASURED)
         if (source / file).is_file():
             continue
-        advice = (
-            "; give the folder of an experiment that has selected operators"
-            if takes_operators
-            else "; `syno tables` or `syno artifact import` makes it"
-        )
+        makers = " or ".join(f"`{maker}`" for maker in ("syno tables", *(kind.made_by for kind in KINDS.values())))
+        advice = "give the folder of an experiment that has selected operators" if takes_operators else f"{makers} makes it"
         raise SpecError(
             f'experiment "{experiment.name}": {option}: {source} is neither an experiment in the same file nor a folder of '
-            f"results: {source / file} is not there{advice}"
+            f"results: {source / file} is not there; {advice}"
         )

@@ -49,6 +49,7 @@ class WorkflowStage:
         files: files that a job writes and later stages read: paths in the folder of results, with wildcards in braces.
         also: files that a job writes in addition, such as other formats.
         after: names of the stages whose `files` a job reads.
+        elsewhere: names of the stages of other experiments (`sources`, `goes_first`) whose `files` a job reads.
         settings: the part of the experiment's settings that the files depend on.
         readers: for files that take long to make, a function that reads and checks one, as `module:name`. Others are made anew.
         is_timed: whether times and memory of a job are recorded.
@@ -66,6 +67,7 @@ class WorkflowStage:
     files: tuple[str, ...]
     also: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     settings: str | None = None
     readers: Mapping[str, str] | None = None
     is_timed: bool = False
@@ -202,8 +204,9 @@ _LIST = (
         "convert", ("convert",), _conversions, files=("{images}/{split}.beton",), is_shared=True,
         memory_mib=4000, minutes=A_DAY),
     WorkflowStage(
-        "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), settings="data", is_timed=True,
-        readers={places.DATA: "syno.stages.data:DataRecord.read"}, is_training=True, memory_mib=4000, minutes=120),
+        "data", ("data",), _IF_NETWORK, files=(places.DATA,), after=("convert",), elsewhere=("tables",), settings="data",
+        is_timed=True, readers={places.DATA: "syno.stages.data:DataRecord.read"}, is_training=True, memory_mib=4000,
+        minutes=120),
     WorkflowStage(  # its jobs read the records of rivals, too, if the search begins with those
         "worker", ("search", "worker"), _workers, files=(places.WORKER,), after=("data",), settings="search", is_timed=True,
         readers={places.WORKER: "syno.stages.search:WorkerRecord.read"}, is_training=True,
@@ -212,11 +215,13 @@ _LIST = (
         "freeze", ("freeze",), _IF_SEARCH, files=(places.FROZEN,), after=("worker",), is_timed=True,
         readers={places.FROZEN: "syno.stages.study:read_trials_table"}),
     WorkflowStage(
-        "shortlist", ("shortlist",), _IF_BY_LATENCY, files=(places.SHORTLIST,), after=("freeze",), settings="select",
+        "shortlist", ("shortlist",), _IF_BY_LATENCY, files=(places.SHORTLIST,), after=("freeze",), elsewhere=("tables",),
+        settings="select",
         readers={places.SHORTLIST: "syno.stages.selection:read_selected"},  # the next stage reads measurements of it
         memory_mib=4000),
     WorkflowStage(
-        "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), settings="select",
+        "select", ("select",), _IF_SELECTS, files=(places.SELECTED,), after=("freeze", "shortlist"), elsewhere=("tables",),
+        settings="select",
         readers={places.SELECTED: "syno.stages.selection:read_selected"},  # `select: source` reads files of another experiment
         memory_mib=4000),  # and tries its operators in the network
     WorkflowStage(  # what the operators were selected by is too high: that of the luckiest measurement
@@ -252,13 +257,14 @@ _LIST = (
 STAGES: dict[str, WorkflowStage] = {stage.name: stage for stage in _LIST}  # in their order; extensions add to it
 
 
-def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = ()) -> None:
+def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = (), read_elsewhere_by: Sequence[str] = ()) -> None:
     """Add the stage of an extension.
 
     Args:
         stage: its rule of Snakemake stands in `workflow/rules`, or in a file that includes the Snakefile.
         before: the name of the stage that it goes before.
         read_by: names of later stages that read its files.
+        read_elsewhere_by: names of stages of other experiments that read its files.
 
     Raises ValueError if there is a stage of this name.
     """
@@ -267,7 +273,10 @@ def add_stage(stage: WorkflowStage, *, before: str, read_by: Sequence[str] = ())
     stages = list(STAGES.values())
     stages.insert(list(STAGES).index(before), stage)
     STAGES.clear()
-    STAGES.update({one.name: replace(one, after=(*one.after, stage.name)) if one.name in read_by else one for one in stages})
+    for other in stages:
+        after = (*other.after, *([stage.name] if other.name in read_by else []))
+        elsewhere = (*other.elsewhere, *([stage.name] if other.name in read_elsewhere_by else []))
+        STAGES[other.name] = replace(other, after=after, elsewhere=elsewhere)
 
 
 def grown(first: int, attempt: int, most: float = inf) -> int:

@@ -18,9 +18,9 @@ from syno.paper.figures.headlines import UNKNOWN, headline_texts, headlines
 from syno.paper.figures.language import scores
 from syno.paper.figures.networks import best_over_best, case_study, fastest, geometric_mean, largest, layers, means, trade_offs
 from syno.paper.numbers import A100, DEVICES, GUARD, INDUCTOR, MODELS
+from syno.paper.places import LAYERS
 from syno.paper.stages.figures import draw_paper, write_headlines
 from syno.report.figures import drawn
-from syno.run.rows import LAYERS
 from syno.run.table import measurement_table
 from syno.stages.figures import FORMATS
 

@@ -15,8 +15,8 @@ from syno.paper.figures.headlines import beside_nas_pte
 from syno.paper.figures.mixture import ready
 from syno.paper.figures.networks import ALPHA_NAS_NAME, ON_PROXY, OURS, savings
 from syno.paper.numbers import ALPHA_NAS, COSTS, NAS_PTE_COSTS
+from syno.paper.places import LAYERED
 from syno.run.measurement import Measurement
-from syno.run.rows import LAYERED
 from syno.run.table import measurement_table
 
 CLASSES = {"cifar100": 100, "imagenet": 1000}

@@ -60,6 +60,20 @@ def test_rules_import_only_the_layer_of_the_workflow_and_what_is_below() -> None
     assert [name for name in sorted(found) if name.split(".")[1] in ("paper", "cli", "plot", "notebook")] == []
 
 
+# Names of the paper's experiments and stages below `paper`. Origins of numbers are values in stored tables.
+OF_THE_PAPER = {"artifact", "join", "ablate", "ablations", "headlines", "joined.json"}
+NAMED_BELOW = {"run/measurement.py": {"artifact"}}
+
+
+def test_no_room_below_the_paper_names_its_experiments() -> None:
+    named = dict[str, set[str]]()
+    for file in (file for file in MODULES if "paper" not in file.relative_to(ROOT / "syno").parts):
+        texts = {node.value for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)}
+        if found := texts & OF_THE_PAPER:
+            named[file.relative_to(ROOT / "syno").as_posix()] = found
+    assert named == NAMED_BELOW
+
+
 REGISTRIES = {"syno/__init__.py", "syno/data/__init__.py"}  # of public names, which are imported when they are used
 
 

@@ -19,17 +19,17 @@ from syno.base.text_tables import Row
 from syno.cli import app
 from syno.config import Experiment, load_experiment, load_experiments
 from syno.paper.figures.catalogue import PAPER_FIGURES
+from syno.paper.places import HOURS
 from syno.stages.opening import keep_config
 from syno.stages.plan import (
-    SEARCH_HOURS,
     TRIAL_HOURS,
     Assumptions,
     WorkflowPlan,
     day_rows,
-    paper_rows,
     plan,
     plan_text,
     plans,
+    published_rows,
     stage_rows,
     storage_rows,
     training_hours,
@@ -150,13 +150,13 @@ class TestPublished:
 
     def test_its_operators_are_trained_by_another(self) -> None:
         found = plans(load_experiments(PUBLISHED).values())
-        assert ("training", "resnet18") in [(row["what"], row["of"]) for row in paper_rows(found)]
+        assert ("training", "resnet18") in [(row["what"], row["of"]) for row in published_rows(found)]
         assert {row["stage"] for row in stage_rows(found)} >= {"artifact", "headlines", "train", "tune"}
         assert "| published " in plan_text(found, Assumptions())
 
     def test_the_row_of_trainings_names_those_that_train(self) -> None:
         found = plans(load_experiments(ROOT / "config" / "paper-from-published.yaml").values())
-        rows = [row for row in paper_rows(found) if row["what"] == "training"]
+        rows = [row for row in published_rows(found) if row["what"] == "training"]
         assert [row["of"] for row in rows if "latency" in str(row["of"]) or "layers" in str(row["of"])] == []
         assert any("cifar-resnet18" in str(row["of"]) for row in rows)
 
@@ -183,18 +183,18 @@ class TestPaper:
             *("resnet18", "densenet121", "resnext29_2x64d", "efficientnet_v2_s", "gpt2")
         ]
         for one in searches:
-            assert one.experiment.study.n_trials * TRIAL_HOURS == pytest.approx(SEARCH_HOURS)
-            assert one.gpu_hours("worker") == pytest.approx(SEARCH_HOURS)
+            assert one.experiment.study.n_trials * TRIAL_HOURS == pytest.approx(HOURS["search"])
+            assert one.gpu_hours("worker") == pytest.approx(HOURS["search"])
 
     def test_every_search_device_and_family_is_beside_the_papers_hours(self) -> None:
-        rows = [(row["what"], row["of"]) for row in paper_rows(of_the_paper())]
+        rows = [(row["what"], row["of"]) for row in published_rows(of_the_paper())]
         searched = [one.name for one in load_experiments(PAPER).values() if one.searches]
         assert [of for what, of in rows if what == "search"] == searched
         assert ("training", "resnet18, resnet34, imagenet-resnet18, imagenet-resnet34") in rows
         assert [of for what, of in rows if what == "tuning"] == ["cpu", "cuda", "jetson-cpu", "jetson-gpu"]
 
     def test_the_papers_hours_of_training_again_are_of_all_networks_together(self) -> None:
-        rows = [row for row in paper_rows(of_the_paper()) if row["what"] == "training"]
+        rows = [row for row in published_rows(of_the_paper()) if row["what"] == "training"]
         assert [(row["of"], row["the paper's"]) for row in rows if row["the paper's"] is not None] == [("all", 900)]
         assert rows[-1]["hours"] == pytest.approx(sum(float(str(row["hours"])) for row in rows[:-1]), rel=0.01)
 

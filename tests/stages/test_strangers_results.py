@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import syno.plot
 from syno.base.errors import RunsCodeError, SynoError
+from syno.base.extensions import READING_COMMANDS
 from syno.base.files import write_whole
 from syno.cli import app
 from syno.cli.app import ONLY_READ
@@ -93,7 +94,8 @@ COMMANDS: dict[str, list[list[str]]] = {
 )
 def test_commands_that_read(command: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They ask for none of the code. That they are held to it is another matter, and not so here."""
-    monkeypatch.setattr(sys.modules["syno.cli.app"], "ONLY_READ", ())
+    for names in ("ONLY_READ", "READING_COMMANDS"):
+        monkeypatch.setattr(sys.modules["syno.cli.app"], names, ())
     Path("join.yaml").write_text(yaml.safe_dump(JOIN), encoding="utf-8")
     done = CliRunner().invoke(app, [command, *arguments])
     cannot = {"shortlist": "which needs no shortlist", "artifact": "import"}
@@ -104,14 +106,15 @@ def test_commands_that_read(command: str, arguments: list[str], folder: Path, mo
 
 
 def test_every_command_that_only_reads_is_tried_and_held_to_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(COMMANDS) == list(ONLY_READ)
+    reading = {*ONLY_READ, *READING_COMMANDS}
+    assert {*COMMANDS} == reading
     page = (Path(syno.__file__).parents[1] / "docs" / "trust.md").read_text(encoding="utf-8")
     run, read = page.split("## What never does")
     named = {
         name: {word for code in re.findall("`([^`]+)`", text) for word in code.split()}
         for name, text in (("run", run), ("read", read))
     }
-    assert named["read"] >= {*ONLY_READ} and named["run"].isdisjoint(ONLY_READ)
+    assert named["read"] >= reading and named["run"].isdisjoint(reading)
     assert {*get_command(app).commands} <= named["run"] | named["read"]  # what each command does is said there
     monkeypatch.setattr("syno.stages.top.top", lambda given, count: load_experiment(given).make_reward())
     done = CliRunner().invoke(app, ["top", "results/gift"])

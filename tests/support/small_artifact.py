@@ -18,9 +18,9 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.paper.artifact.places import LANGUAGE_LOG, MACHINES, TARGETS, Target
 from syno.paper.numbers import MODELS, NAS_PTE
+from syno.paper.places import LAYERS
 from syno.paper.stages.artifact import import_artifact
 from syno.paper.stages.figures import write_page
-from syno.run.rows import LAYERS
 
 SHARES = {"good": 1 / 2, "better": 1 / 3, "poor": 1 / 6}  # of the network's latency
 ACCURACIES = {"good": 0.799, "better": 0.785, "poor": 0.70}  # on CIFAR-100: enough in both ResNets, in one, in none

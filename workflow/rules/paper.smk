@@ -53,7 +53,7 @@ rule ablate:
 
 rule join:
     input:
-        lambda wildcards: read(FILES.joined, wildcards.folder),
+        lambda wildcards: read(FILES.elsewhere, wildcards.folder, "join"),
     output:
         "{folder}/joined.json",
         "{folder}/tables/measurements.parquet",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from syno.base.files import json_with_checksum, read_json, write_whole
 from syno.base.record import versions
 from syno.ir.dim import content_id
-from syno.run import ABLATION, FOLDER
+from syno.paper.places import ABLATION_TABLES
+from syno.run import FOLDER
 from syno.run.parquet import read_parquet
 from syno.space.spec import OperatorSpec
 
@@ -43,7 +44,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 def read_ablations(folder: Path, made_by: str) -> dict[str, pandas.DataFrame]:
     """Return the tables of ablations in a folder of results, by name (`ablation-canonical`); none if there are none."""
-    files = sorted((folder / FOLDER).glob(f"{ABLATION}*.parquet"))
+    files = sorted((folder / FOLDER).glob(f"{ABLATION_TABLES}*.parquet"))
     return {file.stem: read_parquet(file, made_by) for file in files}
 
 

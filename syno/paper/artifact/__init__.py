@@ -1,6 +1,5 @@
 """The data that the paper's authors published: reading its measurements and operators."""
 
-from syno.run import IMPORT_NUMBERS as NUMBERS
-from syno.run import IMPORT_RECORD as RECORD
+from syno.paper.places import NUMBERS, RECORD
 
 __all__ = ["NUMBERS", "RECORD"]

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from syno.base.errors import DataError
 from syno.paper.numbers import A100, CASE, INDUCTOR, MOBILE_CPU, MOBILE_GPU, MODELS, SEARCH_DATA, TEST_DATA, TVM
-from syno.run.rows import LAYERED
+from syno.paper.places import LAYERED
 
 NETWORK_FOLDERS = {  # of operators, by data set: the folder around them, and the networks of the folders in it
     SEARCH_DATA: ("good-kernels-cifar100", {"resnet": CASE, **{name: name for name in MODELS if name not in (CASE, LAYERED)}}),

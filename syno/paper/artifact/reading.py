@@ -25,8 +25,9 @@ from syno.paper.numbers import (
     WRONG_GUARD,
     told,
 )
+from syno.paper.places import LAYERED, LAYERS
 from syno.run.measurement import UNITS, Measurement
-from syno.run.rows import LAYERED, LAYERS, perplexity
+from syno.run.rows import perplexity
 
 SEARCHED_SECONDS, SCORED = 1800.0, 0.2  # how long a search trains GPT-2, and the share of its steps whose mean is the score
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=STAGES)
 def join(config: Config) -> None:
     """Put the results of other experiments together in one table, and list what is not there yet."""
+    from syno.paper.places import JOINED
     from syno.paper.stages.join import find_join
     from syno.paper.stages.join import join as joined
-    from syno.stages.places import JOINED
 
     experiment = find_join(config)
     record = joined(experiment)

@@ -19,9 +19,9 @@ from syno.paper.figures.mixture import same_place
 from syno.paper.figures.networks import BASELINE, NAS_PTE_NAME, OURS
 from syno.paper.figures.titles import compiler_title, compilers_of, model_title, models_of, operator_title, panels_of, places_of
 from syno.paper.numbers import OF_THE_PAPER, TVM
+from syno.paper.places import LAYERS
 from syno.report.figures import BLUE, GREEN, GREY, INK, ORANGE, finish, nothing
 from syno.report.points import Point, identify
-from syno.run.rows import LAYERS
 
 WIDTH, LEAST_WIDTH = 4.2, 9.0  # inches of a panel, and of a figure, whose title and legend need room
 ACROSS = 3  # panels in a line

@@ -52,9 +52,9 @@ from syno.paper.numbers import (
     TRAINING_SPEEDUP,
     TVM,
 )
+from syno.paper.places import LAYERED, LAYERS
 from syno.run.measurement import OK
 from syno.run.rivals import KNOWN
-from syno.run.rows import LAYERED, LAYERS
 
 # One headline number, beside the paper's.
 

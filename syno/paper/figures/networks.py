@@ -17,9 +17,9 @@ from syno.paper.figures.mixture import TARGET, ordered, percent, ready, scored, 
 from syno.paper.figures.titles import model_title, operator_title
 from syno.paper.joined import FINAL, PROXY
 from syno.paper.numbers import ALPHA_NAS, ALPHA_NAS_TOLD, CASE_STUDY, COMPILERS, COSTS, DEVICES, MODELS, NAS_PTE, STACKED
+from syno.paper.places import LAYERS
 from syno.run.measurement import OK
 from syno.run.metric import front
-from syno.run.rows import LAYERS
 
 MOST_LOST = 0.01  # of accuracy on the data of the search
 CASE_OPERATOR = "operator_1"  # of the paper's case study

@@ -30,12 +30,12 @@ from syno.paper.figures.origins import note
 from syno.paper.figures.titles import SHORT_ORIGINS, compiler_title, model_title, operator_title
 from syno.paper.joined import PROXY
 from syno.paper.numbers import COMPILERS, DEVICES, GUARD, MODELS, WRONG_GUARD
+from syno.paper.places import LAYERS
 from syno.report.figures import drawn
 from syno.report.operators.gallery import cards
 from syno.report.page import document, orders
 from syno.report.page_tables import Cell, Table
 from syno.run.measurement import OK
-from syno.run.rows import LAYERS
 from syno.run.run import Run
 from syno.run.values import Latency, Score
 

@@ -19,10 +19,11 @@ from syno.measure.machine import device_name
 from syno.paper.ablations.settings import Ablations
 from syno.paper.artifact.imported import ImportRecord, is_published
 from syno.paper.experiments import PublishedData, ablations_of
+from syno.paper.places import ABLATION, RECORD, ablation_table
 from syno.run.parquet import read_parquet
 from syno.run.table import write_table
 from syno.space.spec import OperatorSpec
-from syno.stages.places import ABLATION, FROZEN, RECORD, SELECTED, TABLE, ablation_table
+from syno.stages.places import FROZEN, SELECTED, TABLE
 from syno.stages.selection import read_selected
 from syno.stages.store import OperatorStore
 from syno.stages.study import read_frozen

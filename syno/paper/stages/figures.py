@@ -12,11 +12,12 @@ from syno.paper.ablations.parts import read_ablations
 from syno.paper.artifact import RECORD
 from syno.paper.artifact.imported import MADE_BY, ImportRecord
 from syno.paper.joined import with_names, with_roles
+from syno.paper.places import HEADLINES, JOINED
 from syno.paper.stages import ablations
 from syno.paper.stages.join import MADE_BY as JOINED_BY
 from syno.paper.stages.join import JoinRecord, notes, operators_of
 from syno.run.table import read_losses, read_measurements, write_table
-from syno.stages.places import FORMATS, HEADLINES, JOINED, REPORT
+from syno.stages.places import FORMATS, REPORT
 from syno.stages.provenance import read_kept
 from syno.stages.store import OperatorStore
 

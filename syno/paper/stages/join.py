@@ -22,13 +22,14 @@ from syno.paper.artifact.imported import ImportRecord
 from syno.paper.experiments import JoinedResults, PublishedData, role_of
 from syno.paper.joined import Joined, Part, joined
 from syno.paper.numbers import COMPILERS, DEVICES
+from syno.paper.places import JOINED
 from syno.run import FOLDER, LOSSES, MEASUREMENTS
 from syno.run.measurement import OK, Measurement
 from syno.run.table import measurements_in, read_losses, read_measurements, write_table
 from syno.stages.measurements import KINDS
 from syno.stages.opening import keep_config
 from syno.stages.operators import compared_networks
-from syno.stages.places import JOINED, training_file
+from syno.stages.places import training_file
 from syno.stages.provenance import read_kept
 from syno.stages.rivals import rival_file, with_latencies
 from syno.stages.store import ID_DIGITS, OperatorStore

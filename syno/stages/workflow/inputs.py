@@ -12,7 +12,7 @@ from syno.base.identity import OWN_CODE, version_of_code
 from syno.config import Experiment
 from syno.model.networks import Network
 from syno.stages.fastest import compared_measurements
-from syno.stages.kinds import source_of
+from syno.stages.kinds import kind_of, source_of
 from syno.stages.places import RIVAL, SCORES_FILE, SELECTED, training_file
 from syno.stages.select import compared_trainings
 from syno.stages.selection import read_selected
@@ -58,9 +58,9 @@ class JobFiles:
         if source is None:
             return [*self.of(folder, "freeze"), *map(str, compared_trainings(experiment))]
         known = self._experiments.get(str(source))
-        if source_of(source) is not None if known is None else known.option == "artifact":
-            return [str(source / file) for file in STAGES["artifact"].files]
-        return [str(source / SELECTED), str(source / SCORES_FILE)]
+        kind = source_of(source) if known is None else kind_of(known)
+        files = (SELECTED, SCORES_FILE) if kind is None else kind.operator_files
+        return [str(source / file) for file in files]
 
     def selected_from(self, folder: str) -> list[str]:
         """Return the input of the selection: what operators are chosen from; by latency, the shortlist and its measurements."""
@@ -97,12 +97,11 @@ class JobFiles:
         found = [str(training_file(experiment, key, seed)) for seed in experiment.train.seeds]
         return [*found, *(self.of(folder, "choose") if is_mixture else [])]
 
-    def joined(self, folder: str) -> list[str]:
-        """Return the input of joined results: the tables of other experiments, and those in other folders as they are."""
+    def elsewhere(self, folder: str, stage: str) -> list[str]:
+        """Return what a stage reads of other experiments; in folders that no experiment of the workflow makes, the tables."""
         found = []
         for other in map(str, self._experiments[folder].sources):
-            of_stages = ("artifact", "tables", "ablate", "join")
-            found += self.of(other, *of_stages) if other in self._experiments else [f"{other}/{MEASURED}"]
+            found += self.of(other, *STAGES[stage].elsewhere) if other in self._experiments else [f"{other}/{MEASURED}"]
         return found
 
     def settings(self, folder: str, part: str, key: str = "") -> str:
