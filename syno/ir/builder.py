@@ -80,10 +80,9 @@ class Builder:
 
         Args:
             axes: the dims that index the weight, in the order of its axes; by default `[*outer, *inner]`.
-            outer: those of them that index the weight only, such as the output channels of a convolution; their data sides are
-                expanded.
-            inner: the others, which index the data too, such as the channels that a convolution sums over. Not needed beside
-                `axes`.
+            outer: dims that index the weight only, such as the output channels of a convolution; their data sides are expanded.
+            inner: dims that index both the weight and the data, such as the channels that a convolution sums over. Not needed
+                if `axes` is given.
         """
         weight = self.weight()
         data = {dim: self.share(dim, weight) for dim in axes or (*outer, *inner)}
@@ -115,7 +114,7 @@ class Builder:
 
 
 def known_operator(variables: str) -> Callable[[Callable[[Builder], PGraph]], KnownOperator]:
-    """Enter the decorated function in `OPERATORS` under its own name. It finishes a builder that has these variables."""
+    """Register the decorated function in `OPERATORS` by its name. It gets a builder with these variables, and finishes it."""
 
     def enter(function: Callable[[Builder], PGraph]) -> KnownOperator:
         @wraps(function)

@@ -1,4 +1,4 @@
-"""Coordinates by Table 1: that of each dim from those below it, the index map of an operator, and its loop nest."""
+"""Coordinates by Table 1: each dim's coordinate from those of the dims below it; an operator's index map, and its loop nest."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Array = NDArray[Any]
 
 
 def coordinates(dims: Iterable[Dim], start: Mapping[Dim, Any], arithmetic: Arithmetic) -> dict[Dim, Any]:
-    """Return the coordinates of `dims` and of all dims between them and the `start` ones.
+    """Return the coordinates of `dims`, and of all dims between them and those in `start`.
 
     Args:
         dims: the dims to reach, usually those of the tensors.
         start: the coordinates of output axes and reductions.
         arithmetic: computes with coordinates.
 
-    Raises GraphError if a dim stands on an output axis or a reduction whose coordinate is not given.
+    Raises GraphError if a dim depends on an output axis or a reduction whose coordinate is not given.
     """
     known = dict(start)
     for dim in dims:
@@ -53,7 +53,7 @@ def _settle(dim: Dim, known: dict[Dim, Any], arithmetic: Arithmetic) -> None:
 
 @dataclass
 class Symbolic:
-    """Arithmetic on expressions. `conditions` collects (index, extent): the summand is zero unless all indices fit."""
+    """Arithmetic on expressions. `conditions` has pairs (index, extent): the summand is zero unless 0 <= index < extent."""
 
     conditions: list[tuple[Expression, Size]] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Symbolic:
 
 
 class Indices:
-    """Arithmetic on arrays of integers, under one valuation; `inside` says where no guard fails."""
+    """Arithmetic on arrays of integers for one valuation. `inside` is true in iterations without an index beyond a border."""
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation

@@ -1,8 +1,8 @@
 """Dims: the edges of a pGraph, as frozen, hash-consed values.
 
-A dim is a coordinate together with its size. It is an axis of the output, or a top of an operation. The operation knows
-the dims below it, so a dim carries the whole expression under it. Building the same dim twice gives the same object. Its
-content id is the same in every process and on every machine.
+A dim is a coordinate together with its size: an axis of the output, or a top of an operation. An operation refers to the dims
+below it, so that a dim contains the whole expression under it. Building the same dim twice returns the same object. Its content
+id is the same in every process and on every machine.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Dim:
     operation: Operation | None
     position: int  # among the operation's tops, or the output's axes
     size: Size
-    height: int  # the number of operations on the longest way down
+    height: int  # the number of operations on the longest path down to the output
     is_reduce: bool  # True for a reduction loop
     is_weight_side: bool  # True for an axis of a weight: the right side of a Share
 

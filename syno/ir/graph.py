@@ -125,7 +125,7 @@ class PGraph:
         return VariableTable(used, {name: value for name, value in self.defaults.items() if name in names})
 
     def valuation(self, values: Mapping[str, int] | None = None, **more: int) -> Valuation:
-        """Return values for all variables: those given, else the defaults.
+        """Return values for all variables: `values` and `more`, else the defaults.
 
         Raises:
             ValuationError: a variable is missing or unknown.
@@ -160,9 +160,9 @@ class PGraph:
 
     @cached_property
     def runtime_axes(self) -> Mapping[str, tuple[int, Size]]:
-        """The first axis of the input from which each of the `runtime_variables` is read, and how often its length has it.
+        """For each of the `runtime_variables`, the first input axis from which it is read, and the factor of the axis' length.
 
-        The axis has the variable's length, with the factor 1; or, as in `stride*H`, a multiple by variables that are not read.
+        The axis has the length factor * variable. The factor is 1, or a product of other variables, as in `stride*H`.
         """
         fixed = {v.name for dim in (*chain(*self.weights), *self.reduces) for v in dim.size.variables}
         found: dict[str, tuple[int, Size]] = {}
@@ -190,7 +190,7 @@ class PGraph:
 
     @cached_property
     def unchanged_variables(self) -> frozenset[str]:
-        """The variables that only occur in axes which go unchanged from the input to the output, such as a batch size.
+        """The variables that occur only in axes that pass unchanged from the input to the output, such as a batch size.
 
         They are among `runtime_variables`, and no computation depends on them.
         """
@@ -219,7 +219,7 @@ class PGraph:
 
         Args:
             dims: a new dim for each output axis and for each dim of the tensors, usually `Rebuilt(replaced)`.
-            input, weights, expansions: this operator's dims in another order, or some of them; by default all of its own.
+            input, weights, expansions: this operator's dims in another order, or a subset; None: all of its own.
 
         Raises GraphError if the new dims break a rule of the language.
         """

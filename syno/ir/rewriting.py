@@ -1,7 +1,7 @@
-"""Other pGraphs for the same operator: its normal form, its variables renamed, its weights in another order.
+"""Rewriting of a pGraph into another pGraph of the same operator: normal form, renamed variables, other orders of weights.
 
-The numbers of reductions and the order of a weight's axes can be chosen freely, but the id of a pGraph depends on them. In
-the normal form they are derived from the rest of the operator.
+The numbers of reductions and the order of a weight's axes are arbitrary, but the id of a pGraph depends on them. In the normal
+form they are derived from the rest of the operator.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def renumbered(graph: PGraph) -> PGraph:
 def normal_form(graph: PGraph) -> PGraph:
     """Return the same operator with the axes of its weights in a fixed order and its reductions numbered to match.
 
-    The axes of a weight are first those that stand on axes of the output, in their order; then those that stand on
-    reductions which the input reads, in the order of the input's axes; then others. A convolution's weight becomes
-    [C_out, C_in, k, k]. The order of the weights stays. If two pGraphs differ only in the numbers of reductions and the
-    layouts of weights, their normal forms have equal ids.
+    A weight's axes are ordered: first those that depend on output axes, in their order; then those that depend on reductions
+    which also index the input, in the order of the input's axes; then others. A convolution's weight becomes [C_out, C_in, k,
+    k]. The order of the weights does not change. If two pGraphs differ only in the numbers of reductions and the order of
+    weights' axes, their normal forms have equal ids.
     """
     order = _Numbering(graph)
     order.meet(graph.input)
@@ -47,7 +47,7 @@ def normal_form(graph: PGraph) -> PGraph:
 
 
 class _Numbering:
-    """The reductions of a graph in the order in which they are met."""
+    """Numbers the reductions of a graph in the order in which they are met below its tensors' axes."""
 
     def __init__(self, graph: PGraph) -> None:
         self.graph = graph
@@ -72,7 +72,7 @@ class _Numbering:
         return tuple(done)
 
     def _first(self, dims: list[Dim]) -> Dim:
-        """Return the first of `dims` by the structure below, then by height, then by color, the slowest to compute."""
+        """Return the first of `dims` by the structure below, then by height, then by color, which is the slowest to compute."""
         if len(dims) == 1:
             return dims[0]
         keys = [(self._place(dim), dim.height) for dim in dims]
@@ -81,10 +81,10 @@ class _Numbering:
         return tied[0] if len(tied) == 1 else min(tied, key=self._colors().__getitem__)
 
     def _place(self, dim: Dim) -> list[tuple[int, int, bool, int]]:
-        """Return a key to sort by: the output axes and then the reductions that `dim` stands on; unnumbered ones are last.
+        """Return a sort key: the output axes and then the reductions on which `dim` depends; unnumbered reductions are last.
 
-        The keys compare like sorted lists in which each entry is repeated as often as `dim` stands on it. There can be 2**20
-        of one entry, so each is listed once, with its count. Of two lists that begin alike, one with more of the same entry
+        The keys compare like sorted lists in which each entry is repeated for each path from `dim` to it. An entry can have
+        2**20 paths, so it is listed once, with its count. Of two lists that begin alike, the one with more of the same entry
         comes before one that continues with a larger entry, and after one that ends.
         """
         places: Counter[tuple[int, int]] = Counter()
@@ -105,9 +105,9 @@ class _Numbering:
         return self.standing[dim]
 
     def _colors(self) -> dict[Dim, str]:
-        """Return an id for each dim, which is equal for dims that have equal surroundings (color refinement).
+        """Return a color for each dim by color refinement: equal for dims with equal surroundings in the graph.
 
-        Every dim starts with a description of itself, and is combined with its neighbours until this separates no more dims.
+        Each dim starts with a description of itself, which is combined with its neighbours' until no more dims are separated.
         """
         color = {dim: self._own(dim) for dim in self.graph.labels}
         color |= {dim: f"{color[dim]} input {axis}" for axis, dim in enumerate(self.graph.input)}
@@ -191,16 +191,16 @@ def renamed_parameter(parameter: Parameter, names: Mapping[Variable, Variable]) 
 NAMES_OF_AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
 HEIGHT, WIDTH = NAMES_OF_AXES[2]
 WIDTH_AXIS = 3
-MOST_PLACES = 8  # where an operator may depend on a size that becomes two
+MOST_PLACES = 8  # occurrences of a size that is split into two: all 2**8 assignments are tried
 
 
 def with_own_size(operator: PGraph, axis: int, name: str) -> PGraph:
-    """Return the operator for tensors whose axis `axis`, of input and output, has a size of its own: the variable `name`.
+    """Return the operator in which axis `axis` of input and output has a size of its own: the variable `name`.
 
-    An operator of [N, C_in, H, H] then takes [N, C_in, H, W]. Its weights keep their sizes, unless they have an element for
-    each position: reductions and blocks whose sizes contain the old variable get the one with which the operator fits.
+    An operator of [N, C_in, H, H] then takes [N, C_in, H, W]. Weights keep their sizes, unless they have an element for each
+    position: in reductions and blocks with the old variable, it is replaced if the operator is valid only with the new one.
 
-    Raises GraphError if there is no such operator: it exchanges axes, say, or mixes positions along both.
+    Raises GraphError if there is no such operator, such as for one that exchanges the axes or mixes positions along both.
     """
     if axis >= min(len(operator.output), len(operator.input)):
         raise GraphError(f"{operator.name} has no axis {axis} in both its input and its output")
@@ -236,7 +236,7 @@ def with_own_size(operator: PGraph, axis: int, name: str) -> PGraph:
 
 
 def for_wide_pictures(operator: PGraph) -> PGraph:
-    """Return the operator for pictures [N, C, H, W], where it is of squares; see `with_own_size`."""
+    """Return an operator for square pictures as one for pictures [N, C, H, W]; see `with_own_size`."""
     return operator if WIDTH in operator.variables else with_own_size(operator, WIDTH_AXIS, WIDTH)
 
 

@@ -1,4 +1,4 @@
-"""The structure under a pGraph: walks over its dims, their order, rebuilding them on other dims, and the language's rules."""
+"""The structure of a pGraph: traversal and order of its dims, rebuilding them on other dims, and the language's rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ordered(
 ) -> tuple[tuple[Operation, ...], dict[Dim, str]]:
     """Return the operations in an order that depends on content only, and a label for every dim.
 
-    An operation follows as soon as all dims below it are there. Of several that can follow, the one on the earliest dims comes
+    The order is topological. Of several operations whose dims below are all ordered, the one with the earliest dims comes
     first.
 
     Args:
@@ -79,11 +79,11 @@ def numbered(loops: Iterable[Dim]) -> dict[Dim, Dim]:
 
 
 class Rebuilt(dict[Dim, Dim]):
-    """A table from dims to new dims: some are replaced, and everything above them is built again on first look-up.
+    """A mapping from dims to new dims: some are replaced, and all dims above them are rebuilt on first lookup.
 
     Args:
-        replaced: the new dims that are given. An output axis that is not among them stays as it is.
-        rebuild: returns the new tops of an operation from the operation and its new bottoms; by default those of the same
+        replaced: the replaced dims. Output axes that are not among them are unchanged.
+        rebuild: returns the new tops of an operation from the operation and its new bottoms; None: the tops of the same
             primitive with the same parameter.
     """
 

@@ -1,4 +1,4 @@
-"""Reading the text of an operator, and files that hold it. `str(graph)` writes the text.
+"""Parser of an operator's text, and of files with such texts. `str(graph)` writes the text.
 
     operator conv1d
     variables C_in, C_out, N, W; k=3
@@ -9,8 +9,8 @@
     ...
 
 Operators are stored and exchanged as this text; it depends on no search, no option and no version. A file that a program wrote
-ends with a checksum of everything before: the id in the text covers what the operator means, but not its name, and its line may
-be left out. Files written by hand have no checksum.
+ends with a checksum of the text before it, since the id covers the operator's meaning but not its name, and its line may be
+missing. Files written by hand have no checksum.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DIM = rf"({_NAME})\s*:\s*(\S+)"
 
 
 class Parser:
-    """The state of reading one text.
+    """The parser of one text, with its state.
 
     Args:
         source: the name of the text or its file, for messages.
@@ -50,7 +50,7 @@ class Parser:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.where = source  # the line that is read, for messages
+        self.where = source  # the current line, for messages
         self.name = "operator"
         self.table: VariableTable | None = None
         self.output: list[Dim] | None = None

@@ -1,1 +1,1 @@
-"""Measuring networks and operators: compilers, latency, tuning, devices, and the check of outputs."""
+"""Measurement of networks and operators: compilers, latency, tuning, devices, and the check of outputs."""

@@ -1,10 +1,10 @@
-"""The program that measures for another process: `python -m syno.measure.answering`.
+"""The server side of measurement, `python -m syno.measure.answering`: reads requests from stdin, and answers on stdout.
 
-`here FOLDER` is run by `syno.measure.measuring_process`: it measures what the requests say that it reads.
+`here FOLDER` is started by `syno.measure.measuring_process` on the same machine.
 
-ssh runs the others, on a machine that measures for another one. `about DEVICE` prints what this machine is; `there` measures
-what the requests say in processes of this machine. Nothing outlives the connection: the other machine asks again. TVM's trials
-are in ~/.cache/syno/measurements (or $XDG_CACHE_HOME), so that tuning goes on where it was.
+The other commands are started by ssh on a machine that measures for another one. `about DEVICE` prints a description of this
+machine; `there` measures each request in a process of this machine. All processes end with the connection, and the client sends
+its request again. TVM's trials are kept in ~/.cache/syno/measurements (or below $XDG_CACHE_HOME), so that tuning is resumed.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 Say: TypeAlias = Callable[[Kind, object], None]
 
 MEASURING, TRIALS = "measuring.lock", "trials"  # in the folder `place`
-LOOK_SECONDS = 0.5  # between two looks at the lock
+LOOK_SECONDS = 0.5  # interval at which the lock is polled
 LEAST_FREE_MIB = 64
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the arguments say; see the module."""
+    """Run the command in `arguments`; see the module."""
     if arguments[0] == "here":
         here(Path(arguments[1]))
     say = partial(_say, sys.stdout)
@@ -77,14 +77,14 @@ def _say(stream: TextIO, kind: Kind, content: object) -> None:
 
 
 class Parent(Asking):
-    """The process that has started this one."""
+    """The client: the process that has started this one. When it ends, so does this process."""
 
     def __init__(self, working: Path) -> None:
         self._working = working
         super().__init__()
 
     def ended(self) -> None:
-        """Remove the folder, and end this process with its group, in which its compilers run: nobody else would."""
+        """Remove the folder, and kill this process and its group, which contains its compilers."""
         shutil.rmtree(self._working, ignore_errors=True)
         os.killpg(0, signal.SIGKILL)  # it leads its group
 
@@ -96,7 +96,7 @@ def here(working: Path) -> NoReturn:
         working: the folder for temporary files.
     """
     say = partial(_say, os.fdopen(os.dup(1), "w", encoding="utf-8"))
-    os.dup2(2, 1)  # what compilers print is no message
+    os.dup2(2, 1)  # the output of compilers must not mix with messages
     sys.stdout = sys.stderr
     parent, speedups = Parent(working), None
     _pass_on_warnings(say)
@@ -113,12 +113,12 @@ def here(working: Path) -> NoReturn:
                 tell(findings(request, tell))
         except DeviceError as error:
             if not request.is_speedup:
-                raise  # the machine is at fault: another process tries again
+                raise  # the machine is at fault: the client retries in a new process
             say("fault", str(error))
 
 
 def _pass_on_warnings(say: Say) -> None:
-    """Say the warnings of the store of kernels to the process that asks: nobody reads the errors of this one."""
+    """Send warnings of the kernel store to the client, since nobody reads this process's stderr."""
     shown = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -137,11 +137,11 @@ def _speedups() -> SpeedupMeasuring:
 
 
 def there(asking: Asking, say: Say) -> NoReturn:
-    """Measure what requests say, in processes of this machine, until the connection ends.
+    """Answer requests of another machine by measuring in processes of this machine, until the connection ends.
 
     Raises:
-        BrokenPipeError: the connection has ended; so have the processes that measured.
-        DeviceError, SpecError: this machine cannot measure that.
+        BrokenPipeError: the connection has ended, and with it the measuring processes.
+        DeviceError, SpecError: this machine cannot measure a request.
     """
     _pass_on_warnings(say)
     with MeasuringProcess() as process:
@@ -179,7 +179,7 @@ def _answer(asking: Asking, say: Say, process: MeasuringProcess) -> None:
 
 @contextmanager
 def _alone_here(wait: Callable[[], None]) -> Iterator[None]:
-    """Wait until no other measurement runs for this login, also one whose connection was lost; call `wait` meanwhile."""
+    """Hold this login's measurement lock. While another measurement holds it, also one of a lost connection, call `wait`."""
     from filelock import FileLock, Timeout
 
     place().mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _alone_here(wait: Callable[[], None]) -> Iterator[None]:
             lock.acquire(timeout=LOOK_SECONDS)
             break
         except Timeout:
-            wait()  # without it, nobody would notice that the connection ends
+            wait()  # raises if the connection has ended
     try:
         yield
     finally:
@@ -197,7 +197,7 @@ def _alone_here(wait: Callable[[], None]) -> Iterator[None]:
 
 
 def _tuned(request: Request, tell: Tell) -> Findings:
-    """Return the record of a latency as findings: versions and limits are those of this machine."""
+    """Return the record of a tuned latency as findings, with this machine's versions and peak performance."""
     compiler = compiler_named(request.compiler)
     own: dict[str, Any] = (
         {} if compiler.settings is None else {compiler.group: compiler.settings.model_validate(request.options)}
@@ -232,7 +232,7 @@ def about(device: str) -> About:
 
 
 def place() -> Path:
-    """Return the folder of what stays here."""
+    """Return the folder of files that are kept between connections."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "syno" / "measurements"
 
@@ -259,7 +259,7 @@ def _require_torch() -> None:
 
 
 def _require_importable(request: Request) -> None:
-    """Raise SpecError if a model or a compiler of the user's own is not on this machine."""
+    """Raise SpecError if the package of a user's own model or compiler is not installed on this machine."""
     named = {"compiler": request.compiler, "model": getattr(request.subject, "model", "")}
     if isinstance(request.subject, ModelSubject):
         named["model"] = request.subject.factory

@@ -1,4 +1,4 @@
-"""The record of where a network's time goes: its replaced layers, as they are and with an operator, and all the rest."""
+"""The breakdown of a network's time: the replaced layers, as they are and with an operator, and the rest of the network."""
 
 from __future__ import annotations
 
@@ -30,27 +30,25 @@ if TYPE_CHECKING:
     from syno.model.replacements import AnyOperator
 
 
-# The shares that the statements of `forward` have in the time of an operator's generated module.
-#
-# Each line of `forward` is timed as it runs, by Python's tracing. That says nothing of compiled code, where one kernel may do
-# the work of several lines.
+# Shares of the statements of `forward` in the time of an operator's generated module. Each line is timed by Python's tracing.
+# This does not apply to compiled code, where one kernel may do the work of several lines.
 #
 # >>> shares = stage_shares(module, (x,), LatencySettings())
 # >>> [(part.name, round(part.share, 2)) for part in shares]
 # [('conv2d', 0.31), ('conv2d', 0.62), ('other', 0.07)]
 
 
-LEAST_SHARE = 0.02  # of the whole time: shorter statements are "other" together
+LEAST_SHARE = 0.02  # of the layer's time: shorter statements are summed as "other"
 OTHER, POOLING, WEIGHTS = "other", "pooling", "weights"
 NAMES = {"prepared_weights": WEIGHTS, "dim": OTHER}  # of calls that are no functions of torch
 
 
 class StageTime(BaseModel):
-    """The share of one statement.
+    """The share of one statement in the time of a layer.
 
     Attributes:
-        name: the function that it calls, such as "conv2d"; "weights" for what follows from weights alone; "pooling" for the
-            pooling by the layer's stride before the operator; "other" for everything that takes little.
+        name: the function that it calls, such as "conv2d"; "weights" for computations on weights alone; "pooling" for the
+            pooling by the layer's stride before the operator; "other" for the sum of all short statements.
         code: the statement; "" for "pooling" and "other".
         share: of the time of the layer.
     """
@@ -62,14 +60,14 @@ class StageTime(BaseModel):
 
 
 def stage_shares(layer: torch.nn.Module, inputs: Inputs, settings: LatencySettings) -> tuple[StageTime, ...]:
-    """Return the shares of the statements of the operator in a layer, in their order; they add up to 1.
+    """Return the shares of an operator's statements in the time of its layer, in their order; they add up to 1.
 
-    There are none if no operator's generated module is in the layer.
+    () if the layer contains no operator's generated module.
 
     Args:
         layer: an operator's module, or one with a pooling before it.
         inputs: an input of the layer.
-        settings: `least_repeats` calls are timed, after `warm_up_ms` of others. A share is the median over the calls.
+        settings: after a warm-up of `warm_up_ms`, `least_repeats` calls are timed. A share is the median over the calls.
     """
     operator = next((one for one in layer.modules() if isinstance(one, OperatorModule)), None)
     if operator is None:
@@ -90,7 +88,7 @@ def stage_shares(layer: torch.nn.Module, inputs: Inputs, settings: LatencySettin
 
 
 def _parts(statements: Sequence[ast.stmt], shares: Sequence[float], *, is_pooled: bool) -> tuple[StageTime, ...]:
-    """Return the parts for the shares of statements, and of what runs around them, which is last."""
+    """Return the parts of a layer from the shares of its statements; the last share is that of the code around them."""
     parts = [(_name(statement), ast.unparse(statement), share) for statement, share in zip(statements, shares, strict=False)]
     around = (POOLING if is_pooled else OTHER, "", shares[-1])
     shown = [part for part in (around, *parts) if part[2] >= LEAST_SHARE and part[0] != OTHER]
@@ -153,14 +151,14 @@ BY_STATEMENT = "eager"  # the compiler with which each statement runs by itself
 
 
 class BreakdownRecord(MeasurementRecord):
-    """Where the time of a network goes, before and after an operator is in its layers.
+    """The breakdown of a network's time, for the original and for the network with an operator.
 
     Attributes:
-        speedup: the times of each size of the replaced layers, as they are and with the operator, measured in turns, and of
-            the rest of the network; or why they are not known.
-        stages: for each size, the shares of the operator's stages in its time. Empty with compilers that fuse them, and for
-            baselines that are modules.
-        date: when it was made, UTC.
+        speedup: the times of each size of the replaced layers, original and operator measured in turns, and the time of the
+            rest of the network; or the reason why they are not known.
+        stages: for each size, the shares of the operator's statements in its time. Empty for compilers that fuse them, and for
+            module baselines.
+        date: the time of its creation, UTC.
     """
 
     kind_of_record = "record of where the time goes"
@@ -191,7 +189,7 @@ class BreakdownRecord(MeasurementRecord):
         return self.speedup.ratio is None
 
     def lines(self, place: str) -> Iterator[Line]:
-        """Yield the times of each size of the layers, with the shares of the operator's stages, and of the rest."""
+        """Yield a line for each size of the layers, with the shares of the operator's statements, and one for the rest."""
         found, here = self.speedup, f"{self.name}, {place}"
         if self.has_failed:
             yield Line(f"{here}: {found.status}: {found.reason}", is_problem=True)
@@ -213,7 +211,7 @@ class BreakdownRecord(MeasurementRecord):
         Args:
             operator: the operator.
             speedup: its speedup.
-            speedups: with which it was measured.
+            speedups: the measurement that made it.
         """
         is_known = speedup.layers and speedups.compiler == BY_STATEMENT and speedups.remote is None
         return cls(

@@ -1,4 +1,4 @@
-"""Compilers, by name: each is one object that says what it needs, tolerates, takes as settings, and reaches.
+"""Compilers by name: each is an object with its requirements, tolerance, settings, and the devices for which it compiles.
 
 A compiler of your own is `package.module:name` wherever a compiler is named: a `Compiler`, or a function that takes a `Job` and
 returns the compiled module as a function of tensors:
@@ -34,34 +34,35 @@ if TYPE_CHECKING:
 
     from syno.measure.latency import Latency
 
-CPP = "c++"  # as records have the C++ compiler, which is no package
-PACKAGES = ("torch", "torchao", "triton", "numpy")  # whose versions are in all records
+CPP = "c++"  # name of the C++ compiler among the versions in records
+PACKAGES = ("torch", "torchao", "triton", "numpy")  # all records have their versions
 Compiled: TypeAlias = Callable[..., Any]  # takes and returns tensors
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A way to turn a module into a function that is timed. Calling it compiles a `Job`.
+    """A compiler, which turns a module into a function that is timed. Calling it compiles a `Job`.
 
     Attributes:
         compile: compiles a job.
         name: its name in experiments and records, which `compiler_named` fills in.
         requires: packages that must be installed, and the extra of Syno that brings each.
-        may_be_missing: whether a measurement is a record that says so if one of these is not installed, and no error.
-        installed: raises MissingPackageError unless packages are there in versions that work together.
+        may_be_missing: if a required package is not installed: whether the measurement gives a record with this reason (true),
+            or an error.
+        installed: raises MissingPackageError unless packages are installed in versions that work together.
         builds_cpp: whether it runs a C++ compiler.
-        recorded: packages whose versions are in records, besides PyTorch's; and `CPP`.
-        devices: the kinds of devices of this machine that it compiles for.
-        first_gpu_only: whether it cannot take one of several GPUs, such as "cuda:1".
+        recorded: packages (or `CPP`) whose versions are in records, besides `PACKAGES`.
+        devices: the kinds of devices of this machine for which it compiles.
+        first_gpu_only: whether it cannot use a GPU other than the first, such as "cuda:1".
         channels_last: whether it takes tensors in channels-last format.
-        tolerance: the least tolerance of compilers that compute in lower precision than the module's, instead of what rounding
-            explains. A larger one in the settings wins; the record has the one that held. None for exact compilers.
-        settings: the model of its own settings.
+        tolerance: for compilers that compute in lower precision than the module: the least tolerance of the output check, which
+            replaces the bound by rounding. A larger tolerance in the settings overrides it. None for exact compilers.
+        settings: the pydantic model of its own settings.
         group: the name of these settings in an experiment's group `tune`, and as an argument of `tune`.
-        tunes: whether it measures schedules on the device. Such compilers take long, and share files of one device.
-        check: looks at a device, the CPU threads, its own settings and the remote device, if it is one, before a process is
-            started. Raises what is wrong.
-        remote: compiles and measures a job elsewhere, with the FLOPs of one call; None if it compiles for this machine only.
+        tunes: whether it measures schedules on the device. Such compilers take long, and share files for each device.
+        check: raises an error for a device, number of CPU threads, own settings and remote device (or None) that it does not
+            support; called before a process is started.
+        remote: compiles a job and measures it on a remote device, given the FLOPs of one call; None: this machine only.
     """
 
     compile: Callable[[Job], Compiled]
@@ -90,7 +91,7 @@ class Compiler:
         return self.compile(job)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of what a measurement with this compiler depends on, on this machine."""
+        """Return the versions, on this machine, of the packages on which a measurement with this compiler depends."""
         return versions((*PACKAGES, *self.recorded)) | (cpp_version() if CPP in self.recorded else {})
 
     def require(self) -> None:
@@ -104,7 +105,7 @@ class Compiler:
             self.installed()
 
     def check_gpu(self, device: str) -> None:
-        """Raise SpecError if the device is one of several GPUs, and the compiler takes the first only."""
+        """Raise SpecError if the device is a GPU with a number, such as "cuda:1", and the compiler uses only the first."""
         if self.first_gpu_only and ":" in device:
             raise SpecError(
                 f'the compiler "{self.name}" tunes on the first GPU that it sees, not on "{device}": take the device cuda, and '
@@ -122,7 +123,7 @@ class Compiler:
             raise SpecError(f'the compiler {self.name} has kernels for the device {kinds} only; it was given "{device}"')
 
 
-LOW_PRECISION_TOLERANCE = 0.1  # of the largest value: a network in 8-bit integers or in bfloat16 computes another function
+LOW_PRECISION_TOLERANCE = 0.1  # of the largest value: int8 or bfloat16 changes outputs by much more than rounding
 COMPILERS: Registry[Compiler] = Registry("compiler", accepts=callable, needed="a Compiler, or a function that takes a Job")
 _IMPORTED: dict[str, Compiler] = {}  # users' own, by their paths
 
@@ -140,9 +141,9 @@ def compiler_named(name: str) -> Compiler:
 
 
 def compiler_facts(name: str) -> Compiler:
-    """Return a compiler for what it says of itself, such as the devices that it reaches, without importing it.
+    """Return a compiler's properties, such as its devices, without importing a user's own compiler.
 
-    Of a user's own that nothing in this process has run yet, these are the defaults. It cannot compile then.
+    A user's compiler that this process has not imported yet has the default properties, and cannot compile.
 
     Raises UnknownNameError if there is none of that name, SpecError for a path of another form than `package.module:name`.
     """
@@ -153,48 +154,48 @@ def compiler_facts(name: str) -> Compiler:
 
 
 def _cannot_compile(job: Job) -> Compiled:
-    raise SpecError("the compiler was only read, not imported")  # `compiler_named` imports it
+    raise SpecError("the compiler has not been imported: compiler_facts does not import it, compiler_named does")
 
 
 def name_in_files(name: str) -> str:
-    """Return a compiler's name as names of files have it: the path of a user's own with "." in place of ":".
+    """Return a compiler's name for use in file names: in an import path, "." replaces ":".
 
-    Raises SpecError if it cannot be part of a file's name.
+    Raises SpecError if it cannot be part of a file name.
     """
     return check_name(name.replace(":", "."), "a compiler's name") if is_path(name) else name
 
 
 def reaches(compiler: str, device: RemoteDevice | None) -> bool:
-    """Return whether the compiler's code can be measured on a remote device, or on this machine if that is None."""
+    """Return whether the compiler can be measured on a remote device; for None, on this machine, it always can."""
     if isinstance(device, SshSettings):
         return device.compilers is None or compiler in device.compilers
     return device is None or compiler_facts(compiler).remote is not None
 
 
 def as_reached(compiler: str, device: RemoteDevice | None) -> RemoteDevice | None:
-    """Return the device as the compiler reaches it: by TVM's RPC where a machine reached by ssh also has that."""
+    """Return the connection by which the compiler uses a device: TVM's RPC if an ssh machine also has that, else the device."""
     if isinstance(device, SshSettings) and device.tvm is not None and compiler_facts(compiler).remote is not None:
         return device.tvm
     return device
 
 
 def unreached(devices: Iterable[str], compilers: Iterable[str], remote: Mapping[str, RemoteDevice]) -> list[str]:
-    """Return the devices that none of the compilers reaches."""
+    """Return the devices on which none of the compilers can be measured."""
     return [name for name in devices if not any(reaches(compiler, remote.get(name)) for compiler in compilers)]
 
 
 def groups_of_settings() -> list[str]:
-    """Return the names of the groups of settings that compilers of Syno have, such as "tvm"."""
+    """Return the names of the groups of settings of Syno's compilers, such as "tvm"."""
     return sorted({compiler_named(name).group for name in COMPILERS} - {""})
 
 
 def own_settings(tune: object) -> dict[str, BaseModel]:
-    """Return the settings of single compilers in an experiment's group `tune`, by the names of their groups."""
+    """Return the settings of each compiler in an experiment's group `tune`, by the name of the compiler's group."""
     return {group: getattr(tune, group) for group in groups_of_settings()}
 
 
 def cpp_version() -> dict[str, str]:
-    """Return the version of this machine's C++ compiler, as records have it; nothing if there is none."""
+    """Return {"c++": version} of this machine's C++ compiler; {} if there is none."""
     from syno.measure.native.build import compiler, compiler_version
 
     try:
@@ -220,7 +221,7 @@ def inductor(job: Job) -> Compiled:
 
 
 def _frozen(job: Job, module: nn.Module, **options: Any) -> Compiled:
-    """Return a job's module, compiled by Inductor, and tell the job what was compiled."""
+    """Return a job's module compiled by Inductor, and note the compiled code in the job."""
     from syno.measure.inductor import frozen_with_code
 
     compiled, code = frozen_with_code(module, job.example, **options)

@@ -1,4 +1,4 @@
-"""Remote devices of an experiment: those that TVM's RPC reaches, and machines that measure by themselves, reached by ssh."""
+"""Remote devices of an experiment: devices reached by TVM's RPC, and machines with their own Syno, reached by ssh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _program(program: str) -> str:
 
 
 class SshSettings(Settings):
-    """A machine that is reached by ssh, and measures by itself: Syno and the compilers are installed there. Frozen."""
+    """A machine that is reached by ssh and has Syno and the compilers installed. Frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     kind: Literal["ssh"]
@@ -68,5 +68,5 @@ RemoteDevice: TypeAlias = Annotated[
 
 
 def place_of(name: str, device: RemoteDevice) -> str:
-    """Return the name of the resource that one measurement uses alone: the host, or the key at the tracker."""
+    """Return the name of the resource that a measurement uses exclusively: the host, or the key at the tracker."""
     return device.host if isinstance(device, SshSettings) else device.key or name

@@ -31,8 +31,8 @@ Inputs: TypeAlias = tuple[torch.Tensor, ...]
 FLAGS = {"cpp.vec_isa_ok": True}
 
 HEADERS = "precompiled_headers"  # Inductor's folder, below its default cache
-MAGIC = (b"gpch", b"CPCH")  # with which a precompiled header of GCC and of Clang begins
-BEING_WRITTEN_SECONDS = 120  # after which a file that does not change is not being written
+MAGIC = (b"gpch", b"CPCH")  # first bytes of a precompiled header of GCC and of Clang
+BEING_WRITTEN_SECONDS = 120  # a file that has not changed for so long is not being written
 
 
 def frozen(module: nn.Module, example: Inputs, **options: Any) -> Callable[..., Any]:
@@ -79,7 +79,8 @@ def frozen_with_code(module: nn.Module, example: Inputs, **options: Any) -> tupl
 
 
 class _Inductor(torch._TorchCompileInductorWrapper):  # type: ignore[misc]  # mypy does not look into torch
-    """The backend "inductor", which counts the graphs that it compiles. None of it is used for another one's module."""
+    """Inductor as a backend that counts the graphs it compiles. Instances are unequal, so that PyTorch shares no code between
+    modules."""
 
     graphs = 0
     __eq__, __hash__ = object.__eq__, object.__hash__
@@ -92,7 +93,7 @@ class _Inductor(torch._TorchCompileInductorWrapper):  # type: ignore[misc]  # my
 
 
 def share_of_flops(module: nn.Module, example: Inputs) -> float:
-    """Return the share of a module's FLOPs that are in the graphs that PyTorch's compiler gets of it; 1 if it has no FLOPs."""
+    """Return the share of a module's FLOPs that PyTorch's compiler captures in graphs; 1 if it has no FLOPs."""
     inside = 0
 
     def backend(graph: Any, _: Any) -> Callable[..., Any]:
@@ -115,7 +116,7 @@ def share_of_flops(module: nn.Module, example: Inputs) -> float:
 
 
 def _why_not(graphs: int, share: float, breaks: Sequence[str]) -> str:
-    """Return the message that so few FLOPs are compiled, with the reasons for which PyTorch's compiler ended its graphs."""
+    """Return the error message for too few compiled FLOPs, with the reasons for PyTorch's graph breaks."""
     said = f"PyTorch's compiler compiled {plural(graphs, 'graph')}" + (
         f" with {100 * share:.0f} % of the FLOPs" if graphs else ""
     )
@@ -131,7 +132,7 @@ def _why_not(graphs: int, share: float, breaks: Sequence[str]) -> str:
     )
 
 
-# Variables of the environment with which PyTorch's compiler compiles nothing, and their values without effect.
+# Environment variables that turn PyTorch's compiler off, each with the value that has no effect.
 TURNS_OFF = {"TORCHDYNAMO_DISABLE": "0", "TORCH_COMPILE_DISABLE": "0", "TORCH_COMPILE_OVERRIDE_BACKENDS": ""}
 LEAST_SHARE = 0.95  # of the FLOPs, in compiled graphs
 MOST_CHARACTERS = 300
@@ -159,9 +160,10 @@ def _is_bfloat16(value: Any) -> bool:
 
 
 def share_headers() -> None:
-    """Have Inductor precompile its headers once for all processes that measure, which takes 6 s.
+    """Let all measuring processes share Inductor's precompiled headers, which take 6 s to compile.
 
-    Inductor keeps them below the folder of temporary files, and each of these processes has its own. Does nothing elsewhere.
+    Inductor stores them below the folder of temporary files, and each measuring process has its own. Does nothing in other
+    processes.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -169,7 +171,7 @@ def share_headers() -> None:
     if place is None or own.parent == Path(place) or (own / HEADERS).exists():
         return
     shared = Path(place) / own.name / HEADERS
-    with suppress(OSError):  # another process makes them, too; where it is another user's, headers are precompiled here
+    with suppress(OSError):  # another process makes them at the same time, or the folder is another user's
         shared.mkdir(parents=True, exist_ok=True)
         if os.access(shared, os.W_OK):
             own.mkdir(parents=True, exist_ok=True)
@@ -177,7 +179,7 @@ def share_headers() -> None:
 
 
 def remove_broken_headers(cache: Path | None = None) -> None:
-    """Delete precompiled headers that were not written to their end, because their compiler was killed.
+    """Delete incomplete precompiled headers, which a killed compiler leaves.
 
     Inductor precompiles its header once for all programs, and takes whatever file is there. With a broken one, compilers warn
     that it "is not a PCH file" and read the header anew for each kernel, which takes four times as long.

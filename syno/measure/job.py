@@ -1,4 +1,4 @@
-"""The job of a compiler: what it gets to do its work, and what it tells while it works."""
+"""The job of a compiler: its input, and callbacks for its progress."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from syno.measure.output_check import OutputCheck
 
 Phase: TypeAlias = Literal["connecting", "waiting", "starting", "building", "compiling", "tuning", "measuring"]
-SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # a variable: the folder of temporary files of whoever starts a process to measure
+SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # environment variable: the temporary folder of the parent of a measuring process
 
 
 class TrialCount(BaseModel):
-    """The progress of a compiler that tunes.
+    """The progress of tuning.
 
     Attributes:
         task: the task (one kernel at one shape) that is being tuned, from 1; 0 before the first.
         tasks: how many there are.
-        trials: schedules measured of all tasks, in earlier runs too.
-        trials_wanted: schedules to measure of all tasks.
+        trials: number of schedules measured so far, of all tasks, including earlier runs.
+        trials_wanted: number of schedules to measure, of all tasks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,19 +45,19 @@ class Job:
     Attributes:
         module: in evaluation mode, on `device`.
         example: one input, on `device`.
-        make_inputs: makes another one.
+        make_inputs: returns another input.
         device: "cpu", "cuda" or "cuda:1"; or the name of a remote device, where module and example are on the CPU.
         settings: how the result will be measured.
         check: compares outputs of the compiled module with the reference.
-        name: of the module, as a file may be called; different modules have different names.
-        folder: for files that a later run may use.
+        name: a file name for the module; different modules have different names.
+        folder: for files that a later run may reuse.
         options: the compiler's own settings, an instance of `Compiler.settings`; None if it has none.
-        began: the time of `time.monotonic` when the process began.
+        began: `time.monotonic()` at the start of the process.
         time_limit_s: seconds after which the process is stopped.
-        begin: call it with the name of a phase that begins.
-        note: call it with fields of the record.
-        count: call it with the number of trials while the compiler tunes.
-        lacks: call it with a sentence if the result runs, but is not what was asked for.
+        begin: callback at the beginning of a phase, with its name.
+        note: callback with fields of the record.
+        count: callback with the number of trials during tuning.
+        lacks: callback with a sentence if the result runs but has a shortcoming, such as untuned parts.
     """
 
     module: nn.Module

@@ -22,25 +22,25 @@ from syno.model.outputs import tensors_in
 __all__ = ["Latency", "LatencySettings", "measure", "pinned", "relative_error"]
 
 MOST_POOL_BYTES = 2**30
-MOST_INPUTS = 4096  # in a pool: tiny inputs need not fill the whole cache, where a call's overhead is all there is
+MOST_INPUTS = 4096  # in a pool: for tiny inputs, whose calls are all overhead, the pool need not exceed the cache
 
 
 class Latency(Timing):
-    """The latency of a call, and what makes the figure credible.
+    """The latency of a call, with the evidence that it is credible.
 
     Attributes:
-        threads: CPU threads, pinned while measuring.
-        inputs: the number of inputs that were used in turn.
-        exceeds_cache: whether together they are larger than the largest cache, so that each call reads its own from memory.
-        checked: whether outputs were compared with a reference, that of the last timed call among them.
+        threads: number of CPU threads, fixed during the measurement.
+        inputs: the number of different inputs, used in turn.
+        exceeds_cache: whether the inputs together exceed the largest cache, so that each call reads its input from memory.
+        checked: whether outputs were compared with a reference, including that of the last timed call.
         largest_relative_error, share_of_allowed, rounding_error: the largest deviation, as in
             `syno.measure.output_check.Deviation`; None if nothing was compared.
-        flops_per_second, bytes_per_second: computed from the median; multiply-adds count as one FLOP, every input, weight and
-            output as moved once. None if not known.
-        limit_ms: the milliseconds in which the machine, at its peak, computes and moves so much; None if the peak is not known.
-            Fast algorithms for convolutions, which do fewer multiply-adds than are counted, can take less.
-        suspicious: whether either is impossible by the machine's own peak (`syno.measure.machine.Peak.is_below`): then a call
-            did not do the work.
+        flops_per_second, bytes_per_second: computed from the median latency, where a multiply-add is one FLOP, and each input,
+            weight and output is moved once. None if not known.
+        limit_ms: lower bound of the latency by the machine's peak FLOP/s and bandwidth, in milliseconds; None if the peak is
+            not known. Fast convolution algorithms (Winograd), which do fewer multiply-adds than are counted, can take less.
+        suspicious: whether one of the speeds exceeds the machine's peak (`syno.measure.machine.Peak.is_below`), so that a call
+            cannot have done its work.
     """
 
     threads: int
@@ -69,7 +69,7 @@ class Latency(Timing):
         inside: float = 1.0,
         peak: Peak | None = None,
     ) -> Latency:
-        """Return the latency for a timing and what is known beside it. For `inside` see `against`."""
+        """Return the latency for a timing, with derived speeds. For `inside` see `against`."""
         seconds = max(timing.median_ms / 1e3, 1e-12)
         found = cls(
             **timing.model_dump(),
@@ -86,7 +86,7 @@ class Latency(Timing):
         return found if peak is None else found.against(peak, inside)
 
     def against(self, peak: Peak, inside: float = 1.0) -> Latency:
-        """Return the same, compared with a peak of the machine, for the least share of the FLOPs that must be done."""
+        """Return the latency compared with the machine's peak; `inside` is the share of the FLOPs that cannot be skipped."""
         speeds = inside * (self.flops_per_second or 0.0), self.bytes_per_second or 0.0
         seconds = max(self.median_ms / 1e3, 1e-12)
         limit = peak.limit_seconds(*(round(speed * seconds) for speed in speeds))
@@ -111,11 +111,11 @@ def measure(
         function: takes the tensors of one input and returns tensors, also in tuples, lists or mappings.
         make_inputs: makes one input. It is called until the inputs exceed the cache, and they are used in turn.
         settings: how to measure.
-        check: compares the output of the last timed call, and those for inputs of its own; None: nothing is compared.
+        check: checks the output of the last timed call, and outputs for inputs of its own; None: no check.
         flops, weight_bytes: of one call, for the comparison with `peak`.
-        inside: the least share of the FLOPs that must be done, since they read no padding.
+        inside: the share of the FLOPs that read no padding, and so cannot be skipped.
         peak: the peak of the machine (`syno.measure.machine.peak`).
-        stopwatch: instead of the device's own.
+        stopwatch: None: the stopwatch of the device.
 
     Raises:
         WrongOutputError: an output differs from the reference by more than is allowed.
@@ -149,7 +149,7 @@ def measure(
 
 
 def pool_of(make_inputs: Callable[[], Inputs]) -> tuple[list[Inputs], bool]:
-    """Return inputs that together exceed the cache, two at least; and whether they do."""
+    """Return at least two inputs, enough to exceed the cache if possible; and whether they exceed it."""
     pool = [make_inputs(), make_inputs()]
     each = bytes_of(pool[0])
     cache = cache_bytes(next((tensor.device for tensor in tensors_in(pool[0])), torch.device("cpu")))

@@ -1,4 +1,4 @@
-"""The share of a network's time that each of its layers takes, in plain PyTorch: a quick look, and no latency to compare.
+"""Profile of a network by layer in eager PyTorch: each layer's share of the time. It is a quick estimate, no benchmark.
 
 >>> import torch
 >>> from torch import nn
@@ -21,31 +21,30 @@ from syno.model.extraction import evaluation_mode
 from syno.model.inputs import Inputs, call, first_inputs
 
 MOST_PASSES = 7
-MOST_SECONDS = 3.0  # of passes, after which no other begins
+MOST_SECONDS = 3.0  # no further pass begins after so many seconds
 
 
 def layer_shares(model: nn.Module, example: Inputs) -> dict[str, float]:
-    """Return the share of the time of a forward pass for each module, without the modules in it.
+    """Return each module's share of the time of a forward pass, without its submodules' time.
 
-    The time of a module is the least over passes: on a busy machine, others have a module's core in most of them.
-    Parametrizations, and what TorchScript has compiled, are parts of their layer; a layer that TorchScript compiled has no
-    time of its own.
+    A module's time is the minimum over passes, since other processes disturb most passes on a busy machine. Parametrizations
+    and submodules that TorchScript compiled are parts of their layer; a layer that TorchScript compiled has no time of its own.
 
     Args:
         model: on the device of the example; it is left as it was.
         example: a batch of its inputs.
 
-    Returns shares by the modules' names. Those of all modules together are 1.
+    Returns shares by the modules' names; they add up to 1.
     """
     passes: list[dict[str, float]] = []
     names, device = layer_names(model), first_inputs(example)[0].device
     with ExitStack() as hooks, torch.no_grad(), evaluation_mode(model):
         spent: dict[str, float] = defaultdict(float)
         running: list[str] = []
-        since = [0.0]  # when the innermost module began, or went on after one in it
+        since = [0.0]  # time at which the innermost module began, or continued after a submodule
 
         def change(name: str | None) -> None:
-            """Give the time that has passed to the innermost module; another begins, or with None it ends."""
+            """Add the time since the last change to the innermost module; then begin module `name`, or with None end it."""
             now = _now(device)
             if running:
                 spent[running[-1]] += now - since[0]

@@ -1,4 +1,4 @@
-"""The record of a network's layers: the measurement of each distinct replaced layer by itself, in one file."""
+"""The record of a network's layers: a measurement of each distinct replaced layer alone, in one file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class MeasuredLayer(BaseModel):
     """The measurement of one layer.
 
     Attributes:
-        name: after its sizes, as in the paper: "conv_io64".
-        position: among all replaced layers, counted from 1: layer L7 of the paper is at 7.
-        record: of the layer by itself. Its subject has the layer's name in the network. The status is "misfit" where the
-            operator cannot have the layer's sizes.
+        name: the name by its sizes, as in the paper: "conv_io64".
+        position: index among all replaced layers, from 1: layer L7 of the paper has position 7.
+        record: the measurement of the layer alone. Its subject has the layer's name in the network. The status is "misfit" if
+            the operator cannot have the layer's sizes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,7 +30,7 @@ class MeasuredLayer(BaseModel):
 
 
 class LayersRecord(MeasurementRecord):
-    """The layers of one network, with one operator or as they are, by one compiler on one device.
+    """The latencies of the layers of one network, original or with one operator, for one compiler and device.
 
     Attributes:
         compiler: a name in `COMPILERS`, or the path of a user's own.

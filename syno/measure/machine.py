@@ -1,4 +1,4 @@
-"""The machine that measures: its name, its caches, and its peak performance, measured once in each process."""
+"""This machine: its name, its caches, and its peak performance, which is measured once in each process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROCESSORS, BOARD = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 MACHINE_ID = Path("/etc/machine-id")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE_BYTES = 64 * 2**20
-PEAK_ATTEMPTS = 10  # the fastest of them counts: others may be using the machine
+PEAK_ATTEMPTS = 10  # the fastest attempt counts, since other processes may use the machine
 SIDES = {"cpu": (256, 512), "cuda": (4096, 8192)}  # of the square matrices whose product is timed
 PICTURES = {  # batch, channels, side: of the 3x3 convolutions that are timed
     "cpu": ((16, 64, 16), (4, 64, 56), (16, 256, 8)),
@@ -29,21 +29,19 @@ PICTURES = {  # batch, channels, side: of the 3x3 convolutions that are timed
 ROWS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 16384)}  # of the square matrices that a product with a vector reads
 COPIED_BYTES = {"cpu": (2**16, 2**18, 2**22, 2**26), "cuda": (2**24, 2**26, 2**28)}
 ALLOWANCE = 1.2  # a peak is itself a measurement, on a machine that others may have been using
-# How many times as many multiply-adds as are done may be counted, beside those that read padding: Winograd's algorithm for 3x3
-# windows needs 2.25 times fewer multiplications.
+# Largest ratio of counted to executed multiply-adds, apart from those that read padding: Winograd's algorithm for 3x3 windows
+# needs 2.25 times fewer multiplications.
 COUNTED = 2.25
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The speed of the fastest product or convolution, and of the fastest reading or copy, in a cache or not.
-
-    Multiply-adds count as one FLOP.
+    """The peak performance of a device: highest measured arithmetic speed and bandwidth. A multiply-add is one FLOP.
 
     Attributes:
-        flops_per_second: of the fastest work.
-        bytes_per_second: of the fastest work.
-        bandwidths: bytes per second by the bytes that are read, or read and written, again and again.
+        flops_per_second: of the fastest matrix product or convolution.
+        bytes_per_second: of the fastest read or copy, in any cache.
+        bandwidths: (working set in bytes, bytes per second) of reads and copies, since caches are faster than memory.
     """
 
     flops_per_second: float
@@ -51,25 +49,25 @@ class Peak:
     bandwidths: tuple[tuple[int, float], ...] = field(default=(), compare=False)
 
     def bandwidth(self, moved_bytes: int) -> float:
-        """Return the most bytes per second that work moves which goes through so many bytes again and again."""
+        """Return the highest bandwidth, in bytes per second, of work whose working set is `moved_bytes`."""
         larger = [speed for size, speed in self.bandwidths if size >= moved_bytes]
         return max(larger) if larger else min((speed for _, speed in self.bandwidths), default=self.bytes_per_second)
 
     def limit_seconds(self, flops: int, moved_bytes: int) -> float:
-        """Return the time that no code falls short of which computes and moves so much."""
+        """Return the lower bound of the time of code that does so many FLOPs and moves so many bytes, in seconds."""
         return max(flops / self.flops_per_second, moved_bytes / self.bandwidth(moved_bytes))
 
     def is_below(self, flops_per_second: float, bytes_per_second: float) -> bool:
-        """Return whether one of two speeds is impossible.
+        """Return whether one of the speeds is impossible because it exceeds the peak.
 
-        It is if it exceeds the peak by more than `ALLOWANCE`, by which peaks vary, and for FLOPs also by `COUNTED`, since fast
+        It must exceed the peak by the factor `ALLOWANCE`, since measured peaks vary; for FLOPs also by `COUNTED`, since fast
         algorithms do fewer multiply-adds than are counted.
         """
         most_flops, most_bytes = ALLOWANCE * COUNTED * self.flops_per_second, ALLOWANCE * self.bytes_per_second
         return flops_per_second > most_flops or bytes_per_second > most_bytes
 
     def or_faster(self, other: Peak) -> Peak:
-        """Return the larger of each of the speeds."""
+        """Return a peak with the larger value of each speed."""
         bandwidths: dict[int, float] = {}
         for size, speed in (*self.bandwidths, *other.bandwidths):
             bandwidths[size] = max(speed, bandwidths.get(size, 0.0))
@@ -85,9 +83,9 @@ def peak(device: str, threads: int, dtype: str = "float32", *, again: bool = Fal
 
     Args:
         device: "cpu", "cuda" or "cuda:1".
-        threads: CPU threads. The peak of one thread counts, too: more of them are slower where they wait for each other.
-        dtype: the name of a type of floating-point numbers.
-        again: measure it again, and return the larger of the speeds, from now on.
+        threads: number of CPU threads. The peak of one thread counts, too, since several may be slower if they must wait.
+        dtype: the name of a floating-point dtype.
+        again: whether to measure it again; the larger of the speeds is kept.
     """
     import torch
 
@@ -108,10 +106,11 @@ _peaks: dict[tuple[str, int, str, str], Peak] = {}  # of this process
 
 
 def _measured_peak(device: str, dtype: str, threads: int) -> Peak:
-    """Measure compiled loops where they can be compiled; else convolutions, products with vectors and copies, of several sizes.
+    """Measure the peak by compiled loops if there is a C++ compiler; else by convolutions, matrix-vector products and copies.
 
-    Matrices are multiplied in any case: some processors have units for that which loops do not reach. No one kind of other work
-    is the fastest on all machines: a library may multiply matrices at half the speed of its convolutions.
+    Matrix products are measured in any case, since some processors have matrix units that loops do not use. Several kinds of
+    work are needed because none is the fastest everywhere: a library's matrix products may have half the speed of its
+    convolutions.
     """
     import torch
 
@@ -123,7 +122,7 @@ def _measured_peak(device: str, dtype: str, threads: int) -> Peak:
         for side in SIDES[kind]:
             matrix = torch.rand(side, side, **options)
             computed.append(side**3 / _fastest_seconds(functools.partial(torch.mm, matrix, matrix), device))
-        if compiled is not None:  # cores share nothing that makes them faster, so several are at most so many times as fast
+        if compiled is not None:  # several cores are at most so many times as fast as one
             computed.append(threads * compiled.flops_per_second)
             moved = {size: threads * speed for size, speed in compiled.bandwidths}
         else:
@@ -133,7 +132,7 @@ def _measured_peak(device: str, dtype: str, threads: int) -> Peak:
 
 
 def _compiled_loops() -> Peak | None:
-    """Return the peak of one core; None where there is no compiler."""
+    """Return the peak of one core; None without a C++ compiler."""
     from syno.measure.native.peaks import bytes_per_second, products_per_second
 
     products, bandwidths = products_per_second(), bytes_per_second()
@@ -154,7 +153,7 @@ def _convolutions(kind: str, device: str, options: dict[str, Any]) -> Iterator[f
 
 
 def _movements(kind: str, device: str, options: dict[str, Any]) -> dict[int, float]:
-    """Return bytes per second of products with vectors and of copies, by the bytes that they go through."""
+    """Return bytes per second of matrix-vector products and copies, by their working set in bytes."""
     import torch
 
     moved = dict[int, float]()
@@ -176,7 +175,7 @@ def _fastest_seconds(work: Callable[[], object], device: str) -> float:
 
 
 def cache_bytes(device: torch.device) -> int:
-    """Return the size of the device's largest cache; 64 MiB where the system does not tell."""
+    """Return the size of the device's largest cache in bytes; 64 MiB if the system does not report it."""
     if device.type == "cuda":
         import torch
 
@@ -185,7 +184,7 @@ def cache_bytes(device: torch.device) -> int:
 
 
 def _bytes(text: str) -> int:
-    """Return the number in a size as Linux writes it, such as "32768K"."""
+    """Return the number of bytes of a size in Linux's notation, such as "32768K"."""
     number, unit = text.strip()[:-1], text.strip()[-1:]
     return int(number) * {"K": 2**10, "M": 2**20, "G": 2**30}[unit] if unit in "KMG" else int(text)
 
@@ -200,17 +199,17 @@ def device_name(device: str) -> str:
 
 
 def processor() -> str:
-    """Return the name of the machine's processor, or of the board that it is on, as for Arm. PyTorch is not loaded for it."""
+    """Return the name of the processor; on Arm, which has none, the name of the board. Does not load PyTorch."""
     return _about_processor("model name") or _board() or platform.processor() or platform.machine()
 
 
 def _board() -> str:
-    """Return the name of the board, such as "NVIDIA Jetson Orin Nano Developer Kit"; empty where the system does not tell."""
+    """Return the name of the board, such as "NVIDIA Jetson Orin Nano Developer Kit"; "" if the system does not report it."""
     return BOARD.read_text(encoding="utf-8", errors="replace").strip("\0 \n") if BOARD.exists() else ""
 
 
 def processor_flags() -> frozenset[str]:
-    """Return the instruction sets that Linux lists for the processor; none on other systems."""
+    """Return the CPU flags in /proc/cpuinfo; the empty set on systems without it."""
     return frozenset(_about_processor("flags").split())
 
 
@@ -223,9 +222,9 @@ def _about_processor(key: str) -> str:
 
 
 def machine_id() -> str:
-    """Return an identifier of this machine: a hash of its processor, their number, its memory, and its name.
+    """Return an identifier of this machine: a hash of the processor's name, the number of cores, the memory, and a name.
 
-    Its name is the identifier that the system was given when it was installed; where it has none, that of the host.
+    The name is /etc/machine-id, or the host name if there is no such file.
     """
     given = MACHINE_ID.read_text(encoding="utf-8").strip() if MACHINE_ID.exists() else ""
     pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0

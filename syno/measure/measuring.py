@@ -1,4 +1,4 @@
-"""Measuring the latency of a subject in this process, and what measuring a speedup has in common with it."""
+"""Measurement of a subject's latency in this process, and functions that measuring a speedup shares."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def findings(
 
     Args:
         request: what to measure.
-        tell: gets what is known so far whenever it is more, so that something is known of a process that crashes, too.
-        measure: writes what it finds into the findings, and calls a function when it has. By default, it measures a latency.
+        tell: gets the findings so far at each change, so that something is known even if the process crashes.
+        measure: fills the findings, and calls its last argument after each change. None: measures a latency.
 
-    Where the machine is at fault, the measurement has crashed: another process tries again. If a speedup is measured, raises
-    DeviceError where no operator is the cause.
+    If the machine is at fault, the status is "crashed", and the client retries in a new process. If a speedup is measured,
+    raises DeviceError for failures that no operator causes.
     """
     found = Findings()
     try:
@@ -142,7 +142,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
             inside=material.inside,
             peak=_peak(compiler, job.settings, job.device, material),
         )
-        if found.suspicious:  # the peak may have been measured while the machine was busy
+        if found.suspicious:  # the peak may be too low, if the machine was busy when it was measured
             most = _peak(compiler, job.settings, job.device, material, again=True)
             assert most is not None
             found = found.against(most, material.inside)
@@ -152,7 +152,7 @@ def _on_this_machine(job: Job, compiler: Compiler, material: Material) -> Latenc
 def _peak(
     compiler: Compiler, settings: LatencySettings, device: str, material: Material, *, again: bool = False
 ) -> Peak | None:
-    """Return the peak of this machine's device in the module's numbers; None if the compiler may compute in lower precision."""
+    """Return the device's peak in the module's dtype; None if the compiler may compute in lower precision."""
     from syno.measure.machine import peak
     from syno.measure.output_check import least_precise_type
 
@@ -166,7 +166,7 @@ def _weight_bytes(material: Material) -> int:
 
 
 def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any], float]:
-    """Return the compiled function of a job on this machine, after a first call, and the seconds of both.
+    """Return the compiled function of a job after a first call, and the seconds of compiling and of this call.
 
     Raises SpecError if the compiler does not take the device, or returned no function.
     """
@@ -184,9 +184,9 @@ def compiled_and_called(compiler: Compiler, job: Job) -> tuple[Callable[..., Any
 
 
 def fault_of_machine(error: BaseException | None) -> str:
-    """Return the sign that the machine caused an error, such as a killed process or a full disk; "" if there is none.
+    """Return the message that shows that the machine caused an error, such as a full disk; "" if the machine did not.
 
-    Messages of the exceptions that led to it count, too.
+    The messages of the exceptions that caused it are searched, too.
     """
     while error is not None:
         if isinstance(error, MachineError):
@@ -212,26 +212,39 @@ def status_of(error: Exception, phase: str) -> tuple[Status, str]:
 
 @dataclass
 class Prepared:
-    """A compiled module whose output is right, with inputs to time it on. It may have a shortcoming, such as untuned parts."""
+    """A compiled module whose output has been checked, with inputs to time it on.
+
+    Attributes:
+        material: the module, with its reference.
+        check: the check of outputs.
+        compiled: the compiled function.
+        compile_seconds: seconds of compiling.
+        deviation: the deviation of the output.
+        inputs: an endless iterator of inputs.
+        shortcoming: a sentence, such as about untuned parts; "" if there is none.
+        last: the input and the output of the last call.
+        limit_ms: the lower bound of a call, as in `syno.measure.latency.Latency`.
+        code: the code that ran; None for compilers that do not report it.
+    """
 
     material: Material
     check: OutputCheck
     compiled: Callable[..., Any]
     compile_seconds: float
     deviation: Deviation
-    inputs: Iterator[Inputs]  # without an end
+    inputs: Iterator[Inputs]
     shortcoming: str = ""
-    last: tuple[Any, Any] = (None, None)  # the input and the output of the last call
-    limit_ms: float | None = None  # of one call, as in `syno.measure.latency.Latency`
-    code: CompiledCode | None = None  # what ran, of compilers that tell
+    last: tuple[Any, Any] = (None, None)
+    limit_ms: float | None = None
+    code: CompiledCode | None = None
 
     def __call__(self) -> None:
-        """Call it on the next input."""
+        """Call the compiled function on the next input."""
         given = next(self.inputs)
         self.last = given, self.compiled(*given)
 
     def find_limit(self, request: Request) -> None:
-        """Set the limit, after a call."""
+        """Set `limit_ms`, for the bytes of the last call."""
         self.limit_ms = limit_ms(request, self.material, self.call_bytes)
 
     @property
@@ -248,7 +261,7 @@ class Prepared:
 
 
 def limit_ms(request: Request, material: Material, call_bytes: int) -> float | None:
-    """Return the least milliseconds of a call with these bytes of input and output, by the device's peak speed.
+    """Return the lower bound of a call's milliseconds by the device's peak, where `call_bytes` is the size of input and output.
 
     None if the compiler may compute in lower precision than the module's, or a GPU has no memory for measuring its peak.
     """
@@ -283,13 +296,13 @@ def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
     compiled, seconds = compiled_and_called(compiler, job)
     deviation = check.require(check.of(compiled))
     is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
-    # In the network, the input of a layer was just written, and is in the cache.
+    # A layer has one input only: in the network, it was just written, and is in the cache.
     inputs = cycle([material.make_inputs()] if is_layer else pool_of(material.make_inputs)[0])
     return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking), code=found.get("code"))
 
 
 def job_of(request: Request, material: Material, check: OutputCheck, begin: Begin, lacks: Callable[[str], None]) -> Job:
-    """Return the job of a compiler for a request's subject. `lacks` gets a sentence if the result is not what was asked for."""
+    """Return a compiler's job for a request's subject. `lacks` is called with a sentence if the result has a shortcoming."""
     settings = compiler_named(request.compiler).settings
     return Job(
         module=material.module,

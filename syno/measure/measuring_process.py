@@ -1,4 +1,4 @@
-"""The process on this machine that measures for this one, within limits of time and memory: nothing of it is left behind.
+"""The measuring process: a child process that measures within limits of time and memory, and leaves nothing behind.
 
 with MeasuringProcess() as process:
     findings = process.findings(request)
@@ -30,24 +30,24 @@ from syno.measure.tuning_record import Status
 
 try:
     import psutil
-except ImportError:  # then only the command's group of processes is known, and no memory limit can be watched
+except ImportError:  # without psutil, only the child's process group is known, and there are no memory limits
     psutil = None
 
 COMMAND = (sys.executable, "-m", "syno.measure.answering", "here")
-START_SECONDS = 300.0  # of a process for speedups, which do not count as time of the first operator
+START_SECONDS = 300.0  # time limit for the start of a process for speedups, apart from the operators' time limits
 TAIL_CHARACTERS = 20_000
 NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
-MOST_DEATHS = 3  # of a measurement's process: the machine may be at fault, as where memory was short for a moment
-OF_THE_MACHINE = ("crashed", "out_of_memory")  # statuses for which a subject need not be the cause
-PAUSE_SECONDS = 2.0  # before a new process is started for one that died
-KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # before measuring
+MOST_DEATHS = 3  # attempts with a process that dies: the machine may be the cause, such as memory that is short for a moment
+OF_THE_MACHINE = ("crashed", "out_of_memory")  # statuses that the machine may cause, not the subject
+PAUSE_SECONDS = 2.0  # before a new process replaces one that died
+KNOWN_EARLY = ("flops", "parameters", "tuning", "compile_seconds")  # fields that are known before the measurement ends
 MIB = 2**20
 
 
 def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
-    """Kill the group that the process leads, and descendants that made groups of their own; wait for the process.
+    """Kill the process group of a process, and descendants with groups of their own; wait for the process.
 
-    Without psutil, descendants that lead groups of their own are not killed.
+    `family` has descendants that were seen before. Without psutil, descendants with groups of their own are not killed.
     """
     family |= _members(process.pid, family)  # before they lose their parent
     with suppress(ProcessLookupError, PermissionError):
@@ -59,11 +59,11 @@ def kill(process: subprocess.Popen[bytes], family: set[psutil.Process]) -> None:
 
 
 def _members(session: int, family: set[psutil.Process]) -> set[psutil.Process]:
-    """Return the living processes of a session, of a family known before, and all their descendants."""
+    """Return the living processes of a session and of a known family, with all their descendants."""
     found: set[psutil.Process] = set()
     if psutil is None:
         return found
-    for process in psutil.process_iter():  # two are equal if their number and the time of their start are
+    for process in psutil.process_iter():  # processes are equal if their pids and start times are
         if process not in found and (process in family or _session(process.pid) == session):
             found.add(process)
             with suppress(psutil.Error):
@@ -85,7 +85,7 @@ def _resident_bytes(process: psutil.Process) -> int:
 
 
 def crash_in_words(code: int) -> str:
-    """Return in words how a process ended, by its exit code."""
+    """Return a clause about how a process ended, by its exit code."""
     if code >= 0:
         return f"the process ended{f' with exit code {code}' if code else ''}"
     hint = "; the system does that where memory is short" if -code == signal.SIGKILL else ""
@@ -93,18 +93,18 @@ def crash_in_words(code: int) -> str:
 
 
 class LocalProcess(Connection):
-    """The process, in a session of its own, with a folder for its caches and temporary files.
+    """A measuring process on this machine, in a session of its own, with a folder for its caches and temporary files.
 
     Args:
         threads: CPU threads.
-        descriptors: what it inherits.
+        descriptors: file descriptors that it inherits.
     """
 
     def __init__(self, threads: int, descriptors: tuple[int, ...] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="syno-measuring-", dir=place_of_caches(), ignore_cleanup_errors=True)
         working = Path(self._folder.name)
         self._log = working / "log"
-        self._family: set[psutil.Process] = set()  # all ever seen: a process whose parent has died is found no other way
+        self._family: set[psutil.Process] = set()  # all descendants seen so far: orphans cannot be found otherwise
         with self._log.open("wb") as errors:
             process = subprocess.Popen(
                 (*COMMAND, self._folder.name),
@@ -113,13 +113,13 @@ class LocalProcess(Connection):
                 stderr=errors,
                 bufsize=0,
                 env={**os.environ, **_environment(working, threads)},
-                start_new_session=True,  # an interrupt from the keyboard is for this process, which then ends that one
+                start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child
                 pass_fds=descriptors,
             )
         super().__init__(process)
 
     def close(self) -> None:
-        """Kill the process, and everything that it started."""
+        """Kill the process and all its descendants."""
         kill(self.process, self._family)
         self._input.close()
         self._output.close()
@@ -136,7 +136,7 @@ class LocalProcess(Connection):
 
     @property
     def death(self) -> str:
-        """How the process has ended, with its last words."""
+        """A clause about how the process has ended, with the last line of its stderr."""
         code = self.process.wait()
         said = self._log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARACTERS:].strip().splitlines()
         if full := next((line for line in said if NO_ROOM.search(line)), None):
@@ -146,7 +146,7 @@ class LocalProcess(Connection):
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:
-    """Return the environment of the process: the import path of this one, and a folder for its caches and temporary files."""
+    """Return the environment of a measuring process: this process's import path, and a folder for caches and other files."""
     return {
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         "OMP_NUM_THREADS": str(threads),
@@ -161,7 +161,7 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
 
 
 def _cpp_compiler() -> dict[str, str]:
-    """Return the environment variable of the C++ compiler as PyTorch takes it; nothing if it is not set, or names none."""
+    """Return {"CXX": path} in the form that PyTorch needs; {} if CXX is not set or names no compiler."""
     from syno.measure.native.build import compiler
 
     if "CXX" not in os.environ:
@@ -172,9 +172,11 @@ def _cpp_compiler() -> dict[str, str]:
 
 
 def place_of_caches() -> str | None:
-    """Return where folders of compiled code are made: TORCHINDUCTOR_CACHE_DIR; None if that is not set: where `tempfile` does.
+    """Return the parent folder of caches of compiled code: TORCHINDUCTOR_CACHE_DIR; None (the default of `tempfile`) if not
+    set.
 
-    Compiled code is loaded from there, which fails if temporary files must not be executed; PyTorch then names the variable.
+    Compiled code is loaded from there, which fails on a file system that is mounted with noexec; PyTorch's message then names
+    this variable.
     """
     given = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     if not given:
@@ -185,16 +187,16 @@ def place_of_caches() -> str | None:
 
 
 class MeasuringProcess:
-    """Sends requests to a process that is started for the first of them, in a `with` block, which ends it.
+    """Client of a measuring process, which is started at the first request and ends with the `with` block.
 
-    Starting the process and importing PyTorch are paid once for many operators of one network.
+    So the cost of starting a process and importing PyTorch is shared by many operators of one network.
     """
 
     def __init__(self) -> None:
         self._local: LocalProcess | None = None
         self._is_used, self._gpu = False, ""
-        self._asked: dict[str, Request] = {}  # sent and not answered, the oldest first, by their texts
-        self._answers: dict[str, Findings] = {}  # to requests that nobody has waited for yet, by their texts
+        self._asked: dict[str, Request] = {}  # requests without an answer, the oldest first, by their text
+        self._answers: dict[str, Findings] = {}  # answers that have not been fetched yet, by the request's text
 
     def __enter__(self) -> Self:
         return self
@@ -210,10 +212,9 @@ class MeasuringProcess:
         self._asked.clear()
 
     def ask(self, request: Request) -> None:
-        """Send a request for a speedup and return; `findings` waits for the answer. Requests are answered in their order.
+        """Send a request for a speedup without waiting; `findings` waits for the answer. Requests are answered in order.
 
-        Does nothing for a request with a limit of memory, which is watched only while `findings` waits, nor for one on a GPU,
-        which `findings` leases.
+        Does nothing for a request with a memory limit, which only `findings` watches, or for a GPU, which `findings` leases.
         """
         if request.is_speedup and request.device == "cpu" and request.memory_limit_mib is None:
             self._sent(request)
@@ -221,18 +222,18 @@ class MeasuringProcess:
     def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
         """Return the final findings, which have a status.
 
-        A process that dies is the fault of the machine first, such as of memory that was short for a moment, and so is memory
-        that does not suffice without a limit: the request is sent to a new one. Only if that dies again and again, the subject
-        is the cause; of a speedup, only if the original network is measured then. A process that passes its limit of memory
-        after it has measured others is tried again as a new one, too: what these left behind may be the reason.
+        If the process dies, or memory runs out without a limit, the machine may be the cause, and the request is retried in a
+        new process. The subject counts as the cause only if new processes die again and again; for a speedup, only if the
+        original network alone can then be measured. A request that exceeds its memory limit in a process that has answered
+        others is retried in a new one, too, since memory of earlier requests may be the cause.
 
         Args:
-            request: what to measure. For a speedup on a GPU, this process leases it.
-            progress: gets what is known so far, several times a second.
+            request: the request. For a speedup on a GPU, this process leases the GPU.
+            progress: callback with the findings so far, several times a second.
 
         Raises:
-            DeviceError: a device fails, or the original network, or processes die for which the subject is not the cause.
-            MissingPackageError: a limit of memory needs psutil.
+            DeviceError: a device or the original network fails, or processes die for reasons other than the subject.
+            MissingPackageError: a memory limit needs psutil, which is not installed.
         """
         if request.memory_limit_mib is not None and psutil is None:
             raise MissingPackageError(
@@ -245,7 +246,7 @@ class MeasuringProcess:
 
         device = request.device if request.is_speedup and request.remote is None else "cpu"
         with leased(device, sleep=wait) as gpu:
-            if gpu is not None and gpu.name != self._gpu:  # a process stays with the GPU that it has begun with
+            if gpu is not None and gpu.name != self._gpu:  # a process cannot change its GPU
                 self.close()
                 self._gpu = gpu.name
             try:
@@ -255,8 +256,8 @@ class MeasuringProcess:
                 raise
 
     def _again(self, request: Request, progress: Tell) -> Findings:
-        """Return the findings of the first process of up to three that does not die, else of the third."""
-        phases: list[Phase] = []  # in which processes died
+        """Return the findings of the first process that does not die, in up to three attempts; else those of the third."""
+        phases: list[Phase] = []  # phases in which processes died
         while len(phases) < MOST_DEATHS:
             if phases:
                 time.sleep(PAUSE_SECONDS)
@@ -280,7 +281,7 @@ class MeasuringProcess:
         return found.model_copy(update={"status": "crashed", "reason": said})
 
     def _require_original(self, request: Request, said: str, progress: Tell) -> None:
-        """Raise DeviceError if the original network's process dies, too: the machine is at fault, not the operator."""
+        """Raise DeviceError if the original network cannot be measured either: then the operator is not the cause."""
         short = request.settings.model_copy(update={"warm_up_ms": 0.0, "least_ms": 0.0})
         original = request.subject.model_copy(update={"operator": None})
         found = self._answer(request.model_copy(update={"subject": original, "settings": short}), progress)
@@ -292,9 +293,9 @@ class MeasuringProcess:
             )
 
     def _answer(self, request: Request, progress: Tell) -> Findings:
-        """Send the request, and return what is found in the end; end a process that passes a limit.
+        """Send the request, and return the final findings; end the process if it exceeds a limit.
 
-        For speedups, neither the start of a process nor waiting for others counts as time.
+        For speedups, the start of a process and waiting for other measurements do not count against the time limit.
         """
         while (text := self._sent(request)) not in self._answers:
             oldest, asked = next(iter(self._asked.items()))
@@ -309,14 +310,15 @@ class MeasuringProcess:
         text = request.model_dump_json()
         if text not in self._asked and text not in self._answers:
             if self._local is None:
-                # If this process is killed, the GPU stays leased until that one has ended. One for speedups outlives the lease.
+                # The child inherits the lease, so that the GPU stays leased until it has ended even if this process is killed.
+                # A process for speedups does not inherit it, since it lives longer than a lease.
                 self._local = LocalProcess(request.settings.threads, () if request.is_speedup else lease_descriptors())
             self._local.send(text)
             self._asked[text] = request
         return text
 
     def _oldest_answer(self, request: Request, progress: Tell) -> Findings:
-        """Wait for the answer to the oldest request that has none, and return it."""
+        """Wait for the answer to the oldest open request, and return it."""
         assert self._local is not None
         local, found, wait = self._local, Findings(), Wait()
         left, before = START_SECONDS if request.is_speedup else request.time_limit_s, time.monotonic()
@@ -348,7 +350,7 @@ class MeasuringProcess:
         return self._stopped(found, "crashed", local.death)
 
     def _stopped(self, findings: Findings, status: Status, reason: str) -> Findings:
-        """End the process, and return what it has found before it ended for a reason."""
+        """End the process, and return its findings so far with this status and reason."""
         self.close()
         early = {name: findings.fields[name] for name in KNOWN_EARLY if name in findings.fields}
         return findings.model_copy(update={"fields": early, "status": status, "reason": f"{findings.phase}: {reason}"})

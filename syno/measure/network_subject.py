@@ -1,4 +1,4 @@
-"""Subjects of tuning: a backbone with an operator in its layers, or one of these layers."""
+"""Subjects of measurements: a network, original or with an operator in its layers, or one of these layers."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _MADE: dict[str, Identity] = {}  # what networks of users' own are, by their sub
 
 
 class BackboneSubject(Subject):
-    """A backbone, as it is or with an operator.
+    """A network, original or with an operator.
 
     Attributes:
-        model: the backbone, by name or as `package.module:function`.
-        model_settings: further arguments of its function.
-        width: multiplies its features.
-        placed: operators that are in other layers already.
-        operator: the text of the operator in its layers, or of a baseline that is a module; None for the network as it is.
+        model: a backbone's name, or `package.module:function`.
+        model_settings: further arguments of this function.
+        width: factor on its numbers of features.
+        placed: operators that other layers already contain.
+        operator: the text of the operator, or of another replacement; None for the original network.
         layers: the layers to replace, as in `syno.train.settings.WorkloadSettings`.
-        layer: the name of one of them, such as "layer2.0.conv1": it is measured by itself, on as large an input as it has in
-            the network (with the pooling, where it has a stride). None for the whole network.
-        samples: inputs that it is measured on, if it does not compute the same for others; None: these are drawn.
+        layer: the name of one of these layers, such as "layer2.0.conv1", to measure it alone, on an input of its size in the
+            network (including the pooling for a stride). None: the whole network.
+        samples: inputs to measure on, if the execution path depends on values; None: random inputs.
     """
 
     model: str
@@ -57,7 +57,7 @@ class BackboneSubject(Subject):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the subject without what was added later, where it says nothing: names of records depend on it."""
+        """Return the subject's fields without optional ones that are not set; names of records are hashes of them."""
         return without_nothing(self, write(self))
 
     @property
@@ -73,16 +73,16 @@ class BackboneSubject(Subject):
 
     @property
     def symbols(self) -> int | None:
-        """The number of symbols, if the input is numbers of symbols; None if it is real numbers."""
+        """The vocabulary size if the input is token ids; None if it is real numbers."""
         return None
 
     @property
     @abstractmethod
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape of an input without the batch."""
+        """The shape of an input without the batch axis."""
 
     def backbone(self, batch: int | None = None) -> nn.Module:
-        """Return the network as it is, with the operators that are placed in it, in a form for this batch size."""
+        """Return the original network including its placed operators, whose code is optimized for this batch size."""
         return with_placed(self._network_alone(), self.placed, self.example(), SEED, batch)
 
     @abstractmethod
@@ -101,21 +101,21 @@ class BackboneSubject(Subject):
         return (_MADE[key],) if key in _MADE else ()
 
     def example(self, batch: int = 1) -> Inputs:
-        """Return its inputs, of zeros where they are real numbers, unless it has samples."""
+        """Return inputs: the samples if it has any; else with zeros for real numbers."""
         return self._drawn(batch) if self.samples is None else self.samples.make(batch)
 
     def _drawn(self, batch: int) -> Inputs:
-        """Return inputs of zeros where they are real numbers."""
+        """Return inputs with zeros for real numbers."""
         return _zeros((batch, *self.sample_shape), self.symbols)
 
     def layout(self) -> torch.memory_format:
-        """Return the memory format of pictures and of the network's own convolutions."""
+        """Return the memory format of input pictures, and of the weights of the network's own convolutions."""
         import torch
 
         return torch.contiguous_format
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the network. Its reference is the network with operators in their literal form, in double precision."""
+        """Return the network. Its reference is the network in double precision with operators in the literal mode."""
         import torch
         from torch import nn
 
@@ -130,7 +130,7 @@ class BackboneSubject(Subject):
 
         operator, layout, original = self.replacement, self.layout(), self.backbone(batch)
         shape, symbols = (batch, *self.sample_shape), self.symbols
-        # These are the whole network's, even if only one of its layers is measured.
+        # These are of the whole network, even if only one of its layers is measured.
         rule, causal = rule_for(original, self.layers), getattr(original, "causal", False)
         if self.layer is not None:
             original, shape = self._one_layer(original, self.example(batch))
@@ -152,7 +152,7 @@ class BackboneSubject(Subject):
         price = count(network, example)
         generator, given = torch.Generator().manual_seed(SEED), None
         has_values = self.layer is None and self.samples is not None
-        if has_values:  # other inputs and weights may make the network compute something else
+        if has_values:  # other inputs and weights may take another execution path
             given = drawn = example
             if operator is not None:
                 check_same_modules(original, network, example, rule)
@@ -199,13 +199,13 @@ class BackboneSubject(Subject):
 
 
 class NetworkSubject(BackboneSubject):
-    """A backbone that takes pictures, or other samples of real numbers.
+    """A network that takes pictures, or other samples of real numbers.
 
     Attributes:
         classes: the number of classes.
         image_shape: [channels, height, width] of a picture, or [channels, ...] of another sample.
-        memory_format: "channels_last" or "contiguous", of pictures and of the network's own convolutions; other samples are
-            always contiguous.
+        memory_format: "channels_last" or "contiguous": of pictures and of the weights of the network's own convolutions;
+            samples that are no pictures are always contiguous.
     """
 
     kind: Literal["network"] = "network"
@@ -235,11 +235,11 @@ class NetworkSubject(BackboneSubject):
 
 
 class LanguageModelSubject(BackboneSubject):
-    """A backbone that takes tokens.
+    """A network that takes tokens.
 
     Attributes:
         vocabulary: the number of different tokens.
-        length: the number of tokens of a sequence; the model is made for no longer ones.
+        length: the number of tokens of a sequence, and the model's context.
     """
 
     kind: Literal["language_model"] = "language_model"
@@ -266,11 +266,11 @@ class LanguageModelSubject(BackboneSubject):
 
 
 class NetworkWithInputs(BackboneSubject):
-    """A network of a user's own whose inputs are several, or numbers of another format.
+    """A user's own network with several inputs, or inputs of other dtypes.
 
     Attributes:
-        inputs: what it is called with.
-        memory_format: of inputs with four axes, and of the network's own convolutions.
+        inputs: description of its inputs.
+        memory_format: of inputs with four axes, and of the weights of the network's own convolutions.
     """
 
     kind: Literal["network_with_inputs"] = "network_with_inputs"
@@ -280,7 +280,7 @@ class NetworkWithInputs(BackboneSubject):
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """(): each input has its own."""
+        """(), since each input has a shape of its own."""
         return ()
 
     def _drawn(self, batch: int) -> Inputs:

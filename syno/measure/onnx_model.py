@@ -26,7 +26,7 @@ from syno.base.errors import LoweringError, first_line
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-PACKAGES = ("onnx", "onnxscript")  # that PyTorch exports with
+PACKAGES = ("onnx", "onnxscript")  # needed by PyTorch's exporter
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class OnnxModel:
     Attributes:
         proto: the model.
         inputs: names of its inputs, one for each tensor that the module takes; "x" if there is one.
-        leaves: (name, value) of each part of the module's output: a tensor's name, such as "y", "logits" or "features_0", and
-            None; or "" and a constant.
-        structure: how these parts lie in tuples, lists and dicts.
+        leaves: the leaves of the module's output: (name, None) for a tensor, such as "y", "logits" or "features_0", and
+            ("", value) for a constant.
+        structure: the pytree structure of these leaves.
     """
 
     proto: ModelProto
@@ -48,7 +48,7 @@ class OnnxModel:
 
     @property
     def content(self) -> bytes:
-        """The model as a file has it."""
+        """The model as the bytes of an ONNX file."""
         content: bytes = self.proto.SerializeToString()
         return content
 
@@ -58,7 +58,7 @@ class OnnxModel:
         return tuple(name for name, _ in self.leaves if name)
 
     def output_of(self, tensors: Iterable[torch.Tensor]) -> Any:
-        """Return the module's output with these tensors in it, which are the model's outputs."""
+        """Return the module's output from the model's output tensors, in the module's nested structure."""
         left = iter(tensors)
         return pytree.tree_unflatten([next(left) if name else value for name, value in self.leaves], self.structure)
 
@@ -120,7 +120,7 @@ def of_module(module: nn.Module, example: tuple[torch.Tensor, ...]) -> OnnxModel
 
 @cache
 def _make_table_once() -> None:
-    """Let PyTorch keep its table of operations in ONNX, which it would make anew in each export, in two thirds of the time."""
+    """Cache PyTorch's table of ONNX operations, which otherwise takes two thirds of the time of each export."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     ONNXRegistry.from_torchlib = staticmethod(cache(ONNXRegistry.from_torchlib))

@@ -1,4 +1,4 @@
-"""Networks in which each synthesized operator is one call that PyTorch knows only the shape of, as exporters need them."""
+"""Networks for exporters: each synthesized operator is one opaque call, of which PyTorch knows only the output shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OperatorCall(nn.Module):  # type: ignore[misc]  # mypy does not look into 
 
     Args:
         number: the operator's number in the network.
-        operator: is not a submodule: its weights are not exported.
+        operator: kept as an attribute, not as a submodule, so that its weights are not exported.
     """
 
     def __init__(self, number: int, operator: OperatorModule) -> None:
@@ -44,14 +44,14 @@ def valuation_for(operator: OperatorModule, shape: Sequence[int]) -> Valuation:
 
 @cache
 def operator_call() -> Any:
-    """Define `syno::synthesized` on first use, and return it. It has a shape and no implementation: nothing ever runs it."""
+    """Define `syno::synthesized` on first use, and return it. It has a shape function but no implementation, and never runs."""
     torch.library.define(f"syno::{CALL}", "(Tensor x, int number, int[] shape) -> Tensor")
     torch.library.register_fake(f"syno::{CALL}", lambda x, number, shape: x.new_empty(shape))
     return getattr(torch.ops.syno, CALL)
 
 
 def exchanged(module: nn.Module, replacements: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Put modules in the places of others, and return the network, which is another one if it was exchanged itself."""
+    """Replace submodules of a network in place, and return it; if the network itself is replaced, return its replacement."""
     for name, part in list(module.named_modules(remove_duplicate=False)):  # a module may be in several places
         if name and part in replacements:
             module.set_submodule(name, replacements[part])
@@ -65,7 +65,7 @@ def with_calls(
 
     Args:
         module: a network, or an operator by itself.
-        others: returns what else is exchanged for a module of the copy, or None.
+        others: returns the replacement of any other module of the copy, or None to keep the module.
     """
     copy = copy_of(module).cpu().eval().to(memory_format=torch.contiguous_format)
     operators = [part for part in copy.modules() if isinstance(part, OperatorModule)]

@@ -1,4 +1,4 @@
-"""Checks of compiled code: its output is compared with double precision, element by element.
+"""Check of compiled code: each element of its output is compared with a reference in double precision.
 
 >>> check = OutputCheck(lambda x: x.relu(), [(torch.randn(4, 8),)])
 >>> check.of(lambda x: x.clamp(min=0)).of_allowed
@@ -33,12 +33,12 @@ Inputs: TypeAlias = tuple[Any, ...]
 
 
 class Deviation(NamedTuple):
-    """By how much an output differs from its reference.
+    """The deviation of an output from its reference.
 
     Attributes:
-        of_allowed: the largest difference of an element, as a share of what is allowed for that element.
-        relative: the largest difference, as a share of the largest value.
-        rounding: the standard deviation of rounding errors, as a share of the root mean square; None where a tolerance was set.
+        of_allowed: the largest ratio of an element's difference to the difference allowed for that element; wrong if above 1.
+        relative: the largest difference as a share of the largest value.
+        rounding: the standard deviation of rounding errors as a share of the root mean square; None if a tolerance was set.
     """
 
     of_allowed: float
@@ -46,28 +46,33 @@ class Deviation(NamedTuple):
     rounding: float | None
 
     def worse(self, other: Deviation) -> Deviation:
-        """Return the larger of each of the numbers."""
-        roundings = [one for one in (self.rounding, other.rounding) if one is not None]
+        """Return a deviation with the larger value of each number."""
+        roundings = [rounding for rounding in (self.rounding, other.rounding) if rounding is not None]
         return Deviation(max(self[0], other[0]), max(self[1], other[1]), max(roundings, default=None))
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Some samples of a batch, which is the first axis of each tensor."""
+    """A selection of samples of a batch; the batch is the first axis of each tensor.
+
+    Attributes:
+        batch: the number of samples in the batch.
+        chosen: the indices of the selected samples.
+    """
 
     batch: int
     chosen: tuple[int, ...]
 
     @classmethod
     def among(cls, inputs: Inputs, most: int | None) -> Samples | None:
-        """Return `most` samples of the inputs (2 or more), evenly from the first to the last; None if there are no more."""
+        """Return `most` evenly spaced samples (at least 2) from the first to the last; None if the batch has no more."""
         batch = next((len(tensor) for tensor in tensors_in(inputs) if tensor.dim()), 0)
         if most is None or batch <= most:
             return None
         return cls(batch, tuple(round(place * (batch - 1) / (most - 1)) for place in range(most)))
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Return these samples of a tensor."""
+        """Return the selected samples of a tensor."""
         return tensor[list(self.chosen)]
 
 
@@ -78,11 +83,11 @@ class Expected:
     Attributes:
         inputs: the input.
         exact: the tensors of the output, in double precision, on the host.
-        allowed: for each tensor, by how much elements may differ; of its shape, or one number for all elements.
+        allowed: for each tensor, the allowed difference of each element: of the tensor's shape, or one number for all.
         roundings: for each tensor, the standard deviation of rounding errors as a share of the root mean square; None with a
             tolerance.
-        samples: the samples of the batch that `exact` and `allowed` have; None: all.
-        runs: simulated runs for this input, by which `allowed` was estimated; 0 if it was estimated otherwise.
+        samples: the samples of the batch that `exact` and `allowed` contain; None: all.
+        runs: number of simulated runs for this input from which `allowed` was estimated; 0 if it was estimated otherwise.
     """
 
     inputs: Inputs
@@ -93,7 +98,7 @@ class Expected:
     runs: int = 0
 
     def deviation(self, output: Any) -> Deviation:
-        """Return by how much an output differs; infinite for other shapes, and where only one of two numbers is finite."""
+        """Return the deviation of an output; infinite if a shape differs, or if only one of two elements is finite."""
         outputs = [tensor.detach() for tensor in tensors_in(output)]
         if self.samples is not None:
             if any(tensor.shape[:1] != (self.samples.batch,) for tensor in outputs):
@@ -112,7 +117,10 @@ class Expected:
 
 
 def _difference(output: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
-    """Return the largest difference as a share of the largest value, and that of each element; None if there is no use."""
+    """Return the largest difference as a share of the largest value, and the differences of all elements.
+
+    The latter are None if the tensor is empty or the former is infinite.
+    """
     if not exact.numel():
         return 0.0, None
     numbers, finite = output.double(), exact.isfinite()
@@ -128,7 +136,7 @@ def _difference(output: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
     return largest / max(float(exact[finite].abs().max()), 1e-30), difference
 
 
-# Estimates of how much rounding changes a network's output, and so how much it may differ from double precision.
+# Estimate of the rounding errors of a network's output, which bound its allowed difference from double precision.
 #
 # The network runs in double precision, with a random error after each operation:
 #
@@ -139,13 +147,13 @@ def _difference(output: Tensor, exact: Tensor) -> tuple[float, Tensor | None]:
 # >>> 1e-8 < float(((rounded - exact) / exact).abs().max()) < 1e-5
 # True
 #
-# The size of an error follows from the operation. Elementwise operations err by the unit roundoff u of each value. A sum of K
-# terms that is taken one after another errs by u * (sqrt(K)/3 * |sum| + 0.41 * sqrt(K) * root of the sum of squares): the
-# partial sums are those of terms of one sign, or of a random walk. Better orders err less, so the simulated error is rarely
-# too small.
+# The size of an error depends on the operation. Elementwise operations have an error of the unit roundoff u times the value. A
+# sequential sum of K terms has an error of u * (sqrt(K)/3 * |sum| + 0.41 * sqrt(K) * root of the sum of squares): its partial
+# sums grow like those of terms of one sign, or like a random walk. Better orders of summation have smaller errors, so that the
+# simulated error is rarely too small.
 #
-# An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of its rounding error, which grow with
-# the depth of a network and the length of its sums, and by `SHARE_OF_UNIT` roundoffs of the largest value at most.
+# An element may differ from its exact value by `MOST_DEVIATIONS` standard deviations of its rounding error, which grows with
+# the depth of a network and the length of its sums, but by at most `SHARE_OF_UNIT` roundoffs of the largest value.
 #
 # Sources: Parker 1997, Monte Carlo arithmetic; Higham and Mary 2019, a new approach to probabilistic rounding error analysis.
 
@@ -154,11 +162,11 @@ aten = torch.ops.aten
 
 MOST_DEVIATIONS = 16.0  # honest compilers stay below 6, small faults are above 200: docs/measured/check.md
 SHARE_OF_UNIT = 2.0**14  # no element may differ by more than this many roundoffs of the largest: 1e-3 in float32
-MOST_SHARE = 0.1  # of the largest value, however low the precision of the numbers is
+MOST_SHARE = 0.1  # largest allowed difference as a share of the largest value, in any precision
 SMALLEST = 1e-37  # values below may be zero in float32
 
 TF32_UNIT = 2.0**-11
-DRAWN = 1_000_003  # random numbers of deviation 1, which are used again: a prime, so that they never fall into step with axes
+DRAWN = 1_000_003  # number of random numbers, which are reused: a prime, so that their period is no multiple of an axis
 OF_ONE_SIGN, OF_RANDOM_SIGNS = 1 / 3, sqrt(1 / 6)  # of errors uniform in -u..u: sqrt(1/3) times sqrt(1/3), and times sqrt(1/2)
 PRODUCTS = (aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addmv, aten.mv, aten.dot)
 POOLINGS = (aten.avg_pool2d, aten.avg_pool3d, aten._adaptive_avg_pool2d, aten._adaptive_avg_pool3d)
@@ -166,7 +174,8 @@ NORMALIZATIONS = (aten.native_batch_norm, aten.native_group_norm, aten.native_la
 
 
 class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does not look into torch
-    """A context in which PyTorch's operations on tensors in double precision err as with this unit roundoff.
+    """A context that adds random errors to PyTorch's operations in double precision, as if they rounded with this unit
+    roundoff.
 
     Args:
         unit: the unit roundoff, such as 2**-24 for single precision.
@@ -181,7 +190,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def __init__(self, unit: float, seed: int) -> None:
         super().__init__()
         self._unit, self._generator = unit, torch.Generator().manual_seed(seed)
-        self._attention = sdpa_kernel(SDPBackend.MATH)  # as products and a softmax, each of which errs
+        self._attention = sdpa_kernel(SDPBackend.MATH)  # attention as separate products and softmax, each with errors
 
     def __enter__(self) -> SimulatedRounding:
         self._attention.__enter__()
@@ -195,7 +204,7 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Do the operation and add errors to its new results. Views of existing tensors get none."""
+        """Run the operation, and add errors to its results, except to views of existing tensors."""
         returned = function(*args, **(kwargs or {}))
         results = returned if isinstance(returned, tuple | list) else (returned,)
         for result, about in zip(results, function._schema.returns, strict=False):
@@ -211,14 +220,14 @@ class SimulatedRounding(TorchDispatchMode):  # type: ignore[misc]  # mypy does n
         if start + count > DRAWN:
             errors = errors.repeat(-(-(start + count) // DRAWN))
         errors = errors[start : start + count].view(result.shape)
-        if not bool(magnitude.sum().isfinite()):  # infinite numbers, as of attention's masks, are exact
+        if not bool(magnitude.sum().isfinite()):  # infinite values, as in attention masks, have no error
             magnitude = magnitude.nan_to_num(nan=0.0, posinf=0.0)
         result.addcmul_(errors, magnitude, value=self._unit)
 
 
 @functools.cache
 def _random_errors() -> Tensor:
-    """Return the random numbers that all errors are taken from, each operation's from a place of its own."""
+    """Return the random numbers of deviation 1 from which all errors are taken, at a random offset for each operation."""
     generator = torch.Generator().manual_seed(0)
     return torch.empty(DRAWN, dtype=torch.float64).uniform_(-sqrt(3), sqrt(3), generator=generator)
 
@@ -246,41 +255,40 @@ def _magnitude(operation: Any, args: Sequence[Any], result: Tensor) -> Tensor:
         of_squares = operation(args[0].square(), *args[1:]).clamp_min_(0).sqrt_()
         random = sqrt(terms) if operation is aten.sum else 1.0  # a mean is divided by their number
         return size.mul_(1 + OF_ONE_SIGN * sqrt(terms)).add_(of_squares, alpha=OF_RANDOM_SIGNS * random)
-    if operation in NORMALIZATIONS:  # of sums over an axis, and subtracted from each other
+    if operation in NORMALIZATIONS:  # sums over an axis that are subtracted from each other
         return size.mul_(1 + OF_ONE_SIGN * sqrt(result.shape[-1])) + root_mean_square(result)
     return size
 
 
 def unit_roundoff(module: nn.Module, *, tf32: bool = False) -> float:
-    """Return the largest relative error of rounding one number in the module's type of the lowest precision, float32 at least.
+    """Return the unit roundoff of a module: of the least precise dtype of its parameters and buffers, at least float32's.
 
-    Args:
-        module: its parameters and buffers have the types.
-        tf32: whether products are rounded to 10 bits of mantissa.
+    `tf32` says whether products are rounded to 10 bits of mantissa.
     """
     lowest = getattr(torch, least_precise_type(module))
     return max(float(torch.finfo(lowest).eps) / 2, TF32_UNIT if tf32 else 0.0)
 
 
 def least_precise_type(module: nn.Module) -> str:
-    """Return the name of the type of the lowest precision of a module's parameters and buffers, float32 at least."""
+    """Return the name of the least precise dtype among float32 and those of a module's parameters and buffers."""
     kinds = {tensor.dtype for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()}
     return str(max((torch.float32, *kinds), key=lambda kind: float(torch.finfo(kind).eps))).removeprefix("torch.")
 
 
 def allowed_by_tolerance(exact: Tensor, tolerance: float) -> Tensor:
-    """Return a share of the largest value, one number for all elements."""
+    """Return the allowed difference by a tolerance: a share of the largest value, one number for all elements."""
     return torch.tensor(max(tolerance * _largest(exact), SMALLEST), dtype=torch.float64)
 
 
 def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float, by_real_run: float = 0.0) -> Tensor:
-    """Return by how much each element may differ, where simulated rounding made errors of these squares.
+    """Return the allowed difference of each element, estimated from the squared errors of simulated rounding.
 
-    It is at most a share of the largest value, or what a real run makes plausible (`by_real_run`) if that is more: a simulation
-    exaggerates where large numbers cancel that have no rounding errors.
+    It is bounded by a share of the largest value, or by the error of a real run (`by_real_run`) if that is larger: simulations
+    exaggerate if large numbers without rounding errors cancel.
 
-    An element's standard deviation is the largest root mean square of the errors along any one of its axes, of all errors, and
-    of its own: one error by itself may be small by chance, and errors may be large in a part of the output only.
+    An element's standard deviation is estimated as the largest of: the root mean square error along any of its axes, the root
+    mean square of all errors, and its own error. Its own error alone may be small by chance, and errors may be large in a part
+    of the output only.
     """
     variance = squared_errors.clamp(min=float(squared_errors.mean()) if squared_errors.numel() else 0.0)
     for axis in range(squared_errors.dim()):
@@ -289,13 +297,16 @@ def allowed_by_rounding(exact: Tensor, squared_errors: Tensor, unit: float, by_r
 
 
 def allowed_by_ratio(exact: Tensor, rounding: float, unit: float) -> Tensor:
-    """Return by how much each element may differ, where errors are this share of it or of the root mean square if larger."""
+    """Return the allowed difference of each element if rounding errors are a share `rounding` of the element's magnitude.
+
+    The magnitude is at least the root mean square of all elements.
+    """
     size = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
     return _bounded(size.clamp_(min=root_mean_square(exact)).mul_(MOST_DEVIATIONS * rounding), exact, unit)
 
 
 def largest_error(output: Tensor, exact: Tensor) -> float:
-    """Return the largest difference of two elements that are finite; 0 if there are none, or the shapes differ."""
+    """Return the largest difference of two finite elements; 0 if there are none, or the shapes differ."""
     if output.shape != exact.shape:
         return 0.0
     return _largest((output - exact).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
@@ -317,29 +328,28 @@ def root_mean_square(tensor: Tensor) -> float:
     return float(finite.square().mean().sqrt()) if finite.numel() else 0.0
 
 
-LEAST_SAMPLES = 64  # of rounding errors in one run: outputs of fewer numbers get more runs
+LEAST_SAMPLES = 64  # outputs with fewer elements get more simulated runs
 FIRST_RUNS, MOST_RUNS = 4, 16  # simulated runs for an output of few numbers, and for one that is in doubt
-MOST_SAMPLES = 8  # of a batch that are compared
+MOST_SAMPLES = 8  # samples of a batch that are compared
 
 
 class OutputCheck:
     """Compares outputs of functions with those of a reference in double precision.
 
-    One simulated run says how much rounding changes most outputs, since it has many errors. Where few of them matter, as behind
-    a softmax with two large elements, they may all be small by chance; and an input to which a network is more sensitive than
-    to others has larger ones. So an output that differs by more than is allowed is compared again, with what many runs for this
-    very input say.
+    One simulated run estimates the rounding errors of most outputs, since it has many of them. It may underestimate if only few
+    errors matter, as behind a softmax with two large elements, or if the network is more sensitive to this input than to
+    others. So an output that exceeds the allowed difference is compared again, with an estimate from many runs on this input.
 
     Args:
-        reference: the exact function: it takes tensors in double precision (or integers) on the host.
-        inputs: for which functions are compared.
-        simulated: the same function as operations of PyTorch, in which rounding is simulated; by default the reference.
-        unit: the unit roundoff of the functions.
-        tolerance: the largest allowed difference as a share of the largest value, instead of what rounding explains.
+        reference: the exact function, of tensors in double precision (or integers) on the host.
+        inputs: the inputs for which outputs are compared.
+        simulated: the same function as PyTorch operations, for simulated rounding; None: the reference.
+        unit: the unit roundoff of the checked functions.
+        tolerance: the allowed difference as a share of the largest value, instead of the estimate of rounding errors.
         fallback: the function in its own precision. With a tolerance, it replaces a reference that cannot be computed in double
-            precision; without one, more than a small share of the largest value is allowed only where it errs so much.
-        most_samples: of a batch that are compared, from the first to the last one, if the functions compute each sample of a
-            batch by itself: the reference of a large batch takes minutes. None: all.
+            precision. Without one, its error in a real run can raise the bound on the allowed differences.
+        most_samples: number of evenly spaced samples of a batch that are compared, for functions that compute each sample
+            independently, since the reference of a large batch takes minutes. None: all.
     """
 
     def __init__(
@@ -366,7 +376,7 @@ class OutputCheck:
         return self._expected
 
     def of(self, function: Callable[..., Any]) -> Deviation:
-        """Return the largest deviation of the function's output, for any of the inputs."""
+        """Return the largest deviation of the function's output over all inputs."""
         worst = Deviation(0.0, 0.0, None)
         for number, expected in enumerate(self.expected):
             found, self._expected[number] = self._compare(function(*copied(expected.inputs)), expected)
@@ -374,7 +384,7 @@ class OutputCheck:
         return worst
 
     def of_output(self, output: Any, inputs: Inputs) -> Deviation:
-        """Return the deviation of an output for another input, which usually errs by the same share as those for the inputs."""
+        """Return the deviation of an output for another input; the estimate of rounding errors is first that of the inputs."""
         return self._compare(output, self._expect(inputs, self.expected))[0]
 
     def require(self, deviation: Deviation, subject: str = "the output") -> Deviation:
@@ -384,7 +394,7 @@ class OutputCheck:
         return deviation
 
     def _compare(self, output: Any, expected: Expected) -> tuple[Deviation, Expected]:
-        """Return the deviation of an output, and what it was compared with: a closer estimate if it was in doubt."""
+        """Return the deviation of an output, and the expectation it was compared with: a closer estimate if it was in doubt."""
         found = expected.deviation(output)
         is_in_doubt = not found.of_allowed <= 1 and isfinite(found.relative)
         if self._tolerance is not None or expected.runs >= MOST_RUNS or not is_in_doubt:
@@ -422,9 +432,9 @@ class OutputCheck:
         return self._estimate(Expected(inputs, exact, ()), in_double, runs)
 
     def _estimate_again(self, expected: Expected) -> Expected:
-        """Return a closer estimate of the allowed differences for the same input.
+        """Return the expectation for the same input with a closer estimate of the allowed differences.
 
-        It is of `MOST_RUNS` simulated runs, and of one real run in the function's own precision if there is a fallback.
+        It uses `MOST_RUNS` simulated runs, and one real run in the function's own precision if there is a fallback.
         """
         samples = expected.samples
         chosen = tuple(value if samples is None else samples.of(value) for value in expected.inputs)
@@ -437,7 +447,10 @@ class OutputCheck:
         return self._estimate(expected, tuple(map(to_double, chosen)), MOST_RUNS, real_errors)
 
     def _estimate(self, expected: Expected, in_double: Inputs, runs: int, real_errors: Sequence[float] = ()) -> Expected:
-        """Return the expectation from so many simulated runs; `real_errors`: the largest of each tensor in a real run."""
+        """Return the expectation estimated from `runs` simulated runs.
+
+        `real_errors` has the largest error of each tensor in a real run, if there was one.
+        """
         exact = expected.exact
         squares = [torch.zeros_like(tensor) for tensor in exact]
         for seed in range(runs):
@@ -455,7 +468,7 @@ class OutputCheck:
         return replace(expected, allowed=allowed, roundings=roundings, runs=runs)
 
     def _squared_errors(self, inputs: Inputs, exact: Sequence[Tensor], seed: int) -> list[Tensor]:
-        """Return the squares of the errors by simulated rounding, for each tensor of the output; 0 for infinite numbers."""
+        """Return the squared errors of one simulated run for each tensor of the output; 0 for infinite values."""
         with SimulatedRounding(self._unit, seed):
             outputs = _computed(self._simulated, inputs)
         return [(one - other).nan_to_num_(0.0, 0.0, 0.0).square_() for one, other in zip(outputs, exact, strict=True)]
@@ -464,8 +477,8 @@ class OutputCheck:
 def check_of(material: Material, settings: LatencySettings, device: str) -> OutputCheck:
     """Return the check of code that is compiled from a material for a device of this machine.
 
-    With a tolerance, outputs are compared for an input of the kind that is timed: quantization, which is what tolerances are
-    for, is fitted to such values, and not to those that make small faults visible.
+    With a tolerance, outputs are compared for a typical input, like those that are timed: tolerances are for quantization,
+    which is calibrated to such values, and not to the inputs that make small faults visible.
     """
     return OutputCheck(
         material.reference,
@@ -479,7 +492,7 @@ def check_of(material: Material, settings: LatencySettings, device: str) -> Outp
 
 
 def wrong_output(deviation: Deviation, tolerance: float | None, subject: str) -> WrongOutputError:
-    """Return the error for an output that differs by more than is allowed; `subject` begins its message."""
+    """Return the error for an output that exceeds the allowed difference; `subject` begins its message."""
     if tolerance is not None:
         rule, remedy = f"; at most {tolerance:g} is allowed", "raise the tolerance"
     else:
@@ -498,7 +511,7 @@ def relative_error(output: Any, expected: Any) -> float:
 
 
 def _computed(function: Callable[..., Any], inputs: Iterable[Any]) -> tuple[Tensor, ...]:
-    """Return the function's tensors; those that it makes itself are in double precision, too."""
+    """Return the tensors of the function's output in double precision, which is also the default dtype during the call."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

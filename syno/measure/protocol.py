@@ -1,9 +1,9 @@
-"""What a process that measures is asked, and what it answers: through a pipe, or by ssh from another machine.
+"""The protocol between a client and a measuring process, through pipes on one machine or by ssh.
 
-It is sent requests, a line of JSON each, and an empty line from time to time. It sends messages: lines that begin with MARK,
-the name of the message and a space. Lines without MARK, such as those that a login shell prints, are ignored.
+The client sends requests, each a line of JSON, and empty lines as heartbeats. The process sends messages: lines that begin with
+MARK, the kind of the message and a space. Other lines, such as those that a login shell prints, are ignored.
 
-A process says hello, then its findings whenever it knows more. The answer to a request is the findings that have a status.
+The process sends "hello", then "findings" at each change. Findings with a status are the answer to a request.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from syno.measure.tuning_record import AnySubject, Status, TuningRecord
 from syno.measure.tvm.targets import DeviceSettings
 
 MARK = "syno:"
-LOOK_SECONDS = 0.2  # between two looks at a process: looking often would slow down what is timed
-SIGN_OF_LIFE_SECONDS = 10.0  # between two messages of each side by ssh
+LOOK_SECONDS = 0.2  # polling interval: polling more often would disturb the measurement
+SIGN_OF_LIFE_SECONDS = 10.0  # interval of heartbeats of each side by ssh
 SILENCE_SECONDS = 120.0  # after which a connection by ssh counts as lost; Python may take long to start there
 
-# hello: `Code`; findings: `Findings`; about: `About`; fault, warning: a sentence; alive: nothing. A fault has no subject as its
-# cause, and ends the answers.
+# Content by kind: hello: `Code`; findings: `Findings`; about: `About`; fault, warning: a sentence; alive: nothing. A fault is
+# not caused by a subject, and ends the connection.
 Kind: TypeAlias = Literal["hello", "findings", "about", "fault", "warning", "alive"]
 
 
@@ -51,10 +51,10 @@ class Request(BaseModel):
     Attributes:
         options: the compiler's own settings, as JSON.
         time_limit_s: seconds after which the process is stopped.
-        folder: for files that later runs can use. By ssh, it is a name for trials there. An empty one is for this run.
-        remote: the settings of `device`, if it is not one of this machine.
-        measured: "latency": of the subject. "network": how many times as fast as the original the subject, a network with an
-            operator, is: both are timed in turns; "layers": each distinct size of the replaced layers is.
+        folder: for files that later runs can reuse; empty: none. By ssh, a name for the folder of trials on the other machine.
+        remote: the settings of a remote `device`; None for a device of this machine.
+        measured: "latency": the subject's latency. "network": the speedup of the subject, a network with an operator, over the
+            original, timed in turns. "layers": the same, by timing each distinct size of the replaced layers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,21 +71,28 @@ class Request(BaseModel):
 
     @property
     def is_speedup(self) -> bool:
-        """Whether a speedup is measured."""
+        """Whether it asks for a speedup, not a latency."""
         return self.measured != "latency"
 
     @property
     def name(self) -> str:
-        """A name for files of what is compiled: the subject's, and a hash of it and of the batch."""
+        """A file name for compiled code: the subject's title, and a hash of the subject and the batch size."""
         text = f"{self.subject.model_dump_json()} {self.settings.batch}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
         return f"{re.sub(r'[^0-9A-Za-z]+', '-', self.subject.title)}-{digest}"
 
 
 class Findings(BaseModel):
-    """The state of a measurement: fields of the record, the current phase, how far tuning is, and how it ended.
+    """The state of a measurement.
 
-    Where there is a `shortcoming`, the measured code is not quite what was asked for.
+    Attributes:
+        phase: the current phase.
+        shortcoming: a sentence if the measured code is not as requested, such as untuned parts; "" otherwise.
+        device_name: the name of the device.
+        fields: the fields of the record so far.
+        count: the progress of tuning.
+        status: None until the end.
+        reason: the reason for any status but "ok".
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -98,7 +105,7 @@ class Findings(BaseModel):
     reason: str = ""
 
 
-Tell: TypeAlias = Callable[[Findings], None]  # gets what is known so far
+Tell: TypeAlias = Callable[[Findings], None]  # callback with the findings so far
 
 
 class Code(BaseModel):
@@ -106,7 +113,7 @@ class Code(BaseModel):
 
     Attributes:
         syno: the version.
-        fields: a checksum of the fields of requests and records, by which different code of one version is told apart.
+        fields: a checksum of the schemas of requests and records, to detect different code with the same version number.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -115,11 +122,11 @@ class Code(BaseModel):
 
     @classmethod
     def of_this(cls) -> Code:
-        """Return the identity of this machine."""
+        """Return the version of this machine's Syno."""
         return cls(syno=VERSION, fields=_fields())
 
     def difference(self, there: Code) -> str:
-        """Return the differences between this machine's Syno and that of another one; empty if there are none."""
+        """Return a sentence about the difference between this machine's Syno and another machine's; "" if they are equal."""
         if self.syno != there.syno:
             return f"Syno is {there.syno} there and {self.syno} here: python -m pip install {DISTRIBUTION}=={self.syno}"
         if self.fields != there.fields:
@@ -138,7 +145,7 @@ class About(BaseModel):
 
     Attributes:
         device: the name of the processor or the GPU.
-        python, torch, tvm, cpp: versions, the last one of the C++ compiler; empty if not installed.
+        python, torch, tvm, cpp: versions (`cpp`: of the C++ compiler); "" if not installed.
         free_mib: MiB on the disk with TVM's trials.
     """
 
@@ -157,7 +164,7 @@ def line(kind: Kind, content: object) -> str:
 
 
 def parsed(text: str) -> tuple[str, Any] | None:
-    """Return the kind and the content of a message; None for a line that is none."""
+    """Return the kind and the content of a message; None for a line that is no message."""
     kind, _, content = text.partition(" ")
     if not kind.startswith(MARK):
         return None
@@ -168,13 +175,13 @@ def parsed(text: str) -> tuple[str, Any] | None:
 
 
 class Lines:
-    """The lines that come from a descriptor."""
+    """Reads lines from a file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._rest = descriptor, b""
 
     def read(self) -> list[str] | None:
-        """Return the lines that come next, perhaps none; None at the end."""
+        """Wait for data, and return the lines that they complete, perhaps none; None at the end of the file."""
         found = os.read(self._descriptor, 2**16)
         if not found:
             return None
@@ -183,11 +190,11 @@ class Lines:
 
 
 class Connection(ABC):
-    """A process that measures for this one, in a `with` block, which ends it.
+    """Connection of the client to a measuring process, which ends with the `with` block.
 
     Attributes:
-        process: it, or the client of ssh by which it is reached.
-        heard: the time of `time.monotonic` when the last message came; 0 for none.
+        process: the measuring process, or the ssh client that is connected to it.
+        heard: `time.monotonic()` of the last message; 0 if there was none.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -207,14 +214,14 @@ class Connection(ABC):
         """End the process."""
 
     def send(self, text: str) -> None:
-        """Send a line. One that does not arrive is noticed by reading."""
+        """Send a line. If the process has ended, this does nothing, and reading notices it."""
         with suppress(BrokenPipeError):
             left = memoryview(f"{text}\n".encode())
             while left:
                 left = left[self._input.write(left) or 0 :]
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """Yield the messages, and ("", None) several times a second while there is none, until the process has ended."""
+        """Yield messages until the process has ended, and ("", None) several times a second while there is none."""
         while True:
             while self._unread:  # several come at once, and the caller may stop after one
                 yield self._unread.popleft()
@@ -225,17 +232,17 @@ class Connection(ABC):
                 self._unread.extend(message for message in map(parsed, lines) if message is not None)
                 if self._unread:
                     self.heard = time.monotonic()
-            elif self.process.poll() is not None:  # and what it has started has the pipe
+            elif self.process.poll() is not None:  # a descendant that lives longer may hold the pipe open
                 return
             else:
                 yield "", None
 
 
 class Asking:
-    """The process that asks, at the other end of the standard input. Compilers that this process starts cannot read from there.
+    """Connection of the measuring process to its client, by standard input, which compilers that it starts do not inherit.
 
     Attributes:
-        has_ended: whether it, or its connection, has ended.
+        has_ended: whether the client or the connection has ended.
     """
 
     def __init__(self) -> None:
@@ -253,12 +260,12 @@ class Asking:
         self.ended()
 
     def ended(self) -> None:
-        """Note that nobody waits for an answer any more."""
+        """Record that the client has ended, so that nobody waits for an answer."""
         self.has_ended = True
         self._requests.put(None)
 
     def request(self) -> str:
-        """Return the next line that is not empty. Raises BrokenPipeError if the connection ends before."""
+        """Wait for the next request, and return it. Raises BrokenPipeError if the connection ends."""
         text = self._requests.get()
         if text is None:
             raise BrokenPipeError("the connection has ended")
@@ -266,9 +273,9 @@ class Asking:
         return text
 
     def require(self) -> None:
-        """Raise BrokenPipeError if the connection has ended, or nothing came for long.
+        """Raise BrokenPipeError if the connection has ended, or no heartbeat has come for `SILENCE_SECONDS`.
 
-        A network that fails does not end the connection on this side; then the other one is silent.
+        A network failure does not close the connection on this side; there is only silence.
         """
         if self.has_ended:
             raise BrokenPipeError("the connection has ended")

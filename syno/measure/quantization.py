@@ -11,8 +11,8 @@ from torch import nn
 from syno.base.errors import LoweringError
 from syno.measure.job import Job
 
-FOLDED = "_frozen_param"  # how PyTorch names what it has folded into constants
-CALIBRATIONS = 8  # inputs from which the ranges of activations are found
+FOLDED = "_frozen_param"  # prefix of PyTorch's names of folded constants
+CALIBRATIONS = 8  # number of inputs for the calibration of activation ranges
 SOURCES = {
     torch.ops.aten.conv2d.default: nn.Conv2d,
     torch.ops.aten.linear.default: nn.Linear,
@@ -21,21 +21,21 @@ SOURCES = {
 
 
 def quantized_for(job: Job) -> torch.fx.GraphModule:
-    """Return the module of a compiler's job in 8-bit integers; the ranges of activations are those of its inputs."""
+    """Return the module of a compiler's job in 8-bit integers, calibrated on the job's inputs."""
     return quantized(job.module, [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))])
 
 
 def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> torch.fx.GraphModule:
     """Return the module with its convolutions and linear layers in 8-bit integers; the rest stays in float32.
 
-    Activations are quantized by tensor, weights by output channel. Without VNNI instructions, x86 processors sum pairs of
-    products in 16 bits, which activations of 8 bits exceed: they get 7. The result computes what compiled code computes, but it
-    is slow: conversions are operations of their own. An operator's weights are brought into the form of its convolutions first,
-    so that these have weights to quantize.
+    Activations are quantized per tensor, weights per output channel. Without VNNI instructions, x86 processors sum pairs of
+    products in 16 bits, which 8-bit activations overflow, so that activations get 7 bits. The result has the values of compiled
+    code, but is slow, since conversions are separate operations. An operator's prepared weights are computed first, so that its
+    convolutions have constant weights to quantize.
 
     Args:
         module: in evaluation mode; it is not changed.
-        inputs: from which the ranges of activations are found. The result takes inputs of the first one's shape.
+        inputs: calibration inputs. The result takes inputs of the first one's shape.
 
     Raises LoweringError if the module has no layer to quantize.
     """
@@ -60,13 +60,13 @@ def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> 
 
 
 def _sums_in_32_bits() -> bool:
-    """Return whether this processor sums products of 8-bit integers without loss (VNNI)."""
+    """Return whether this processor sums products of 8-bit integers in 32 bits, without overflow (VNNI)."""
     found = torch.cpu.get_capabilities()
     return any(found.get(name, False) for name in ("avx512_vnni", "avx_vnni"))
 
 
 def _constant_weights(module: nn.Module, example: tuple[torch.Tensor, ...]) -> torch.fx.GraphModule:
-    """Return the module as a graph, in which everything that depends on weights alone is computed."""
+    """Return the module as a graph, in which computations on weights alone are folded into constants."""
     from torch._inductor.constant_folding import constant_fold
 
     graph = torch.export.export(module, example).module()

@@ -1,4 +1,4 @@
-"""References for outputs: modules in double precision, and inputs and weights with which every error shows."""
+"""References for the output check: modules in double precision, with inputs and weights that make errors visible."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ MOST_FLOPS = 8e9  # of all calls that are compared; at least one is made in any 
 
 @dataclass(frozen=True)
 class Material:
-    """A module with inputs and a reference, as it is compiled, checked and measured.
+    """A module with its inputs and its reference, to be compiled, checked and measured.
 
     Attributes:
         module: in evaluation mode, on the device.
         shape: of an input, with the batch.
-        generator: draws the inputs, on the device.
-        reference: computes the right output, on the host and in double precision; takes inputs of any type and device.
+        generator: random generator of the inputs, on the device.
+        reference: computes the exact output, on the host and in double precision; takes inputs of any dtype and device.
         reference_name: "interpreter", "literal module", "fused module", "network of literal modules" or "eager module".
         flops: multiply-adds of one call.
         parameters: the number of trainable parameters.
-        symbols: the number of symbols, if the input is numbers of symbols; None if it is real numbers.
+        symbols: the vocabulary size if the input is token ids; None if it is real numbers.
         layout: the memory format of inputs.
-        simulated: the reference as operations of PyTorch, if the reference is not.
-        inside: the least share of the multiply-adds that must be done: those that read padding need not be.
-        by_sample: whether the module computes each sample of a batch by itself, so that some of them can be compared.
-        network_inputs: the inputs of a network of several, whose tensors the module takes; None: it takes one of `shape`.
-        has_values: whether the values of `network_inputs` are kept, since the network computes something else for drawn ones.
+        simulated: the reference as PyTorch operations, if the reference is none.
+        inside: the share of the multiply-adds that read no padding, and so cannot be skipped.
+        by_sample: whether the module computes each sample of a batch independently, so that comparing a few suffices.
+        network_inputs: the inputs of a network with several, whose tensors the module takes; None: one input of `shape`.
+        has_values: whether the values of `network_inputs` are used, since random values take another execution path.
     """
 
     module: nn.Module
@@ -58,20 +58,20 @@ class Material:
     has_values: bool = False
 
     def make_inputs(self) -> tuple[Tensor, ...]:
-        """Return one input; each call draws another one."""
+        """Return a random input, a different one at each call."""
         if self.network_inputs is not None:
             return self._tensors(lambda shape: random_input(shape, self.generator))
         return (random_input(self.shape, self.generator, self.symbols).contiguous(memory_format=self.layout),)
 
     def make_check_inputs(self) -> list[tuple[Tensor, ...]]:
-        """Return the inputs for which outputs are compared with the reference."""
+        """Return the inputs for the output check."""
         if self.network_inputs is not None:
             return [self._tensors(lambda shape: telling_inputs(shape, self.generator, flops=self.flops)[0])]
         inputs = telling_inputs(self.shape, self.generator, self.symbols, self.flops)
         return [(x.contiguous(memory_format=self.layout),) for x in inputs]
 
     def _tensors(self, draw: Callable[[tuple[int, ...]], Tensor]) -> tuple[Tensor, ...]:
-        """Return the tensors of the inputs of a network of several; those of real numbers without values are drawn."""
+        """Return the tensors of `network_inputs`; tensors of real numbers are drawn by `draw`, unless `has_values`."""
         drawn = first_inputs(self.network_inputs if self.has_values else filled(self.network_inputs, draw))
         layouts = [self.layout if one.dim() == AXES_OF_PICTURES else torch.contiguous_format for one in drawn]
         device = self.generator.device
@@ -79,10 +79,10 @@ class Material:
 
 
 class InDouble(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A module in double precision on the host, which takes inputs of any device and floating-point type.
+    """Wraps a module in double precision on the host; it takes inputs of any device and floating-point dtype.
 
     Args:
-        module: is changed to double precision in place.
+        module: converted in place.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -95,7 +95,7 @@ class InDouble(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
 
 
 class BySample(nn.Module):  # type: ignore[misc]
-    """A module that is applied to each sample of a batch by itself: literal forms of whole batches may not fit in memory."""
+    """Applies a module to each sample separately: the literal mode may need too much memory for a whole batch."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -112,40 +112,40 @@ def in_double(module: nn.Module) -> nn.Module:
 
 
 def by_sample(module: nn.Module, graph: PGraph) -> nn.Module:
-    """Return an operator's module, sample by sample if its first axis is a batch: unchanged by it and of any length."""
+    """Return an operator's module in `BySample` if the operator's first axis is a batch, which no primitive changes."""
     leads = bool(graph.input and graph.output) and graph.input[0] == graph.output[0]
     return BySample(module) if leads and str(graph.input[0].size) in graph.unchanged_variables else module
 
 
 def to_double(value: Any) -> Any:
-    """Return a tensor on the host, in double precision if it has floating-point numbers; other values as they are."""
+    """Return a tensor on the host, in double precision if it is floating-point; other values unchanged."""
     if not isinstance(value, Tensor):
         return value
     return value.detach().cpu().double() if value.is_floating_point() else value.detach().cpu()
 
 
 def random_input(shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None) -> Tensor:
-    """Return random numbers from -0.5 to 0.5, or int64 numbers below `symbols` if that is given, on the generator's device."""
+    """Return uniform random numbers in [-0.5, 0.5), or int64 token ids below `symbols`, on the generator's device."""
     if symbols is not None:
         return torch.randint(symbols, shape, device=generator.device, generator=generator)
     return torch.rand(shape, device=generator.device, generator=generator).sub_(0.5)
 
 
 def filled(inputs: Any, draw: Callable[[tuple[int, ...]], Tensor]) -> Any:
-    """Return the inputs of a network of several, with what `draw` returns for a shape in place of tensors of real numbers."""
-    return mapped(lambda one: draw(tuple(one.shape)).to(one.dtype) if one.is_floating_point() else one, inputs)
+    """Return inputs in which `draw(shape)` replaces each tensor of real numbers."""
+    return mapped(lambda x: draw(tuple(x.shape)).to(x.dtype) if x.is_floating_point() else x, inputs)
 
 
 def telling_inputs(
     shape: tuple[int, ...], generator: torch.Generator, symbols: int | None = None, flops: int = 0
 ) -> list[Tensor]:
-    """Return random inputs whose values grow towards the corners, so that a wrong pixel there changes means over a picture.
+    """Return random inputs whose values grow towards the corners, so that a wrong pixel there visibly changes means.
 
     Args:
-        shape: with the batch; axes after the first two are those of a picture, or the second if there are no more.
-        generator: draws the inputs.
-        symbols: the number of symbols, if the input is numbers of symbols; these do not grow.
-        flops: of one call. There are inputs for four samples, but fewer where that costs much.
+        shape: with the batch; spatial axes are those after the first two, or the second if there are no more.
+        generator: random generator of the inputs.
+        symbols: the vocabulary size if the input is token ids, which do not grow.
+        flops: of one call. The inputs have four samples in total, but fewer if calls are expensive.
     """
     count = min(ceil(FEWEST_SAMPLES / max(shape[0], 1)) if shape else 1, max(1, int(MOST_FLOPS / max(flops, 1))))
     inputs = [random_input(shape, generator, symbols) for _ in range(count)]
@@ -156,7 +156,7 @@ def telling_inputs(
 
 
 def _corner_gain(shape: tuple[int, ...]) -> Tensor:
-    """Return factors from 1 in the middle to `CORNER_GAIN` in the corners, of the shape without its first axes."""
+    """Return factors from 1 in the middle to `CORNER_GAIN` in the corners, with the shape of the spatial axes."""
     sides = shape[2:] or shape[1:]
     distance = torch.zeros(sides)
     for axis, length in enumerate(sides):
@@ -167,11 +167,11 @@ def _corner_gain(shape: tuple[int, ...]) -> Tensor:
 
 
 def vary_constants(network: nn.Module, example: Any, seed: int) -> None:
-    """Give random values to parameters and statistics that are constants before training, in place.
+    """Randomize, in place, parameters and statistics that are constant before training.
 
-    A normalization that changes nothing, a bias of zeros, and a branch that is multiplied by zero would hide errors. Other
-    values, as in a trained network, stay. Batch normalizations that have seen no data get statistics close to those of their
-    input for the example, so that all branches of a network are of about the same size.
+    An identity normalization, a zero bias or a branch that is multiplied by zero would hide errors. Other values, as in a
+    trained network, are kept. Batch normalizations without running statistics get statistics close to those of their
+    input for the example, so that all branches of a network have about the same magnitude.
 
     Args:
         network: in evaluation mode.
@@ -207,7 +207,7 @@ def _vary(module: nn.Module, name: str, parameter: Tensor, generator: torch.Gene
 
 @contextmanager
 def _fitted_statistics(network: nn.Module, generator: torch.Generator) -> Iterator[None]:
-    """Let batch normalizations that have seen no data take their statistics from their first input within the context."""
+    """In the context, set the statistics of batch normalizations that have seen no data from their first input."""
     hooks = [
         module.register_forward_pre_hook(_fit(generator))
         for module in network.modules()

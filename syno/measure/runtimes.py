@@ -1,4 +1,4 @@
-"""OpenVINO and ONNX Runtime, for inference on a CPU: networks that they read as ONNX, as functions of tensors.
+"""The inference runtimes OpenVINO and ONNX Runtime on CPUs: an ONNX model as a function of tensors.
 
 >>> model = of_module(torch.nn.ReLU(), (torch.zeros(1, 3),))
 >>> in_onnx_runtime(model, model.content, threads=1)(torch.tensor([[-1.0, 0.0, 2.0]]))
@@ -26,10 +26,10 @@ TELEMETRY = "openvino_telemetry"
 
 
 def openvino(name: str = "openvino") -> ModuleType:
-    """Return a module of OpenVINO or NNCF, which sends no usage data from this process. Nothing else imports them.
+    """Import a module of OpenVINO or NNCF with telemetry disabled, and return it. All imports of them go through this function.
 
-    Both send data with `openvino_telemetry` unless this user has refused, and neither has a variable that refuses. Without the
-    package, both go on without it.
+    Both send usage data with the package `openvino_telemetry` unless the user has opted out, for which there is no environment
+    variable. They work without this package, so that its import is blocked.
     """
     loaded: Any = sys.modules.setdefault(TELEMETRY, None)  # type: ignore[arg-type]  # None: it cannot be imported
     if loaded is not None:  # the user's own code has imported OpenVINO before
@@ -41,17 +41,17 @@ def in_openvino(model: OnnxModel, network: Any, threads: int, **hints: str) -> C
     """Return a network in OpenVINO's CPU plugin as a function, for low latency.
 
     Args:
-        model: which it was made from: its inputs, and the structure of its output.
-        network: its ONNX file as bytes, or as an `openvino.Model`.
-        threads: of the CPU.
+        model: the ONNX model, for the names of inputs and the structure of the output.
+        network: the network as bytes of an ONNX file, or as an `openvino.Model`.
+        threads: number of CPU threads.
         hints: further properties of the compiled network.
 
-    The function hands the memory of its inputs on, and returns tensors that its next call writes into.
+    The function shares the memory of its inputs without copies, and returns tensors that its next call overwrites.
     """
     runtime = openvino()
     core = runtime.Core()
-    # The example of PyTorch's exported programs is not taken as it is (`openvino.convert_model`): it reads operators into many
-    # small nodes, with which a network with them takes three times as long at batch 1; without them, both are as fast.
+    # `openvino.convert_model` of PyTorch's exported program is not used: it converts synthesized operators to many small nodes,
+    # with which a network takes three times as long at batch 1. For other networks, both are equally fast.
     network = core.read_model(network) if isinstance(network, bytes) else network
     properties = {
         "INFERENCE_NUM_THREADS": threads,
@@ -86,11 +86,11 @@ def in_onnx_runtime(model: OnnxModel, content: bytes, threads: int) -> Call:
     """Return a network in ONNX Runtime's CPU provider as a function, with all optimizations of its graph.
 
     Args:
-        model: which it was made from: its inputs, and the structure of its output.
-        content: its ONNX file.
-        threads: of the CPU.
+        model: the ONNX model, for the names of inputs and the structure of the output.
+        content: the bytes of the ONNX file.
+        threads: number of CPU threads.
 
-    The function hands the memory of its inputs on, and returns tensors of their own.
+    The function shares the memory of its inputs without copies, and returns new tensors.
     """
     import onnxruntime
 
@@ -100,7 +100,7 @@ def in_onnx_runtime(model: OnnxModel, content: bytes, threads: int) -> Call:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3  # errors: warnings are about nodes that it folds
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    # Binding inputs and outputs (`io_binding`) takes 20 us more a call than it saves.
+    # `io_binding` is not used: binding inputs and outputs takes 20 us more per call than it saves.
     run, names, outputs = session.run, model.inputs, list(model.outputs)
 
     def call(*inputs: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Measuring speedups in this process: the original is compiled once, and each operator's network is timed in turns with it."""
+"""Measurement of speedups in this process: the original is compiled once, and timed in turns with each operator's network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from syno.measure.tuning_record import CompiledCode
 from syno.measure.turns import Turns, take_turns
 from syno.measure.tvm.targets import DeviceSettings
 
-# The speedup of a network by its layers: each size is timed by itself, and times are summed as often as the sizes occur.
+# Measured by layers, each distinct size is timed alone, and a network's time is the sum of these times by their counts.
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Layers:
     """The distinct sizes of a network's replaced layers.
 
     Attributes:
-        names: of one layer of each size, in the network.
-        titles: of the sizes, as in the paper: "conv_io64".
-        counts: how many layers have each size.
+        names: the name in the network of one layer of each size.
+        titles: the names of the sizes, as in the paper: "conv_io64".
+        counts: the number of layers of each size.
     """
 
     names: tuple[str, ...]
@@ -52,15 +52,15 @@ class Layers:
     counts: tuple[int, ...]
 
     def total(self, times: Sequence[float]) -> float:
-        """Return the time of all layers for the time of one of each size."""
+        """Return the time of all layers together from the times of one layer of each size."""
         return sum(count * time for count, time in zip(self.counts, times, strict=True))
 
     def summed(self, times: Sequence[float], rest: float) -> tuple[float, float]:
         """Return the times of the original network and of the network with the operator.
 
         Args:
-            times: of one original layer of each size, and then of the operator in each.
-            rest: the share of the original network's time that is spent outside of these layers.
+            times: times of one original layer of each size, followed by those of the operator in each size.
+            rest: the share of the original network's time outside of these layers.
         """
         before, after = self.total(times[: len(self.names)]), self.total(times[len(self.names) :])
         whole = before / (1 - rest)
@@ -82,12 +82,12 @@ def layers_of(subject: BackboneSubject) -> Layers:
 
 
 def layer_speedups(layers: Layers, turns: Turns, limits: Sequence[float | None]) -> tuple[LayerSpeedup, ...]:
-    """Return the times of each size from rounds with the times of all originals, and then of the operator in each.
+    """Return the times and the speedup of each size.
 
     Args:
         layers: the sizes.
-        turns: the rounds.
-        limits: of one call of each, in milliseconds, in the same order.
+        turns: the rounds: in each, the times of all original layers, followed by those of the operator in each size.
+        limits: lower bounds of one call, in milliseconds, in the same order.
     """
     found = []
     for place, (title, count) in enumerate(zip(layers.titles, layers.counts, strict=True)):
@@ -103,12 +103,12 @@ Fields: TypeAlias = dict[str, Any]
 
 
 def joined(shortcomings: Sequence[str]) -> str:
-    """Return the sentences, each of them once."""
-    return " ".join(sorted({one for one in shortcomings if one}))
+    """Return the distinct sentences as one text."""
+    return " ".join(sorted(set(filter(None, shortcomings))))
 
 
 def times_of(turns: Turns) -> Fields:
-    """Return the fields about times in turns."""
+    """Return the fields of a speedup record that follow from timing in turns."""
     found: Fields = {
         "original_ms": turns.latencies[0],
         "latency_ms": turns.latencies[1],
@@ -121,9 +121,9 @@ def times_of(turns: Turns) -> Fields:
 
 
 def remote_fields(request: Request, device: DeviceSettings, begin: Begin) -> Fields:
-    """Measure on a device that TVM's RPC reaches, where both networks are timed in turns in one session.
+    """Return the fields of a speedup record, measured by TVM's RPC: both networks are timed in turns in one session.
 
-    Raises DeviceError if the device does not answer, and as TVM's compiler does.
+    Raises DeviceError if the device does not answer, and the exceptions of TVM's compiler.
     """
     from syno.measure.tvm.compiler import turns_on
 
@@ -151,12 +151,12 @@ def remote_fields(request: Request, device: DeviceSettings, begin: Begin) -> Fie
 
 
 class Rest(NamedTuple):
-    """What is known of an original network whose layers are measured by themselves.
+    """The part of an original network outside of its replaced layers, if these are measured alone.
 
     Attributes:
-        share: of its time, outside of the layers.
-        limit_ms: of one call, as in tuning records.
-        call_bytes: of its input and its output.
+        share: the share of the network's time outside of the layers.
+        limit_ms: the lower bound of a call of the network, as in tuning records.
+        call_bytes: bytes of the network's input and output.
     """
 
     share: float
@@ -168,10 +168,10 @@ MOST_COMPILED = 12  # modules that PyTorch's compiler holds at once; then it for
 
 
 class SpeedupMeasuring:
-    """Measures requests one after another; the compiled original and its check are kept for the next request."""
+    """Answers requests for speedups one after another, and caches the compiled original and its check between them."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}  # prepared originals, and shares of the rest of networks
+        self._kept: dict[str, Any] = {}  # cache of prepared originals, and of the rests of networks
         self._compiled = 0
         self._begin: Begin = lambda _: None  # is told the name of each phase
 
@@ -190,7 +190,7 @@ class SpeedupMeasuring:
                 take_gpu(request.device, request.memory_limit_mib)
             self._make_room()
             begin("waiting")
-            with computing(request.device):  # compiling disturbs measurements of others
+            with computing(request.device):  # compiling would disturb measurements of other processes
                 fields = self._by_layers(request) if request.measured == "layers" else self._whole(request)
         findings.shortcoming = fields.pop("shortcoming")
         findings.fields = fields
@@ -225,7 +225,7 @@ class SpeedupMeasuring:
         }
 
     def _rest(self, request: Request, layers: Layers, originals: Sequence[Prepared]) -> Rest:
-        """Measure what the original takes outside of its replaced layers; 0 if the layers by themselves take more."""
+        """Measure the original's share of time outside of its replaced layers; 0 if the layers alone take longer."""
         network = self._original(request, self._subject(request))
         turns = self._timed([network, *originals], _shared(request, len(originals)))
         shares = sorted(1 - layers.total(times[1:]) / times[0] for times in turns.rounds)
@@ -256,7 +256,7 @@ class SpeedupMeasuring:
         return request.subject.model_copy(update={"operator": None})
 
     def _original(self, request: Request, subject: BackboneSubject) -> Prepared:
-        """Return the original network, or a layer of it. Raises DeviceError if it fails: no operator is the cause."""
+        """Return the original network, or a layer of it, prepared. Raises DeviceError if it fails: no operator is the cause."""
         try:
             found: Prepared = self._keep(_identity(request, subject), lambda: self._prepared(request, subject))
         except Exception as error:

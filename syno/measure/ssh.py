@@ -1,6 +1,6 @@
-"""Measuring on a machine that is reached by the OpenSSH client, which runs `syno.measure.answering` there.
+"""Measurement on another machine by ssh: the OpenSSH client runs `syno.measure.answering` there.
 
-Keys, addresses and known hosts are those of the user's ssh. It never asks (BatchMode), and hosts' keys are always checked.
+Keys, addresses and known hosts are those of the user's ssh. ssh never prompts (BatchMode), and host keys are always checked.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from syno.measure.protocol import (
 from syno.measure.tuning_record import TuningRecord
 from syno.measure.tvm.targets import TvmSettings
 
-MODULE = "syno.measure.answering"  # what is run on the other machine
-CONNECT_SECONDS = 15  # in which a machine answers
-ABOUT_SECONDS = 60.0  # in which a machine that answers says what it is: Python may take long to load PyTorch there
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two attempts to connect again
-MOST_LOSSES = 5  # of a connection while it is measured: each time, all is measured again
+MODULE = "syno.measure.answering"  # the program on the other machine
+CONNECT_SECONDS = 15  # timeout of ssh's connection
+ABOUT_SECONDS = 60.0  # timeout of the description of a connected machine: importing PyTorch there may take long
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two attempts to reconnect
+MOST_LOSSES = 5  # lost connections in one measurement, each of which starts it anew
 SAID_CHARACTERS = 300
 SSH_FAILED, NOT_FOUND, NOT_EXECUTABLE = 255, 127, 126  # exit codes of ssh, and of a shell there
 
@@ -54,7 +54,7 @@ class ConnectionLostError(DeviceError):
     """A connection that ended, and may come back."""
 
 
-# What ssh says, and what it means. The last field says whether it may pass by itself.
+# Patterns of ssh's messages, their meanings, and whether the error may be temporary.
 MEANINGS: tuple[tuple[str, str, bool], ...] = (
     (r"Could not resolve hostname", "there is no such host: look at the name, or describe it in ~/.ssh/config", True),
     (
@@ -79,13 +79,13 @@ MEANINGS: tuple[tuple[str, str, bool], ...] = (
 
 
 class Session(Connection):
-    """One run of ssh.
+    """A connection by one ssh process.
 
     Args:
-        name: of the device, for messages.
+        name: the name of the device, for messages.
         device: its settings.
-        arguments: of `syno.measure.answering`.
-        connect_seconds: in which the machine answers.
+        arguments: the arguments of `syno.measure.answering`.
+        connect_seconds: the timeout of the connection.
     """
 
     def __init__(self, name: str, device: SshSettings, *arguments: str, connect_seconds: int = CONNECT_SECONDS) -> None:
@@ -116,11 +116,11 @@ class Session(Connection):
         self._errors.unlink(missing_ok=True)
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """Yield the messages, as `syno.measure.protocol.Connection.messages`; say from time to time that this side lives.
+        """Yield messages as `syno.measure.protocol.Connection.messages`, and send heartbeats.
 
         Raises:
-            ConnectionLostError: ssh failed for a reason that may pass, or nothing came for long.
-            DeviceError: it failed for another reason, the other side says that it did, or its code is another.
+            ConnectionLostError: ssh failed for a temporary reason, or no message has come for `SILENCE_SECONDS`.
+            DeviceError: ssh failed for another reason, the other side reports a fault, or it runs another version of Syno.
         """
         began = said = time.monotonic()
         for kind, content in super().messages():
@@ -141,7 +141,7 @@ class Session(Connection):
             raise self._failure(code)
 
     def read(self, model: type[Model], content: object) -> Model:
-        """Return the content of a message. Raises DeviceError if it is not understood."""
+        """Return the content of a message as a model. Raises DeviceError if it does not have the model's fields."""
         try:
             return model.model_validate(content)
         except ValidationError as error:
@@ -168,7 +168,7 @@ class Session(Connection):
         return DeviceError(f"{self.where}: {self._of_python(code, errors)} (it said: {last})")
 
     def _of_python(self, code: int, errors: str) -> str:
-        """Return the meaning of an exit code of the command there."""
+        """Return the meaning of an exit code of the command on the other machine."""
         python = self._device.python
         if code in (NOT_FOUND, NOT_EXECUTABLE):
             what = "there is no program" if code == NOT_FOUND else "it cannot execute"
@@ -196,7 +196,7 @@ def command(device: SshSettings, *arguments: str, connect_seconds: int = CONNECT
 
 
 def as_ordered(request: Request, there: SshSettings) -> Request:
-    """Return the request for the other machine: with its own device and target, and a name as the folder of trials."""
+    """Return the request in the form for another machine: with its device and target, and a hash as the folder of trials."""
     trials = hashlib.blake2b(str(request.folder).encode(), digest_size=8).hexdigest() if request.folder != Path() else "."
     changes: dict[str, Any] = {"device": there.device, "folder": Path(trials)}
     if compiler_named(request.compiler).settings is TvmSettings:
@@ -205,13 +205,13 @@ def as_ordered(request: Request, there: SshSettings) -> Request:
 
 
 class RemoteProcess:
-    """Sends requests to a machine, over a connection that is made for the first of them, in a `with` block, which ends it.
+    """Client of a measuring process on another machine; it connects at the first request, and ends with the `with` block.
 
-    What was measured over a connection that is lost is lost with it: over the next one, the measurement begins again. TVM's
-    trials stay there, so that tuning goes on.
+    If the connection is lost, it reconnects and starts the measurement anew. TVM's trials are kept on the other machine, so
+    that tuning is resumed.
 
     Args:
-        name: of the device, for messages.
+        name: the name of the device, for messages.
         device: its settings.
     """
 
@@ -232,18 +232,18 @@ class RemoteProcess:
         self._session = None
 
     def findings(self, request: Request, progress: Tell = lambda _: None) -> Findings:
-        """Return the final findings, which have a status. The fields of a latency are all of those of its record.
+        """Return the final findings, which have a status. For a latency, they have all fields of its record.
 
         Args:
-            request: what to measure.
-            progress: gets what is known so far, several times a second.
+            request: the request.
+            progress: callback with the findings so far, several times a second.
 
         Raises:
-            DeviceError: the machine cannot be reached, cannot measure, was lost for longer than `wait_seconds`, or again and
-                again.
+            DeviceError: the machine cannot be reached or cannot measure, or the connection was lost for longer than
+                `wait_seconds` or more than `MOST_LOSSES` times.
         """
         text = as_ordered(request, self._device).model_dump_json()
-        heard, pause, losses = 0.0, FIRST_PAUSE_SECONDS, 0  # when something was last heard; 0 for never
+        heard, pause, losses = 0.0, FIRST_PAUSE_SECONDS, 0  # `heard`: time of the last message; 0: none yet
         while True:
             began = time.monotonic()
             self._session = session = self._session or Session(self._name, self._device, "there")
@@ -258,7 +258,7 @@ class RemoteProcess:
             if session.heard:
                 heard, pause, losses = max(session.heard, began), FIRST_PAUSE_SECONDS, losses + 1
             if not heard:
-                raise lost  # it cannot be reached: there is nothing to wait for
+                raise lost  # it has never been reached, so that waiting makes no sense
             if losses >= MOST_LOSSES:
                 raise DeviceError(f"{lost}; it was lost {losses} times, and with it what was measured: look at the network")
             if time.monotonic() - heard > self._device.wait_seconds:
@@ -272,7 +272,7 @@ class RemoteProcess:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _answer(self, session: Session, request: str, progress: Tell) -> Findings:
-        """Send the request, and return what is found in the end."""
+        """Send the request, and return the final findings."""
         session.send(request)
         found = Findings(phase="connecting")
         for kind, content in session.messages():
@@ -308,7 +308,7 @@ def about(name: str, device: SshSettings, connect_seconds: int = CONNECT_SECONDS
 
 @dataclass(frozen=True)
 class SshStatus:
-    """The state of a device: what its machine says of itself, or what is wrong, in one sentence."""
+    """The state of a remote device: its machine's description, or a sentence about the fault."""
 
     name: str
     device: SshSettings
@@ -325,7 +325,7 @@ class SshStatus:
 
 
 def status_by_ssh(name: str, device: SshSettings, connect_seconds: int = CONNECT_SECONDS) -> SshStatus:
-    """Return the state of a device, after asking its machine; takes seconds."""
+    """Connect to a device's machine, and return its state; this takes seconds."""
     try:
         return SshStatus(name, device, about(name, device, connect_seconds))
     except DeviceError as error:

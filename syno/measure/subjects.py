@@ -1,4 +1,4 @@
-"""Subjects of tuning: an operator at given sizes, or a whole model. They are data, from which another process makes modules."""
+"""Subjects of measurements: an operator at given sizes, or a whole model, as data from which another process makes modules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from syno.measure.reference import Material
 
-INTERPRETED_STEPS = 2_000_000  # of operators whose reference is the interpreter; it takes about a second
+INTERPRETED_STEPS = 2_000_000  # largest iteration space for which the interpreter is the reference; it takes about a second
 SEED = 0
 
 
@@ -38,9 +38,9 @@ class GivenTensor(BaseModel):
 
     Attributes:
         shape: with the batch.
-        dtype: PyTorch's name of its number format.
-        numbers: its elements in a row, if they are whole numbers or booleans: an index, a length and a mask may not be drawn.
-        values: its elements if they are real numbers that may not be drawn either, as compressed bytes in base64.
+        dtype: PyTorch's name of its dtype.
+        numbers: the flat elements if they are integers or booleans: an index, a length or a mask cannot be random.
+        values: the elements as base64 of compressed bytes, if they are real numbers whose values matter; else None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,12 +51,12 @@ class GivenTensor(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_values(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the tensor without values if it has none: names of records depend on it."""
-        return {name: one for name, one in write(self).items() if name != "values" or one is not None}
+        """Return the fields without `values` if it is None, since names of records are hashes of them."""
+        return {name: value for name, value in write(self).items() if name != "values" or value is not None}
 
     @classmethod
     def of(cls, tensor: torch.Tensor, *, with_values: bool) -> GivenTensor:
-        """Return the description of a tensor, with real numbers if `with_values` says so."""
+        """Return the description of a tensor; `with_values` includes the values of real numbers."""
         is_real = tensor.is_floating_point() or tensor.is_complex()
         return cls(
             shape=tuple(tensor.shape),
@@ -85,11 +85,11 @@ def _written(tensor: torch.Tensor) -> str:
 
 
 class GivenInputs(BaseModel):
-    """The inputs of a network of several, as data from which another process makes them.
+    """The inputs of a network with several, as data from which another process makes them.
 
     Attributes:
-        structure: how tuples, lists and dicts lie in each other, as PyTorch writes it.
-        leaves: what is in them.
+        structure: the nesting of tuples, lists and dicts, as a serialized PyTorch pytree structure.
+        leaves: the leaves of this structure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,9 +98,9 @@ class GivenInputs(BaseModel):
 
     @classmethod
     def of(cls, inputs: Any, *, with_values: bool = False) -> GivenInputs:
-        """Return the description of inputs, with real numbers if `with_values` says so.
+        """Return the description of inputs; `with_values` includes the values of real numbers.
 
-        Raises SpecError if something in them is neither a tensor nor a number or a text.
+        Raises SpecError if a leaf is neither a tensor nor a number or a string.
         """
         import torch
         from torch.utils import _pytree as pytree
@@ -120,7 +120,7 @@ class GivenInputs(BaseModel):
         return cls(structure=pytree.treespec_dumps(structure), leaves=tuple(leaves))
 
     def make(self, batch: int) -> Any:
-        """Return inputs of so many samples, on the CPU; those of real numbers without values are zeros."""
+        """Return inputs with a batch of this size, on the CPU; real numbers without values are zeros."""
         from torch.utils import _pytree as pytree
 
         from syno.model.inputs import of_batch
@@ -130,7 +130,7 @@ class GivenInputs(BaseModel):
 
 
 class Subject(BaseModel, ABC):
-    """A description from which a module is made."""
+    """Base class of subjects: descriptions from which a module is made to be measured."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -141,29 +141,29 @@ class Subject(BaseModel, ABC):
 
     @property
     def graph(self) -> PGraph | None:
-        """The operator that it is or contains; None if there is none."""
-        found = self.replacement
-        return found if isinstance(found, PGraph) else None
+        """The operator of the subject; None if it has none."""
+        replacement = self.replacement
+        return replacement if isinstance(replacement, PGraph) else None
 
     @property
     def replacement(self) -> AnyOperator | None:
-        """The operator, or the baseline that is a module, that it is or contains; None if there is none."""
+        """The operator or other replacement of the subject; None if it has none."""
         return None
 
     @abstractmethod
     def make(self, device: str, batch: int) -> Material:
-        """Return its module, with reproducible weights in float32, for a batch on a device."""
+        """Return its module with reproducible float32 weights, for a batch size on a device."""
 
     def version_of_code(self, compiler: str = "") -> dict[str, str]:
-        """Return a checksum of the user's own code in the module and the compiler, as a version; {} if nothing is own.
+        """Return a checksum of the user's code that the module and the compiler run, as a version; {} if there is none.
 
-        A network that such code makes counts with its shapes and constants, but not with the numbers of its weights.
+        For a network that such code makes, its shapes and constants are part of the checksum, but not its weights.
         """
         named = [self.model_dump(mode="json", exclude={"operator"}), compiler, code_in(self.replacement)]
         return version_of_code(named, *self._made())
 
     def _made(self) -> tuple[Identity, ...]:
-        """Return the network that the user's own code makes."""
+        """Return the identity of the network that the user's code makes; () if there is none."""
         return ()
 
 
@@ -171,10 +171,10 @@ class OperatorSubject(Subject):
     """An operator at given sizes.
 
     Attributes:
-        operator: its text, or that of a baseline that is a module.
-        sizes: values of its variables; of a module, C_in, C_out and H. Variables of axes that go straight from the input to the
-            output, such as a batch size, may be left out: they get the batch.
-        mode: "fused" or "literal": the form that is measured.
+        operator: the text of the operator, or of a module baseline.
+        sizes: values of its variables; for a module, C_in, C_out and H. Variables that occur only in axes that pass unchanged
+            from the input to the output, such as a batch size, may be left out, and get the batch size.
+        mode: the mode of the generated code: "fused" or "literal".
     """
 
     kind: Literal["operator"] = "operator"
@@ -194,7 +194,7 @@ class OperatorSubject(Subject):
 
     @property
     def replacement(self) -> PGraph | ModuleBaseline:
-        """The operator, or the baseline that is a module. SpecError for what only a whole network has."""
+        """The operator or module baseline. SpecError for a replacement of a whole network."""
         found = read_replacement(self.operator)
         if not isinstance(found, PGraph | ModuleBaseline):
             raise SpecError(f"{found.name} is of a whole network, and no operator by itself; measure it in an experiment")
@@ -214,7 +214,7 @@ class OperatorSubject(Subject):
         return dict(graph.valuation({**self.sizes, **dict.fromkeys(missing, batch)}))
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the operator's module. Its reference is the interpreter, or if that takes long, its other form."""
+        """Return the operator's module. Its reference is the interpreter, or if that takes too long, its other mode."""
         import torch
 
         from syno.ir.support import windows_inside
@@ -254,7 +254,7 @@ class OperatorSubject(Subject):
 
 
 def _sizes_of_module(baseline: ModuleBaseline, values: dict[str, int]) -> dict[str, int]:
-    """Return the sizes. ValuationError if they are not those of a layer: N, C_in, C_out and H."""
+    """Return the values N, C_in, C_out and H. ValuationError if one is missing or there are others."""
     needed = ("N", "C_in", "C_out", "H")
     if set(values) != set(needed):
         raise ValuationError(f"{baseline.name} is a module with the sizes C_in, C_out and H; given: {', '.join(values)}")
@@ -262,7 +262,7 @@ def _sizes_of_module(baseline: ModuleBaseline, values: dict[str, int]) -> dict[s
 
 
 def _material_of_module(baseline: ModuleBaseline, values: dict[str, int], device: str) -> Material:
-    """Return the module of a baseline. Its reference is itself in double precision."""
+    """Return the module of a baseline. Its reference is the same module in double precision."""
     import torch
 
     from syno.measure.reference import Material, in_double
@@ -290,7 +290,7 @@ class ModelSubject(Subject):
         factory: `package.module:function`, a function that returns an `nn.Module`.
         arguments: its arguments, by name.
         input_shape: of one sample, without the batch.
-        symbols: the number of symbols, for models that take numbers of symbols; None for models that take real numbers.
+        symbols: the vocabulary size, for models that take token ids; None for models that take real numbers.
     """
 
     kind: Literal["model"] = "model"
@@ -313,7 +313,7 @@ class ModelSubject(Subject):
         return self.factory
 
     def make(self, device: str, batch: int) -> Material:
-        """Return the model. Its reference is itself in double precision; FLOPs include products of activations."""
+        """Return the model. Its reference is the same model in double precision; FLOPs include products of two activations."""
         import torch
 
         from syno.measure.reference import Material, in_double, random_input, vary_constants

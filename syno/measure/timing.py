@@ -1,6 +1,6 @@
-"""The latency of a call from many repeats: their median, its confidence interval, and the fastest.
+"""Statistics of a call's latency over many repeats: the median, its confidence interval, and the minimum.
 
-A stopwatch times a piece of work. It is an argument, so tests can check the statistics with readings of their own.
+A stopwatch, which times a piece of work, is an argument, so that tests can check the statistics with given readings.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from syno.base.interval import Interval
 from syno.base.validation import Settings
 
 Stopwatch: TypeAlias = Callable[[Callable[[], object]], float]  # does the work and returns its milliseconds
-# Returns milliseconds of one call in each repeat. Arguments: calls in a repeat, and the number of repeats, which may be fewer.
+# (calls per repeat, number of repeats) -> milliseconds per call of each repeat; there may be fewer repeats.
 Evaluate: TypeAlias = Callable[[int, int], list[float]]
 
-REPEAT_MS = 1.0  # the least length of a repeat, so that a clock's resolution and overhead do not matter
+REPEAT_MS = 1.0  # minimum duration of a repeat, so that the clock's resolution and overhead are negligible
 FEWEST_FOR_INTERVAL = 6  # with fewer repeats not even their range contains the median in 95 % of all cases
 LEAST_CALL_MS = 1e-4  # shorter calls count as this long, so that measuring ends even if the clock stands still
 
 
 class LatencySettings(Settings):
-    """The measuring of latency. Repeats go on until there are `least_repeats` that took `least_ms`, or `most_repeats`."""
+    """Settings of latency measurements. They end after `least_repeats` that took `least_ms`, or after `most_repeats`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     warm_up_ms: float = Field(default=100, ge=0)
@@ -71,8 +71,9 @@ class Timing(BaseModel):
 def interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of the median, for any distribution: two order statistics.
 
-    The number of samples below the true median is binomial with p = 1/2. The interval leaves out at most 2.5 % of it at either
-    end, counted exactly. (`scipy.stats` has this too, but takes two seconds to import in every process that measures.)
+    The number of samples below the true median is binomial with p = 1/2. The interval excludes at most 2.5 % of this
+    distribution at either end, computed exactly. (`scipy.stats` has this, too, but takes two seconds to import in each
+    measuring process.)
 
     Args:
         ordered: the samples, smallest first.
@@ -93,7 +94,7 @@ def interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Return the median over turns with its 95 % confidence interval. Raises SpecError for fewer than 6 values."""
+    """Return the median of values with its 95 % confidence interval. Raises SpecError for fewer than 6 values."""
     return Interval(statistics.median(values), *interval_of_median(sorted(values)))
 
 
@@ -117,9 +118,9 @@ def evaluate_of(call: Callable[[], object], stopwatch: Stopwatch) -> Evaluate:
 
 
 def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
-    """Return the statistics of repeats that `evaluate` times, one after another or whole series of them.
+    """Return the statistics of repeats that `evaluate` times, which may time several repeats in one call.
 
-    Series are for remote devices, where each request takes long: the device times a series by itself.
+    Remote devices do, since each request takes long.
     """
     fastest = warm_up(evaluate, settings)
     calls = calls_in_repeat(fastest)
@@ -143,7 +144,7 @@ def time_repeats(evaluate: Evaluate, settings: LatencySettings) -> Timing:
 
 
 def warm_up(evaluate: Evaluate, settings: LatencySettings) -> float:
-    """Make calls that do not count, as long as `settings` say, and return the milliseconds of the fastest."""
+    """Make untimed warm-up calls for `settings.warm_up_ms`, and return the milliseconds of the fastest."""
     first, second = evaluate(1, 1)[0], evaluate(1, 1)[0]  # the first call may compile or allocate: it is no estimate
     warm, fastest = first + second, max(second, LEAST_CALL_MS)
     while warm < settings.warm_up_ms:
@@ -154,7 +155,7 @@ def warm_up(evaluate: Evaluate, settings: LatencySettings) -> float:
 
 
 def calls_in_repeat(fastest: float) -> int:
-    """Return the number of calls in a repeat for calls that take so many milliseconds."""
+    """Return the number of calls in a repeat, if the fastest call takes `fastest` milliseconds."""
     return max(1, math.ceil(REPEAT_MS / fastest))
 
 
@@ -163,7 +164,7 @@ def _between(least: int, wanted: float, most: int) -> int:
 
 
 def stopwatch_of(device: str) -> Stopwatch:
-    """Return the stopwatch for work on `device`: events on the device for "cuda", the clock of the process for others."""
+    """Return the stopwatch for work on `device`: CUDA events for "cuda", the wall clock of this process for others."""
     return _time_events if device.startswith("cuda") else _time_clock
 
 

@@ -1,4 +1,4 @@
-"""Tuning: compiling and measuring an operator or a network, each in a process of its own.
+"""`tune`: compile and measure an operator or a network in a process of its own.
 
 >>> from syno.ir.library import OPERATORS
 >>> conv2d = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 16, "C_out": 16, "H": 14})
@@ -45,10 +45,10 @@ def tune(
     progress: Tell = lambda _: None,
     **own: BaseModel | None,
 ) -> TuningRecord:
-    """Compile `subject` and measure it, in a process of its own that sees none of this one's state or caches.
+    """Compile and measure `subject` in a process of its own, which has none of this process's state and caches.
 
-    A compiler that fails, a wrong output, and an exceeded limit are records with a reason. If the process dies, a new one tries
-    again; if that dies again and again, that is a record, too.
+    If the compiler fails, the output is wrong, or a limit is exceeded, the result is a record with the reason. If the process
+    dies, a new one retries; if it dies again and again, the result is a record, too.
 
     Args:
         subject: an operator at given sizes, a backbone with one, or a user's own model. Modules are imported from where this
@@ -58,11 +58,12 @@ def tune(
         settings: how to measure. A compiler that computes in lower precision has a least tolerance.
         time_limit_s: seconds for everything, from the start of the process.
         memory_limit_mib: of the process and its descendants, and of what it allocates on a GPU.
-        folder: for TVM's trials, so that the next run need not measure them again; None: they are lost.
-        remote: the settings of `device`, if it is not one of this machine. On a machine reached by ssh are the
-            compiler, TVM's trials and the limits, too; if the connection is lost, it is measured again.
-        progress: gets what is known so far, several times a second.
-        own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`; those of others are not used.
+        folder: for TVM's trials, so that the next run need not measure them again; None: they are not kept.
+        remote: the settings of a remote `device`; None for a device of this machine. For ssh, the compiler runs on the other
+            machine, which keeps TVM's trials; if the connection is lost, the measurement starts anew.
+        progress: callback with the findings so far, several times a second.
+        own: settings of compilers by the names of their groups, such as `tvm=TvmSettings()`; those of other compilers are
+            ignored.
 
     Raises:
         UnknownNameError: there is no such compiler, or no such target.
@@ -98,7 +99,7 @@ def tune(
         require_device(device)
         chosen.check_gpu(device)
     elif chosen.remote is None:
-        raise SpecError(f'what the compiler "{compiler}" makes runs on this machine only, and "{device}" is another')
+        raise SpecError(f'the code of the compiler "{compiler}" runs on this machine only, but "{device}" is a remote device')
     if chosen.check is not None:
         chosen.check(device, settings.threads, options, remote)
     request = request.model_copy(update={"remote": remote})
@@ -107,7 +108,7 @@ def tune(
 
 
 def own_options(compiler: Compiler, options: dict[str, BaseModel | None]) -> BaseModel | None:
-    """Return the compiler's own settings among the given ones, or the default ones; None if it has none."""
+    """Return the compiler's own settings from `options`, else their defaults; None if the compiler has no settings."""
     groups = {*groups_of_settings(), compiler.group} - {""}
     if unknown := sorted(options.keys() - groups):
         raise TypeError(f"tune() got {unknown[0]}=...; there are settings of compilers: {', '.join(sorted(groups))}")
@@ -117,7 +118,7 @@ def own_options(compiler: Compiler, options: dict[str, BaseModel | None]) -> Bas
 
 
 def tolerant(settings: LatencySettings, compiler: Compiler) -> LatencySettings:
-    """Return the settings, with the least tolerance of a compiler that has one."""
+    """Return the settings with at least the compiler's least tolerance, if it has one."""
     if compiler.tolerance is None or (settings.tolerance or 0.0) >= compiler.tolerance:
         return settings
     return settings.model_copy(update={"tolerance": compiler.tolerance})

@@ -1,4 +1,4 @@
-"""Records of measurements: what all of them have, and the record of one latency: one subject, one compiler, one device."""
+"""Records of measurements: their base class, and the record of one latency (of one subject, compiler and device)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Device(BaseModel):
 
 
 class MeasuredSubject(NamedTuple):
-    """What was measured, with which settings, and by which compiler; "" where it was trained, which none of them does."""
+    """A subject that was measured, with the settings and the compiler; the compiler is "" for a training."""
 
     subject: BaseModel
     settings: BaseModel
@@ -37,27 +37,27 @@ class MeasuredSubject(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line that tells people of a measurement; a problem goes to the error stream."""
+    """A printed line about a measurement; a problem goes to stderr."""
 
     text: str
     is_problem: bool = False
 
 
 def in_ms(time: float, limit: float | None, between: str = "") -> str:
-    """Return a latency in ms as text, with the share of it that is the device's limit if known; `between` separates both."""
+    """Return a latency in ms as text, with the device's limit in percent of it if known; `between` is put between the two."""
     share = "" if limit is None else f"{100 * limit / time:{'.0f' if limit > time / 10 else '.2g'}} % of the limit"
     return f"{time:.4g} ms" + (f" ({'; '.join(filter(None, (between, share)))})" if between or share else "")
 
 
 class CompiledCode(BaseModel):
-    """What ran in the calls that were timed.
+    """The compiled code that ran in the timed calls.
 
     Attributes:
-        graphs: that PyTorch's compiler compiled.
-        flops_share: the share of a call's FLOPs that is in them; what native kernels compute does not count.
-        native_kernels: how many layers native kernels compute; None where there are none by the compiler's nature.
-        native_layers: how many layers they could compute.
-        made_by: the C++ compiler that made kernels for the CPU.
+        graphs: the number of graphs that PyTorch's compiler compiled.
+        flops_share: the share of a call's FLOPs in these graphs, without the FLOPs of native kernels.
+        native_kernels: the number of layers that native kernels compute; None for compilers without native kernels.
+        native_layers: the number of layers that native kernels could compute.
+        made_by: the C++ compiler of the kernels for the CPU.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,7 +69,7 @@ class CompiledCode(BaseModel):
 
     @classmethod
     def of_all(cls, parts: Sequence[CompiledCode | None]) -> CompiledCode | None:
-        """Return the code that ran of several modules, joined; None if it is not known for all of them."""
+        """Return the code of several modules, added up; None unless it is known for all of them."""
         known = [one for one in parts if one is not None]
         if not known or len(known) < len(parts):
             return None
@@ -92,11 +92,11 @@ class CompiledCode(BaseModel):
 
 
 class MeasurementRecord(Record):
-    """A record of what was measured of one network, as it is or with an operator, on one device.
+    """Base class of records of measurements of one network, original or with an operator, on one device.
 
     Attributes:
-        name: of the operator, or "original"; of a user's own model, its factory.
-        operator_id: of the operator.
+        name: the name of the operator, or "original"; for a user's own model, its factory.
+        operator_id: the id of the operator; None for the original.
     """
 
     name: Name
@@ -104,7 +104,7 @@ class MeasurementRecord(Record):
 
     @property
     def measured(self) -> tuple[MeasuredSubject, ...]:
-        """What was compiled and measured, with its settings: an experiment with others has no use for the record."""
+        """The measured subjects with their settings: an experiment uses the record only if its own settings are equal."""
         return ()
 
     @property
@@ -123,8 +123,8 @@ class TaskResult(BaseModel):
     Attributes:
         name: TVM's name: the operations fused in it.
         calls: how often it occurs in the network.
-        trials: schedules measured, in earlier runs too; those that failed count.
-        measured: of these, in this run.
+        trials: number of schedules measured so far, including failed ones and earlier runs.
+        measured: number of schedules measured in this run.
         best_ms: latency of the best schedule; None if none succeeded.
         exhausted: whether there are no more schedules to measure.
     """
@@ -144,13 +144,13 @@ class TuningSummary(BaseModel):
     Attributes:
         target: attributes of TVM's target.
         dtype: the type of tensors.
-        trials_wanted: schedules to measure of all tasks together.
-        trials: schedules measured, in earlier runs too; those that failed count.
-        measured: of these, in this run.
+        trials_wanted: number of schedules to measure, of all tasks together.
+        trials: number of schedules measured so far, including failed ones and earlier runs.
+        measured: number of schedules measured in this run.
         seconds: duration of this run's tuning.
-        complete: whether each task has the trials that were wanted, or has no more.
+        complete: whether each task has its wanted number of trials, or no more schedules.
         tasks: the tasks.
-        without_schedule: names of tasks for which no schedule works: they run untuned.
+        without_schedule: names of tasks without a working schedule, which run untuned.
         untuned_ms: latency of the network before tuning, the faster of two calls; None if nothing was tuned.
     """
 
@@ -170,7 +170,7 @@ class TuningSummary(BaseModel):
     def of(
         cls, tasks: list[TaskResult], target: dict[str, Any], per_task: int, seconds: float, untuned_ms: float | None
     ) -> TuningSummary:
-        """Return the summary of the tasks' results, where so many trials of each were wanted."""
+        """Return the summary of the tasks' results; `per_task` is the wanted number of trials of each task."""
         return cls(
             target=target,
             trials_wanted=per_task * len(tasks),
@@ -206,20 +206,20 @@ class TuningRecord(MeasurementRecord):
         reason: the reason for any status but "ok".
         latency_ms: the median of one call; `latency_low_ms` and `latency_high_ms` are its 95 % confidence interval,
             `latency_minimum_ms` is the fastest repeat.
-        checked: whether outputs were compared with `reference`, that of a timed call among them.
+        checked: whether outputs were compared with `reference`, including that of a timed call.
         largest_relative_error: the largest difference of an output, as a share of the reference's largest value.
-        share_of_allowed: the largest difference of an element, as a share of what is allowed for that element: what rounding
-            explains, or `settings.tolerance` of the largest value if that is set.
-        rounding_error: how much rounding alone changes an output: the standard deviation as a share of the root mean square.
-        limit_ms: the milliseconds that the device takes at its peak for so many FLOPs and bytes; None if it is not known.
-        suspicious: whether it is faster than the device's own peak allows.
-        compile_seconds: seconds of compiling, with tuning, and of the first call, in which compilers do their work. Nothing
-            was cached but TVM's trials.
+        share_of_allowed: the largest ratio of an element's difference to the difference allowed for that element, by rounding
+            or by `settings.tolerance`.
+        rounding_error: the estimated standard deviation of rounding errors, as a share of the root mean square.
+        limit_ms: the lower bound of the latency by the device's peak for these FLOPs and bytes; None if it is not known.
+        suspicious: whether it is faster than the device's peak allows.
+        compile_seconds: seconds of compiling, tuning, and the first call, in which compilers do their work. Nothing but TVM's
+            trials is cached.
         flops, parameters: of the module; multiply-adds count as one FLOP.
-        tuning: how schedules were found, by a compiler that tunes.
-        remark: what the compiler says of the result, such as how much of it native kernels compute.
-        code: what ran, of the compilers that tell.
-        versions: of the packages that took part.
+        tuning: the summary of tuning; None for compilers that do not tune.
+        remark: the compiler's remark, such as the number of layers that native kernels compute.
+        code: the compiled code that ran; None for compilers that do not report it.
+        versions: the versions of the packages that were used.
         date: when it was measured, UTC.
     """
 
@@ -277,11 +277,11 @@ class TuningRecord(MeasurementRecord):
 
     @property
     def has_failed(self) -> bool:
-        """Whether there is no latency, or one that is not to be compared."""
+        """Whether there is no latency, or only a partial one, which must not be compared."""
         return self.status != "ok"
 
     def lines(self, place: str = "") -> Iterator[Line]:
-        """Yield the latency with its interval, and the reason if there is none; the record itself knows the place."""
+        """Yield the latency with its interval, and the reason if the status is not "ok"; `place` is not used."""
         here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
         if self.latency_ms is not None:
             interval = f"95 % in {self.latency_low_ms:.4g} to {self.latency_high_ms:.4g}"

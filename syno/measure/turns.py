@@ -1,4 +1,4 @@
-"""Timing in turns: several calls are timed one after another in each of many rounds, so that a drift of the machine cancels.
+"""Timing in turns: several calls are timed alternately in many rounds, so that a drift of the machine's speed cancels out.
 
 >>> from syno.measure.timing import LatencySettings
 >>> settings = LatencySettings(warm_up_ms=0, least_repeats=6, least_ms=0)
@@ -29,23 +29,23 @@ from syno.measure.timing import (
     warm_up,
 )
 
-MOST_DRIFT = 0.1  # of the first call's own time over the rounds, as a share: above it, the rounds are timed again
+MOST_DRIFT = 0.1  # relative change of the first call's time over the rounds; above it, the rounds are timed again
 MOST_ATTEMPTS = 3
 Combine: TypeAlias = Callable[[Sequence[float]], Sequence[float]]
-PARTS = 3  # of the rounds, which are compared to find a drift
+PARTS = 3  # thirds of the rounds are compared to detect a drift
 
 
 class Turns(BaseModel):
     """The result of timing calls in turns. The first call is the original, with which the others are compared.
 
     Attributes:
-        rounds: milliseconds of one call in each round: one number for each of the calls.
+        rounds: milliseconds of each call in each round, [rounds][calls].
         latencies: milliseconds of each call: the median over the rounds, with its 95 % confidence interval.
-        speedups: for each call after the first, how many times as fast as the first it is: the median of the ratios of each
-            round, with its 95 % confidence interval.
-        drift: how much the first call's own time changed: the difference between the slowest and the fastest third of the
-            rounds, in their order, by their medians, as a share of the median of all rounds.
-        attempts: how often the rounds were timed; these are those of the attempt with the least drift.
+        speedups: for each call after the first, its speedup over the first: the median of the ratios in each round, with its 95
+            % confidence interval.
+        drift: the relative change of the first call's time: of the medians of the first, second and third third of the rounds,
+            the largest minus the smallest, over the median of all rounds.
+        attempts: number of attempts; `rounds` are those of the attempt with the least drift.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,7 +73,7 @@ class Turns(BaseModel):
 
     @property
     def unsteady(self) -> str:
-        """A sentence if the drift is above the limit; else empty."""
+        """A sentence about the drift if it is above the limit; else ""."""
         if self.is_steady:
             return ""
         return (
@@ -94,22 +94,23 @@ def in_turns(calls: Sequence[Callable[[], object]], settings: LatencySettings, s
 
     Args:
         calls: the original first.
-        settings: how long: there are `least_repeats` rounds, in which each call takes `least_ms` altogether. They are timed
-            again, up to 3 times, if the time of the original drifts by more than 10 %.
-        stopwatch: by default the clock of this process; that of a GPU is `stopwatch_of("cuda")`.
+        settings: there are `least_repeats` rounds, in which each call takes `least_ms` in total. The rounds are timed again, up
+        to
+            3 times, if the time of the original drifts by more than 10 %.
+        stopwatch: None: the wall clock of this process; for a GPU, `stopwatch_of("cuda")`.
     """
     clock = stopwatch or stopwatch_of("cpu")
     return take_turns([evaluate_of(call, clock) for call in calls], settings)
 
 
 def take_turns(evaluates: Sequence[Evaluate], settings: LatencySettings, combined: Combine = tuple) -> Turns:
-    """Time in turns what each of the functions evaluates, as `in_turns` does; remote devices have a clock of their own.
+    """Time calls in turns as `in_turns`, with functions that time them, since remote devices have clocks of their own.
 
     Args:
-        evaluates: one function for each call.
+        evaluates: a timing function for each call.
         settings: as for `in_turns`.
-        combined: makes the times that the statistics are about from those of a round, such as sums over layers. `rounds` are
-            the times that were measured.
+        combined: computes the times for the statistics from the times of a round, such as sums over layers. `Turns.rounds`
+            are the measured times.
     """
     fastest = [warm_up(evaluate, settings) for evaluate in evaluates]
     found: list[Turns] = []
@@ -121,7 +122,7 @@ def take_turns(evaluates: Sequence[Evaluate], settings: LatencySettings, combine
 
 
 def _rounds(evaluates: Sequence[Evaluate], fastest: Sequence[float], settings: LatencySettings) -> list[list[float]]:
-    """Time the rounds. In every second one the order is reversed, so that a steady drift favours none."""
+    """Time the rounds. The order of calls is reversed in every second round, so that a steady drift favours no call."""
     count = min(settings.least_repeats, settings.most_repeats)
     calls = [calls_in_repeat(each) for each in fastest]
     most = max(1, settings.most_repeats // count)

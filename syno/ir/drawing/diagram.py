@@ -1,4 +1,4 @@
-"""The content of a drawing of a pGraph: nodes, edges and groups; and its Graphviz text.
+"""The diagram of a pGraph, independent of a layout: nodes, edges and groups; and its Graphviz text.
 
 Data flows down: the axes of the input and of the weights are at the top, those of the output and the Reduces at the
 bottom. Every dim is exactly one edge.
@@ -31,12 +31,12 @@ class Family(Enum):
 
     @property
     def is_axis(self) -> bool:
-        """True if such nodes are axes of a tensor."""
+        """True if nodes of this kind are axes of a tensor."""
         return self in (Family.INPUT, Family.WEIGHT, Family.OUTPUT)
 
     @property
     def is_end(self) -> bool:
-        """True if such nodes have only one edge, and name its size: axes and Reduces."""
+        """True if nodes of this kind have only one edge, and show its size: axes and Reduces."""
         return self.is_axis or self is Family.REDUCE
 
 

@@ -1,4 +1,4 @@
-"""The positions of everything in a drawing, by a layered layout: levels, the order within each, columns. Lengths are in pixels.
+"""Layered layout of a drawing: the levels of nodes, their order in each level, and their columns. Lengths are in pixels.
 
 Levels are counted from the top. Some hold nodes, those between them hold labels of edges. An edge has an item on every
 level that it passes, so that nothing else is drawn there.
@@ -21,8 +21,8 @@ from syno.ir.drawing.diagram import Diagram, Edge, Family, Node, TensorAxes, dia
 from syno.ir.graph import PGraph
 
 _SWEEPS = 6  # down and up, from each start
-_PERMUTED = 4  # with at most so many tensors at the top, every order of them is a start
-_PLACE = 8  # weight of a place beside that of a port, which only sorts the edges of one node
+_PERMUTED = 4  # with at most so many tensors at the top, each order of them is a starting point
+_PLACE = 8  # weight of a node's place relative to that of a port, which only sorts the edges of one node
 
 
 @dataclass(eq=False)
@@ -165,7 +165,7 @@ def _improved(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arran
 
 
 def _by_barycenter(units: list[Unit], fixed: list[Unit], links: Sequence[Link]) -> list[Unit]:
-    """Return `units` sorted by the mean place of their neighbours in the level `fixed`, or their own without any."""
+    """Return `units` sorted by the mean place of their neighbours in the level `fixed`, or their own place without any."""
     places, own = _places(fixed), _places(units)
     pulls: dict[Item, list[int]] = {item: [] for item in own}
     for link in links:
@@ -201,7 +201,8 @@ def _swapped(arrangement: Arrangement, gaps: Sequence[Sequence[Link]]) -> Arrang
     return current
 
 
-# Weights of links: inside an edge (long edges are straight first), at the only edge of a node's side, at one of several edges.
+# Weights of links: in the middle of an edge (so that long edges become straight first), at the only edge of a node's side, at
+# one of several edges.
 _ALONG, _ALONE, _BESIDE = 8, 4, 2
 _FUZZ = 1e-6  # makes rounding independent of the last digits of sums, which differ between versions of Python
 Pulls = list[tuple[float, int]]  # where links would put an item, and their weights
@@ -210,10 +211,10 @@ Pulls = list[tuple[float, int]]  # where links would put an item, and their weig
 def columns(
     levels: Levels, separation: Callable[[Item, Item], int], offset: Callable[[Item, int, bool], int]
 ) -> dict[Item, int]:
-    """Return the middle of every item, such that the horizontal runs of links are short and many of them zero.
+    """Return the x coordinate of the middle of every item, such that links are as straight as possible.
 
-    Level by level, with the others fixed, items move to the weighted mean of the places at which their links would be straight,
-    and later to the weighted median.
+    Level by level, with the others fixed, items move to the weighted mean of the coordinates at which their links would be
+    straight, and later to the weighted median.
 
     Args:
         levels: the items of each level in their order, and the links between them.
@@ -250,9 +251,9 @@ def columns(
 
 
 def _isotonic(pulls: Sequence[Pulls], middle: Callable[[Pulls], float]) -> list[float]:
-    """Return a place for each item near the middle of its pulls, such that no place is less than the one before.
+    """Return nondecreasing places close to the middles of the pulls of each item (isotonic regression).
 
-    Neighbours whose middles are in the wrong order form a block, which has one place: that of all their pulls.
+    Neighbours whose middles are in the wrong order are merged into a block, whose place is the middle of all their pulls.
     """
     blocks: list[tuple[Pulls, float, int]] = []  # pulls of neighbours, their middle, number of neighbours
     for pull in pulls:
@@ -382,7 +383,7 @@ def _height(item: Item) -> int:
 
 
 class _Placing:
-    """Positions for ordered levels."""
+    """Computes the positions of all parts of a drawing from ordered levels."""
 
     def __init__(self, picture: Diagram, levels: Levels) -> None:
         self.picture, self.levels = picture, levels
@@ -399,7 +400,7 @@ class _Placing:
         self.x = {item: x - left + MARGIN for item, x in self.x.items()}
 
     def _place_ports(self, item: Item, above: bool, leads: dict[tuple[Item, int, bool], int]) -> None:
-        """Set the words at one side of a node in the order of the other ends of their edges, so that these do not cross."""
+        """Order the role names at one side of a node like the other ends of their edges, so that the edges do not cross."""
         roles = () if item.node is None else item.node.roles_above if above else item.node.roles_below
         order = sorted(range(len(roles)), key=lambda port: leads[item, port, above])
         widths = [text_width(roles[port], SMALL) for port in order]
@@ -420,7 +421,7 @@ class _Placing:
         return _width(item) // 2 + (GROUP_PADDING if item.group else 0)
 
     def layout(self) -> Layout:
-        """Return the layout: rows from top to bottom, then everything in them."""
+        """Return the layout: the levels from top to bottom, then the nodes, edges and groups in them."""
         bands = self._bands()
         boxes = {item: self._box(item, bands[item.level]) for item in self.x}
         nodes = tuple(

@@ -1,4 +1,4 @@
-"""The library of known operators: a table of functions, each of which returns a pGraph; and the way from a user's word to one.
+"""The library of known operators: a registry of functions that return pGraphs; and the lookup of an operator by name or file.
 
 >>> graph = OPERATORS["conv2d"]()
 >>> graph.weight_sizes(1)

@@ -1,4 +1,4 @@
-"""Efficient layers in common use, in place of a layer of any kernel and any axes; `standard` has those for square pictures."""
+"""Efficient layers of the literature for any kernel and number of axes; `standard` has operators for square pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def separable(kernel: Sequence[int]) -> PGraph:
 
 
 def grouped(kernel: Sequence[int], groups: int) -> PGraph:
-    """Return a layer whose channels are in so many groups, each of which sees itself alone. () is the kernel of a linear layer.
+    """Return a layer with `groups` groups of channels; () is the kernel of a linear layer.
 
     [N, C_in, ...] -> [N, C_out, ...]; [N, seq_len, H_in] -> [N, seq_len, H_out].
 
@@ -44,7 +44,7 @@ def grouped(kernel: Sequence[int], groups: int) -> PGraph:
 
 
 def low_rank(kernel: Sequence[int], rank: int) -> PGraph:
-    """Return a layer to `rank` channels, then one of a single position to all. () is the kernel of a linear layer.
+    """Return a convolution to `rank` channels, then a 1x1 convolution to all; () is the kernel of a linear layer.
 
     [N, C_in, ...] -> [N, C_out, ...]; [N, seq_len, H_in] -> [N, seq_len, H_out].
 
@@ -82,7 +82,7 @@ def _is_window(size: int) -> bool:
 
 
 def _names(kernel: Sequence[int]) -> list[str]:
-    """Return a variable for each axis along which the kernel has several positions; one of them all if they are equal."""
+    """Return a variable for each axis along which the kernel has several positions; the same variable if all are equal."""
     sizes = list(filter(_is_window, kernel))
     return ["k"] * len(sizes) if len(set(sizes)) == 1 else [f"k_{number}" for number in range(1, len(sizes) + 1)]
 
@@ -102,7 +102,7 @@ def _axes(build: Builder, kernel: Sequence[int]) -> tuple[Dim, Dim, list[Dim]]:
 
 
 def _reading(build: Builder, kernel: Sequence[int], positions: Sequence[Dim], window: Sequence[Dim]) -> list[Dim]:
-    """Return the positions that are read."""
+    """Return the spatial axes of the input, with an Unfold along each axis on which the kernel has several positions."""
     if not kernel:
         return list(positions)
     inside = iter(window)

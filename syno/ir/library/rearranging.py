@@ -63,9 +63,9 @@ def tile2d(build: Builder) -> PGraph:
 def shift_conv1x1(build: Builder) -> PGraph:
     """y[n, o, h, v] = sum over q < s, c of x[n, (q, c), (h + [q = 1]) % H, (v + [q = 0]) % H] * w1[o, q, c].
 
-    A 1x1 convolution of channels in s groups q, of which group 0 is shifted by a column and group 1 by a row; the others
-    stay. How: a coordinate h*s + r is shifted by one and split again, so that only r = s - 1 carries over into h. The
-    original shifts in all nine directions and fills with zeros; here what leaves at one end enters at the other. s >= 2.
+    A 1x1 convolution after a shift of channels in s groups q: group 0 is shifted by a column, group 1 by a row, the others not
+    at all. It is written as a coordinate h*s + r that is shifted by one and split again, so that only r = s - 1 carries over
+    into h. The original shifts in all nine directions and pads with zeros; this shift is cyclic. s >= 2.
 
     Source: Wu 2018, Shift: a zero FLOP, zero parameter alternative to spatial convolutions.
     """
@@ -81,8 +81,8 @@ def shift_conv1x1(build: Builder) -> PGraph:
 def shift_rows_conv1x1(build: Builder) -> PGraph:
     """y[n, o, h, v] = sum over q < s, c of x[n, c, (h + [q = 0]) % H, v] * w1[o, q, c].
 
-    As in `shift_conv1x1`, but the group q goes to the weight: s 1x1 convolutions are added up, the first one of the
-    picture shifted by a row.
+    As `shift_conv1x1`, but the group q indexes the weight: s 1x1 convolutions are added, the first of the picture shifted by a
+    row.
 
     Source: operators that the paper's authors published; resnet18/06906_7346917085106034487 has it beside a window.
     """
