@@ -229,7 +229,7 @@ def layers_of(network: fx.GraphModule, operators: Sequence[OperatorModule], name
         operator = operators[node.args[1]] if node.target is operator_call().default else None
         layer = None
         if operator is not None:
-            layer = of_operator(operator, names[operator], node.args[0].meta["val"].shape)
+            layer = of_operator(operator, names[operator], shape_of(node.args[0]))
         elif node.op == "call_function" and node.target in KINDS:
             layer = KINDS[node.target](network, node)
         if layer is not None:
@@ -241,7 +241,7 @@ def of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> La
     """Return an operator that gets an input of this shape."""
     prepared: Any = prepare_for_inference(operator)
     layout = torch.channels_last if operator.is_channels_last and len(shape) == 4 else torch.contiguous_format
-    example = torch.randn([int(length) for length in shape]).contiguous(memory_format=layout)
+    example = torch.randn(tuple(shape)).contiguous(memory_format=layout)
     weights = tuple(weight.detach().float().numpy() for weight in operator.parameters())
     values = dict(valuation_for(operator, shape))
     return Layer(
@@ -261,41 +261,58 @@ def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
     return partial(frozen(module, (example,)), example)
 
 
+def shape_of(node: Any) -> tuple[int, ...]:
+    """Return the shape of a node's tensor."""
+    return tuple(int(length) for length in node.meta["val"].shape)
+
+
+def _arguments(node: Any) -> dict[str, Any]:
+    """Return the arguments of an operation by their names, with its defaults."""
+    schema = node.target._schema.arguments
+    named = dict(zip((argument.name for argument in schema), node.args, strict=False)) | node.kwargs
+    return {argument.name: named.get(argument.name, argument.default_value) for argument in schema}
+
+
+def _weights(network: fx.GraphModule, arguments: Mapping[str, Any]) -> tuple[torch.Tensor, Array | None] | None:
+    """Return the weight and the bias of a layer; None if they are no constants, or its input is not float32."""
+    weight, bias = (_constant(network, arguments[name]) for name in ("weight", "bias"))
+    if weight is None or (bias is None) != (arguments["bias"] is None) or not _is_float(arguments["input"]):
+        return None
+    return weight, None if bias is None else bias.double().numpy()
+
+
 def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return a convolution that is padded by half of its window, if a kernel can compute it."""
-    arguments: Any = (*node.args, *(None, 1, 0, 1, 1)[len(node.args) - 2 :])
-    x, weight, bias, stride, padding, dilation, groups = arguments
-    factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
-    if factors is None or (bias is not None and offsets is None) or not _is_float(x):
+    arguments = _arguments(node)
+    weights = _weights(network, arguments)
+    if weights is None:
         return None
-    kernel = tuple(factors.shape[2:])
+    weight, bias = weights
+    shape, kernel, groups = shape_of(arguments["input"]), tuple(weight.shape[2:]), arguments["groups"]
     axes = len(kernel)
-    if x.meta["val"].dim() != 2 + axes:  # a sample by itself
+    if len(shape) != 2 + axes:  # a sample by itself
         return None
-    steps = _each(stride, axes)
-    if set(_each(dilation, axes)) != {1} or any(length % 2 == 0 for length in kernel):
+    stride, padding, dilation = (_each(arguments[name], axes) for name in ("stride", "padding", "dilation"))
+    if set(dilation) != {1} or any(length % 2 == 0 for length in kernel) or padding != tuple(length // 2 for length in kernel):
         return None
-    if _each(padding, axes) != tuple(length // 2 for length in kernel):
-        return None
-    batch, _, *lengths = (int(length) for length in x.meta["val"].shape)
-    values = {"N": batch, "G": groups, "C": factors.shape[1], "O": len(factors) // groups}
+    batch, _, *lengths = shape
+    values = {"N": batch, "G": groups, "C": weight.shape[1], "O": len(weight) // groups}
     values |= dict(zip(NAMES_OF_AXES[axes], lengths, strict=True)) | dict(zip(TAPS[:axes], kernel, strict=True))
     graph = convolution(set(kernel) == {1}, axes)
     values = {name: values[name] for name in graph.variables}
     _, (expected,), _ = shapes(graph, graph.valuation(values))
-    own = factors.numpy().reshape(expected)
     return Layer(
-        weight.target.removesuffix(".weight"),
+        arguments["weight"].target.removesuffix(".weight"),
         graph,
         values,
-        (own,),
-        None if offsets is None else offsets.double().numpy(),
+        (weight.numpy().reshape(expected),),
+        bias,
         1,
         "convolution",
-        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.channels_last),
-        partial(_convolution_of_pytorch, tuple(x.meta["val"].shape), factors, groups, steps, torch.contiguous_format),
+        partial(_convolution_of_pytorch, shape, weight, groups, stride, torch.channels_last),
+        partial(_convolution_of_pytorch, shape, weight, groups, stride, torch.contiguous_format),
         is_library=True,
-        steps=(1, 1, *steps) if max(steps) > 1 else (),
+        steps=(1, 1, *stride) if max(stride) > 1 else (),
     )
 
 
@@ -335,25 +352,22 @@ def _convolution_of_pytorch(
 
 def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return a linear layer, if a kernel can compute it: its data is a row of features for each of all positions."""
-    arguments: Any = (*node.args, *(None,)[len(node.args) - 2 :])
-    x, weight, bias = arguments
-    factors, offsets = _constant(network, weight), None if bias is None else _constant(network, bias)
-    if factors is None or (bias is not None and offsets is None) or not _is_float(x):
+    arguments = _arguments(node)
+    weights = _weights(network, arguments)
+    if weights is None or min(weights[0].shape) < 2:
         return None
-    outputs, inputs = factors.shape
-    *others, _ = x.meta["val"].shape
-    if outputs < 2 or inputs < 2:
-        return None
-    values = {"N": math.prod(others), "I": inputs, "O": outputs}
+    weight, bias = weights
+    outputs, inputs = weight.shape
+    values = {"N": math.prod(shape_of(arguments["input"])[:-1]), "I": inputs, "O": outputs}
     return Layer(
-        weight.target.removesuffix(".weight"),
+        arguments["weight"].target.removesuffix(".weight"),
         linear(),
         values,
-        (factors.numpy(),),
-        None if offsets is None else offsets.double().numpy(),
+        (weight.numpy(),),
+        bias,
         1,
         "linear",
-        lambda: partial(functional.linear, torch.randn(values["N"], inputs), factors),
+        lambda: partial(functional.linear, torch.randn(values["N"], inputs), weight),
         is_library=True,
     )
 
@@ -369,39 +383,32 @@ def linear() -> PGraph:
 
 def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return an average over windows that lie side by side, or over whole pictures, if a kernel can compute it."""
-    x: Any = node.args[0]
-    shape = x.meta["val"].shape
-    if len(shape) != 4 or not _is_float(x) or not _is_float(node):
+    arguments = _arguments(node)
+    x = arguments["self"]
+    if len(shape_of(x)) != 4 or not _is_float(x) or not _is_float(node):
         return None
-    batch, channels, *sides = (int(length) for length in shape)
-    out = [int(length) for length in node.meta["val"].shape]
-    if node.target is aten.avg_pool2d.default:
-        arguments: Any = (*node.args[1:], *([], 0, False, True, None)[len(node.args) - 2 :])
-        window, stride, padding, _, _, divisor = arguments  # where windows fill the sides, `ceil_mode` changes nothing
-        kernel = _each(window, 2)
-        regular = stride in ([], None) or _each(stride, 2) == kernel
-        if not regular or any(_each(padding, 2)) or divisor is not None or any(map(operator.mod, sides, kernel)):
+    (batch, channels, *sides), out = shape_of(x), shape_of(node)
+    kernel = tuple(sides)
+    if node.target is aten.avg_pool2d.default:  # where windows fill the sides, `ceil_mode` changes nothing
+        kernel = _each(arguments["kernel_size"], 2)
+        is_regular = _each(arguments["stride"] or kernel, 2) == kernel and not any(_each(arguments["padding"], 2))
+        if not is_regular or arguments["divisor_override"] is not None or any(map(operator.mod, sides, kernel)):
             return None
     elif node.target is aten.mean.dim:
-        if sorted(axis % 4 for axis in node.args[1] or ()) != [2, 3] or node.kwargs:
+        if sorted(axis % 4 for axis in arguments["dim"] or ()) != [2, 3] or node.kwargs:
             return None
-        kernel = tuple(sides)
-    else:
-        if out[2:] != [1, 1]:
-            return None
-        kernel = tuple(sides)
+    elif out[2:] != (1, 1):
+        return None
     is_whole = kernel == tuple(sides)
-    graph = _sums(is_whole)
     values = {"N": batch, "C": channels}
     values |= {"H": sides[0], "W": sides[1]} if is_whole else {"H": out[2], "W": out[3], "k_0": kernel[0], "k_1": kernel[1]}
-    return _pooling(node, graph, values, mean_of=math.prod(kernel))
+    return _pooling(node, _sums(is_whole), values, mean_of=math.prod(kernel))
 
 
 def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **options: Any) -> Layer:
     """Return an average or a maximum as a layer, with what else is given of it. It has no weights."""
     target: Any = node.target
-    source: Any = node.args[0]
-    shape = source.meta["val"].shape
+    shape = shape_of(node.args[0])
 
     def other() -> Callable[[], object]:
         return partial(target, torch.randn(shape).relu(), *node.args[1:])
@@ -424,14 +431,13 @@ def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
 
     So the zeros beyond the borders, and those with which results begin, are never larger than what is in a window.
     """
-    x: Any = node.args[0]
-    if x.op != "call_function" or x.target not in NEVER_NEGATIVE or x.meta["val"].dim() != 4 or not _is_float(x):
+    arguments = _arguments(node)
+    x = arguments["self"]
+    if x.op != "call_function" or x.target not in NEVER_NEGATIVE or len(shape_of(x)) != 4 or not _is_float(x):
         return None
-    arguments: Any = (*node.args[1:], *([], 0, 1)[len(node.args) - 2 :])
-    window, padding, dilation = (_each(arguments[number], 2) for number in (0, 2, 3))
-    stride = window if arguments[1] in ([], None) else _each(arguments[1], 2)
-    batch, channels, *sides = (int(length) for length in x.meta["val"].shape)
-    out = [int(length) for length in node.meta["val"].shape[2:]]
+    window, padding, dilation = (_each(arguments[name], 2) for name in ("kernel_size", "padding", "dilation"))
+    stride = _each(arguments["stride"] or window, 2)
+    (batch, channels, *sides), out = shape_of(x), list(shape_of(node)[2:])
     values = {"N": batch, "C": channels, "k_0": window[0], "k_1": window[1]}
     if set(dilation) != {1}:
         return None
@@ -564,7 +570,7 @@ def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[Pl
 def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
     """Return the end of a layer's kernel: the nodes behind the layer that a kernel computes, up to those of other layers."""
     layer, node = placed.layer, placed.node
-    shape = node.meta["val"].shape
+    shape = shape_of(node)
     channel = len(shape) - 1 if layer.graph is linear() else layer.channel
     end = End.of(layer, node)
     while len(end.nodes[-1].users) == 1:
@@ -606,8 +612,7 @@ def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int]
         return _scaled(end, None, numbers) if is_sum else _scaled(end, numbers, None)
     if user.target is not aten.add.Tensor or not isinstance(other, fx.Node) or other is end.nodes[-1]:
         return None
-    added = other.meta["val"]
-    return replace(end, residual=other) if added.shape == shape and added.dtype == torch.float32 else None
+    return replace(end, residual=other) if shape_of(other) == tuple(shape) and _is_float(other) else None
 
 
 def _scaled(end: End, scale: Array | None, shift: Array | None) -> End:
