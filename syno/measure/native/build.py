@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine."""
+"""Calls of this machine's C++ compiler: code is compiled into shared libraries, which are loaded into this process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FLAGS = ("-O2", "-std=c++17", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psa
 SIGNALS = 128
 MOST_CHARACTERS = 300
 NO_COMPILER = "there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX"
-# What compilers and the system say where the system has ended one of their processes, as it does where memory is short, or
-# where a disk is full. What a compiler does with bad code, such as a segmentation fault, is none of it.
+# Messages of compilers and the system if the system has killed a process, as when memory is short, or if a disk is full.
+# Failures of a compiler on bad code, such as a segmentation fault, are not among them.
 OF_MACHINE = re.compile(
     r"(Killed|Terminated|Hangup|Bus error|CPU time limit exceeded|File size limit exceeded) signal|terminated with signal|"
     r"unable to execute command: (Killed|Terminated|Bus error)|SIG(KILL|TERM|HUP|BUS|XCPU|XFSZ)\b|"
@@ -35,7 +35,7 @@ OF_MACHINE = re.compile(
 
 
 CACHES = frozenset({"ccache", "sccache", "distcc", "icecc"})
-CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each is held by a compiler, or by what is timed
+CORES = threading.BoundedSemaphore(os.cpu_count() or 1)  # each compilation and each timing holds one
 
 
 class BuildError(SynoError):
@@ -43,11 +43,11 @@ class BuildError(SynoError):
 
 
 def compiler() -> str:
-    """Return the path of the C++ compiler: that of the environment variable CXX, or g++, or clang++.
+    """Return the path of the C++ compiler: the environment variable CXX, else g++, else clang++.
 
-    A cache in front of it, as in `CXX="ccache g++"`, is left out: PyTorch takes none, and kernels are kept anyway.
+    A compiler cache, as in `CXX="ccache g++"`, is not used: PyTorch does not support it, and kernels are stored anyway.
 
-    Raises MissingPackageError if there is none, or CXX names none.
+    Raises MissingPackageError if there is no compiler, or CXX names none.
     """
     given = os.environ.get("CXX", "").strip()
     words = shlex.split(given)
@@ -67,25 +67,25 @@ def compiler() -> str:
 
 @functools.cache
 def compiler_version(path: str) -> str:
-    """Return the first line of what the compiler says of its version."""
+    """Return the first line of the compiler's output for `--version`."""
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     return said.stdout.partition("\n")[0]
 
 
 def library(source: str, target: Target, folder: Path, name: str, extra: tuple[str, ...] = ()) -> Path:
-    """Compile C++ into a shared library, unless the folder holds it already, whole and of this user. Return its path.
+    """Compile C++ into a shared library, unless the folder has it already, intact and owned by this user. Return its path.
 
     Args:
         source: the code.
         target: the processor.
-        folder: where the library and its source are kept.
-        name: the beginning of their names; the rest is a checksum of the source and of how it is compiled.
-        extra: further arguments of the compiler.
+        folder: the folder of the library and its source.
+        name: the prefix of their file names, before a checksum of the source and the compiler's options.
+        extra: further options of the compiler.
 
     Raises:
         MissingPackageError: there is no compiler.
-        BuildError: it refuses the code.
-        MachineError: it was ended by the system, or a disk is full.
+        BuildError: the code does not compile.
+        MachineError: the system killed the compiler, or a disk is full.
         SpecError: the folder is another user's, or cannot be written.
     """
     path = compiler()
@@ -119,12 +119,12 @@ def require_sound_machine(compiler: str, said: subprocess.CompletedProcess[str])
 
 
 def sentence_of_machine(text: str) -> str:
-    """Return the first line of a text that says that the machine is at fault; "" if none does."""
+    """Return the first line of a text that shows that the machine is at fault (`OF_MACHINE`); "" if none does."""
     lines = (line.strip() for line in text.splitlines())
     return next((line[:MOST_CHARACTERS] for line in lines if OF_MACHINE.search(line)), "")
 
 
 @functools.cache
 def loaded(path: Path) -> ctypes.CDLL:
-    """Return a library, loaded into this process."""
+    """Load a library into this process, and return it."""
     return ctypes.CDLL(str(path))

@@ -1,8 +1,8 @@
-"""Which code computes the layers of a network, and in which format the tensors between them are kept.
+"""Choice of the code of each layer, native kernel or PyTorch's, and of the format of the tensors between them.
 
-A tensor that kernels make and that nothing but kernels use may be kept in the format "lanes": then none of them transposes it.
-So a kernel that is slower than PyTorch's code may be worth its time between two others. What is chosen takes the least time in
-all: an exact search, layer by layer, over the formats of the tensors that are still to be used.
+A tensor that only kernels write and read can be in the format "lanes", so that no kernel transposes it. So a kernel that alone
+is slower than PyTorch's code can be worthwhile between two others. The choice minimizes the sum of measured times by an exact
+search, layer by layer, over the formats of tensors that later layers read.
 """
 
 from __future__ import annotations
@@ -39,27 +39,29 @@ from syno.measure.native.torch_operator import make_callable, torch_operator
 Formats: TypeAlias = tuple[Format, Format]  # of the input and of the output
 USUAL: Formats = ("contiguous", "contiguous")
 IN_LANES: Formats = ("lanes", "lanes")
-SECONDS_TIMED, LEAST_ROUNDS = 0.06, 8  # of each pair of a kernel and PyTorch's code
-REPEAT_SECONDS = 5e-4  # of one reading of the clock, at least
-SHORTEST_MS = 0.02  # of a library's code: in shorter ones, the time is that of a call
-CLEARLY = 0.6  # of the time of an operator's module as it is: slower kernels are compared with the module when it is compiled
-LEAST_IN_LANES = 1 << 13  # elements of a tensor: to transpose a smaller one takes no time
-NO_KERNEL = (LoweringError, BuildError, WrongOutputError)  # PyTorch's code computes the layer then
-MILLISECONDS = TypeAdapter(dict[Literal["milliseconds"], list[Positive]])  # what the store keeps of several calls
-MOST_STATES = 256  # of the search for formats: the best so far are pursued
+SECONDS_TIMED, LEAST_ROUNDS = 0.06, 8  # duration and rounds of the timing of a kernel against PyTorch's code
+REPEAT_SECONDS = 5e-4  # minimum duration of a repeat
+SHORTEST_MS = 0.02  # library calls that are shorter consist of overhead, so that no kernel is tried
+CLEARLY = (
+    0.6  # a kernel above this share of the eager module's time is also compared with the compiled module, which takes long
+)
+LEAST_IN_LANES = 1 << 13  # elements: transposing smaller tensors takes no time
+NO_KERNEL = (LoweringError, BuildError, WrongOutputError)  # after these errors, PyTorch's code computes the layer
+MILLISECONDS = TypeAdapter(dict[Literal["milliseconds"], list[Positive]])  # content of a stored entry of times
+MOST_STATES = 256  # beam width of the search for formats
 
 
 class LayerChoice(BaseModel):
-    """Which code computes a layer, and why.
+    """The code that computes a layer, with the measured times.
 
     Attributes:
-        name: of the layer in the network.
+        name: the layer's name in the network.
         is_native: whether a native kernel computes it.
-        native_ms: of the kernel with what follows the layer; None if there is none.
-        other_ms: of PyTorch's code.
-        reason: why there is no kernel.
-        is_faulty: whether a kernel was made that the compiler refused, or that computes something else.
-        formats: of the kernel's input and output.
+        native_ms: latency of the kernel with its fused epilogue, in ms; None if there is no kernel.
+        other_ms: latency of PyTorch's code, in ms.
+        reason: the reason why there is no kernel.
+        is_faulty: whether a generated kernel did not compile, or computed a wrong output.
+        formats: the formats of the kernel's input and output.
     """
 
     name: str
@@ -73,12 +75,12 @@ class LayerChoice(BaseModel):
 
 @dataclass(frozen=True)
 class Times:
-    """What a layer takes, in milliseconds.
+    """Latencies of a layer, in milliseconds.
 
     Attributes:
-        native: by kernels, with what follows the layer.
-        other: by PyTorch's code; None if there is no kernel to compare it with.
-        reason: why there is no kernel.
+        native: of kernels with their fused epilogue, by the formats of input and output.
+        other: of PyTorch's code; None if there is no kernel to compare it with.
+        reason: the reason why there is no kernel.
         is_faulty: as in `LayerChoice`.
     """
 
@@ -90,7 +92,15 @@ class Times:
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel with the tensors that are always the same."""
+    """A call of a kernel with its constant tensors.
+
+    Attributes:
+        kernel: the kernel.
+        name: its registered name in this process.
+        factors: the packed weights.
+        scale, shift: of each channel; None if there is none.
+        shape: the shape of the output.
+    """
 
     kernel: Kernel
     name: str
@@ -100,16 +110,16 @@ class Call:
     shape: tuple[int, ...]
 
     def arguments(self, x: Any, factors: Any, scale: Any, shift: Any, residual: Any) -> tuple[Any, ...]:
-        """Return the arguments of the operator."""
+        """Return the arguments of the torch operator `syno::native`."""
         return x, factors, scale, shift, residual, self.name, list(self.shape), self.kernel.program.samples
 
 
 class Workshop:
-    """Makes kernels, and compares them with PyTorch's code.
+    """Makes kernels, and times them against PyTorch's code.
 
     Args:
-        store: the folder where both are kept.
-        threads: how many run.
+        store: the folder of kernels and times.
+        threads: number of CPU threads.
     """
 
     def __init__(self, store: Path, threads: int) -> None:
@@ -118,7 +128,7 @@ class Workshop:
         self._kernels: dict[Request, Kernel] = {}
 
     def chosen(self, layers: Sequence[PlacedLayer]) -> list[LayerChoice]:
-        """Return the code of each layer with its epilogue for which the whole network takes the least time."""
+        """Return the choice for each layer that minimizes the sum of the times of all layers."""
         possible = tensors_between(layers)
         worth = {
             tensor
@@ -131,19 +141,19 @@ class Workshop:
         self._make(layers, lanes)
         times = []
         for layer, one in zip(layers, lanes, strict=True):
-            make_way()  # for a measurement of another process: these are no latencies, and can wait
+            make_way()  # let measurements of other processes go first: these times are only for the choice
             times.append(self._times(layer.layer, layer.end, one))
         found = fastest_formats(layers, times)
         return [_choice(layer.layer, formats, one) for layer, formats, one in zip(layers, found, times, strict=True)]
 
     def alone(self, layer: Layer) -> LayerChoice:
-        """Return which code is faster for a layer that nothing is known of but its input's shape."""
+        """Return the choice for a single layer outside of a graph: its kernel without epilogue, or PyTorch's code."""
         times = self._times(layer, End.of(layer), (False, False))
         is_native = USUAL in times.native and times.native[USUAL] < (times.other or 0.0)
         return _choice(layer, USUAL if is_native else None, times)
 
     def call(self, layer: Layer, end: End, formats: Formats, shape: Sequence[int]) -> Call:
-        """Return a call of the fastest kernel. `shape` is that of the output where it is contiguous."""
+        """Return a call of the fastest kernel. `shape` is the shape of the output if it is contiguous."""
         kernel = self._kernel(layer, end, formats)
         if formats[1] == "lanes":
             shape = kernel.request.stored_shapes(own_target().lanes)[1]
@@ -157,7 +167,7 @@ class Workshop:
         )
 
     def _make(self, layers: Sequence[PlacedLayer], lanes: Sequence[tuple[bool, bool]]) -> None:
-        """Make the kernels of layers, several at once. Those that differ in what follows come one after another."""
+        """Make the kernels of layers in parallel; those that differ only in the epilogue sequentially, to share trials."""
         same: dict[Request, list[tuple[Layer, End, Formats]]] = {}
         for one, which in zip(layers, lanes, strict=True):
             wanted = [(one.layer, one.end, formats) for formats in self._wanted(one.layer, which)]
@@ -175,7 +185,7 @@ class Workshop:
                 list(pool.map(make, kernels[place : place + count]))
 
     def _wanted(self, layer: Layer, lanes: tuple[bool, bool]) -> list[Formats]:
-        """Return the formats of the kernels that may be faster than PyTorch's code. For `lanes` see `_times`."""
+        """Return the formats for which a kernel may be faster than PyTorch's code. For `lanes` see `_times`."""
         if not any(lanes) and self._why_hopeless(layer):
             return []
         inner: Formats = ("lanes" if lanes[0] else "contiguous", "lanes" if lanes[1] else "contiguous")
@@ -187,15 +197,15 @@ class Workshop:
         return self._hopeless[layer]
 
     def _times(self, layer: Layer, end: End, lanes: tuple[bool, bool]) -> Times:
-        """Return the milliseconds of a layer's kernels, by formats, and those of PyTorch's code.
+        """Return the latencies of a layer's kernels, by formats, and of PyTorch's code.
 
-        A kernel from lanes to another format, or back, is not timed: it is the one from lanes to lanes, with the time of
-        transposing, as it was measured with the schedules.
+        A kernel from "lanes" to another format, or back, is not timed: its time is that of the kernel from "lanes" to "lanes",
+        plus the time of transposing that was measured with the schedules.
 
         Args:
             layer: the layer.
-            end: what follows it.
-            lanes: whether the input, and the output, may be in lanes.
+            end: its epilogue.
+            lanes: whether the input, and the output, may be in the format "lanes".
         """
         reason, is_faulty = "" if any(lanes) else self._why_hopeless(layer), False
         kernels: dict[Formats, Kernel] = {}
@@ -222,7 +232,7 @@ class Workshop:
         return self._kernels[request]
 
     def _measured(self, layer: Layer, end: End, kernels: Sequence[Kernel]) -> list[float]:
-        """Return the milliseconds of PyTorch's code, and of kernels, from the store or measured now."""
+        """Return the latencies in ms of PyTorch's code and of the kernels, from the store or measured now."""
 
         def measured() -> tuple[float, ...]:
             native = [self._native(layer, end, kernel.request) for kernel in kernels]
@@ -243,7 +253,7 @@ class Workshop:
 
 
 def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
-    """Return the choice of a kernel with these formats, or, without them, of PyTorch's code."""
+    """Return the choice of a kernel with these formats; for None, of PyTorch's code."""
     return LayerChoice(
         name=layer.name,
         is_native=formats is not None,
@@ -256,14 +266,14 @@ def _choice(layer: Layer, formats: Formats | None, times: Times) -> LayerChoice:
 
 
 def tensors_between(layers: Sequence[PlacedLayer]) -> set[Any]:
-    """Return the nodes of the tensors that kernels alone make and use, and that are large enough for the format "lanes"."""
+    """Return the nodes of tensors that may be in the format "lanes": only kernels write and read them, and they are large."""
     inside = {node for layer in layers for node in layer.end.nodes}
     found = {}
     for layer in layers:
         shape = layer.layer.shapes[1]
         if 2 * shape[0] > own_target().lanes and math.prod(shape) >= LEAST_IN_LANES and inside.issuperset(layer.last.users):
             found[layer.last] = shape
-    for layer in layers:  # what a layer takes in another shape has another order in lanes
+    for layer in layers:  # a tensor that is read in another shape would have another order in lanes
         for tensor, shape in zip((layer.input, layer.end.residual), layer.layer.shapes, strict=True):
             if found.get(tensor, shape) != shape:
                 del found[tensor]
@@ -271,10 +281,10 @@ def tensors_between(layers: Sequence[PlacedLayer]) -> set[Any]:
 
 
 def fastest_formats(layers: Sequence[PlacedLayer], times: Sequence[Times]) -> list[Formats | None]:
-    """Return the formats of each layer's kernel, or None for PyTorch's code, such that the sum of all times is the least.
+    """Return the formats of each layer's kernel, or None for PyTorch's code, that minimize the sum of times.
 
-    The layers are in the order of their outputs. A state says which tensors that are still to be used are in lanes; all others
-    are contiguous. A residual has the format of its kernel's output.
+    The layers are in the order of their outputs. A state of the search is the set of live tensors in the format "lanes"; all
+    others are contiguous. A residual must have the format of its kernel's output.
     """
     last_use = {tensor: at for at, layer in enumerate(layers) for tensor in (layer.input, layer.end.residual)}
     states: dict[frozenset[Any], tuple[float, tuple[Formats | None, ...]]] = {frozenset(): (0.0, ())}
@@ -299,10 +309,10 @@ def _format(tensor: Any, in_lanes: frozenset[Any]) -> Format:
 
 
 def hopeless(layer: Layer, threads: int, store: Path) -> str:
-    """Return why no kernel can be faster than PyTorch's code for a layer; empty if one may be.
+    """Return the reason why no kernel can be faster than PyTorch's code for a layer; "" if one may be.
 
-    That a library is fast is no reason: layers that it computes as fast as products of matrices once had no kernels in the
-    original network, and had some beside operators, so that these seemed to gain up to a third more than they do.
+    The library's speed must not be a reason. When fast library layers were excluded, they had no kernels in the original
+    network but had some beside operators, which overstated the operators' speedup by up to a third.
     """
     if not layer.is_library:
         return ""
@@ -314,7 +324,7 @@ def hopeless(layer: Layer, threads: int, store: Path) -> str:
 
 
 def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], threads: int, store: Path) -> list[float]:
-    """Return the milliseconds that were measured of something, from the store or now. The key says what it is."""
+    """Return the stored latencies in ms for a cache key; if there are none, call `measure` and store its result."""
     place = store / f"times_{checksum(' '.join([torch.__version__, *key]).encode())[:20]}.json"
     kept = read_entry(place, MILLISECONDS.validate_python)
     if kept is not None:
@@ -326,19 +336,19 @@ def stored_times(key: Iterable[str], measure: Callable[[], Iterable[float]], thr
 
 
 def stored_kernel(request: Request, store: Path) -> Kernel:
-    """Return a kernel. Of several processes that want one that is not in the store, one makes it. Raises as `kernel_for`."""
+    """Return a kernel from the store; if it is missing, one process makes it, and others wait. Raises as `kernel_for`."""
     with FileLock(make_store(store) / f"{checksum(repr(request).encode())[:20]}.lock"):
         return kernel_for(request, store)
 
 
 def aligned(values: Array) -> torch.Tensor:
-    """Return values as float32, at an address that vectors are loaded from."""
+    """Return values as a float32 tensor whose memory is aligned for vector loads."""
     return torch.empty(values.shape).copy_(torch.from_numpy(np.ascontiguousarray(values)))
 
 
 @contextmanager
 def pinned_threads(threads: int) -> Iterator[None]:
-    """Let PyTorch use so many threads within the context."""
+    """Set PyTorch's number of threads within the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -348,7 +358,8 @@ def pinned_threads(threads: int) -> Iterator[None]:
 
 
 def fastest_in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
-    """Return the least milliseconds of each call; they are timed in turns, one thread by its own time, whatever else runs."""
+    """Time calls in turns, and return the minimum of each in ms. With one thread, its CPU time counts, so that other load is
+    not measured."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     counts = []
     for call in calls:

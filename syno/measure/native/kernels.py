@@ -1,7 +1,9 @@
-"""Kernels of operators: the schedules that are fastest on this machine, checked, and stored for other processes.
+"""Native kernels of operators: autotuned on this machine, checked, and stored for other processes.
 
-A kernel is asked for by what it computes and where (`Request`). The first time, the schedules that the cost model ranks best
-are compiled together and timed in turns; the fastest is compiled, compared with the interpreter, and stored.
+At the first `Request` for a kernel, the schedules that the cost model ranks best are compiled together and timed in turns; the
+fastest is compiled, compared with the interpreter, and stored.
+
+A *form* is a choice of plan, vector lanes (samples or a plane), and bands of rows; each form has schedules of its own.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from syno.lower.plan import Plan, candidates
 from syno.measure.native.build import CORES, compiler, compiler_version, library, loaded
 from syno.measure.native.store import is_sealed, make_store, read_entry, write_entry
 
-SCHEDULES_TIMED = 3  # of each nest, in each form
+SCHEDULES_TIMED = 3  # schedules of each nest, in each form
 FORMS_TIMED = 3
-MOST_TIMES = 1.15  # of the fastest form's time: further schedules of slower forms are not timed
-FORMS_TUNED = 2  # have further schedules timed: as many as two cores compile at once, so that a kernel takes 3 s at most
+MOST_TIMES = 1.15  # only forms within this factor of the fastest have further schedules timed
+FORMS_TUNED = 2  # forms with further schedules: two cores compile two at once, so that a kernel takes at most 3 s
 SECONDS_TIMED = 0.15
-MOST_PLAN_FLOPS = 1.3  # times the fewest: plans with more are not tried
-MOST_CYCLES = 1.6  # times the fewest by the model: forms with more are not timed
-COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats that come in or go out; samples are transposed
-LEAST_ROWS = 7  # of a band: shorter ones compute too many rows twice
+MOST_PLAN_FLOPS = 1.3  # plans with more than this factor of the fewest FLOPs are not tried
+MOST_CYCLES = 1.6  # forms with more than this factor of the fewest estimated cycles are not timed
+COPIES_A_CYCLE = {"plane": 4, "samples": 2}  # floats per cycle copied in or out; samples are transposed
+LEAST_ROWS = 7  # of a band: in smaller bands, the margins that are computed twice weigh too much
 ENDS: tuple[tuple[Format, Format], ...] = (("contiguous", "contiguous"), ("lanes", "lanes"))
 ONE_IS_TIMED = threading.Lock()
 TOLERANCE = 1e-4  # of the largest element: rounding errors of long sums are below 1e-5, wrong elements far above
@@ -58,16 +60,16 @@ CHECKED_ELEMENTS = 96
 
 @dataclass(frozen=True)
 class Request:
-    """What a kernel computes.
+    """A request for a kernel: the function that it computes, and the conditions for which it is tuned.
 
     Attributes:
-        operator: its text.
+        operator: the operator's text.
         values: a value for each of its variables.
-        formats: of the input and of the output.
-        epilogue: what is computed with the results.
-        threads: how many it runs on.
-        steps: along each axis of the output, every so many-th position is computed, from the first; empty if all are.
-        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
+        formats: the formats of the input and of the output.
+        epilogue: the fused epilogue.
+        threads: number of CPU threads.
+        steps: strides of the output: along each axis, every `steps[axis]`-th position is computed; () for all positions.
+        takes_maximum: whether a result is the maximum of its summands, all at least zero, instead of their sum.
     """
 
     operator: str
@@ -90,12 +92,12 @@ class Request:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the input and of the output, as the operator has them."""
+        """The shapes of the input and of the output as the operator defines them, after `steps`."""
         into, _, out = shapes(self.graph, self.graph.valuation(dict(self.values)))
         return into, tuple(-(-extent // step) for extent, step in zip(out, self.steps or [1] * len(out), strict=True))
 
     def stored_shapes(self, lanes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shapes of the input and of the output in their formats."""
+        """Return the shapes of the input and of the output as they are stored in their formats."""
 
         def stored(form: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
             return (-(-shape[0] // lanes), *shape[1:], lanes) if form == "lanes" else shape
@@ -105,13 +107,13 @@ class Request:
 
 
 class FormName(BaseModel, frozen=True):
-    """Which of the forms of a request a kernel has.
+    """The identifier of a form of a request.
 
     Attributes:
-        plan: the number of the plan in `Request.plans`.
-        lanes: what vectors lie across.
-        flat: whether all axes that stay as they are from the input to the output count as samples; else the first one alone.
-        rows: of a plane that are computed together; None if all.
+        plan: the index of the plan in `Request.plans`.
+        lanes: whether the lanes of a vector are samples or positions of a plane.
+        flat: whether all pass-through axes count as samples; else only the first one.
+        rows: the number of rows of a band; None: no bands.
     """
 
     plan: int
@@ -121,14 +123,14 @@ class FormName(BaseModel, frozen=True):
 
 
 class Trial(BaseModel):
-    """A form with the schedules that are the fastest, as they were timed for tensors in usual formats and without an epilogue.
+    """A form with its fastest schedules, timed with contiguous tensors and without an epilogue.
 
-    Schedules depend on neither: requests that differ only in these share trials.
+    Schedules depend on neither, so that requests which differ only in formats and epilogue share trials.
 
     Attributes:
         form: the form.
-        schedules: of each nest.
-        bringing_in_ms, computing_ms, bringing_out_ms: the parts of a call.
+        schedules: the fastest schedule of each nest.
+        bringing_in_ms, computing_ms, bringing_out_ms: times of the parts of a call: packing, nests, unpacking.
     """
 
     form: FormName
@@ -138,16 +140,16 @@ class Trial(BaseModel):
     bringing_out_ms: float
 
     def latency_ms(self, formats: tuple[Format, Format]) -> float:
-        """Return the milliseconds of a call; in the format "lanes", nothing is transposed."""
+        """Return the milliseconds of a call with these formats; "lanes" needs no packing or unpacking."""
         into, out = (0.0 if form == "lanes" else 1.0 for form in formats)
         return into * self.bringing_in_ms + self.computing_ms + out * self.bringing_out_ms
 
 
 class Choice(Trial):
-    """A kernel, as the store has it.
+    """The stored entry of a kernel: its form and schedules, and its compiled library.
 
     Attributes:
-        library: the name of the library's file.
+        library: the file name of the library.
     """
 
     library: Annotated[str, Field(pattern=r"^kernel_[0-9a-f]{16}\.so$")]
@@ -155,12 +157,12 @@ class Choice(Trial):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel of this machine.
+    """A compiled kernel of this machine.
 
     Attributes:
-        request: what it computes.
+        request: the request that it answers.
         choice: its form and schedules.
-        program: its code.
+        program: its generated code.
         path: its library.
     """
 
@@ -171,11 +173,11 @@ class Kernel:
 
     @cached_property
     def function(self) -> Any:
-        """The function in the library, which takes what `Program` says."""
+        """The function in the library, with the arguments that `Program.source` describes."""
         return getattr(loaded(self.path), self.program.name)
 
     def factors(self, weights: Sequence[Array]) -> Array:
-        """Return the operator's weights as the function takes them."""
+        """Return the packed factors that the function takes, from the operator's weights."""
         composition = self.request.plans[self.choice.form.plan].composition
         if composition is not None:
             values = {name: value for name, value in self.request.values if name in composition.recipe.variables}
@@ -186,19 +188,19 @@ class Kernel:
 
 
 def kernel_for(request: Request, store: Path, *, target: Target | None = None, timed: bool = True) -> Kernel:
-    """Return the fastest kernel for a request, from the store or made now.
+    """Return the fastest kernel for a request from the store; if it is missing, make it.
 
     Args:
-        request: what it shall compute.
+        request: the request.
         store: the folder of the store.
-        target: the processor; by default this machine's.
-        timed: whether schedules are timed; else the cost model's first choice is taken, as for another machine.
+        target: the processor; None: this machine's.
+        timed: whether schedules are timed; if not, as for another machine, the cost model's first choice is taken.
 
     Raises:
-        LoweringError: the operator has no form that can be written as a kernel.
+        LoweringError: the operator cannot be written as a kernel in any form.
         MissingPackageError: there is no C++ compiler.
-        BuildError: the compiler refuses the code.
-        WrongOutputError: the kernel computes something else than the interpreter.
+        BuildError: the code does not compile.
+        WrongOutputError: the kernel's output differs from the interpreter's.
         SpecError: the store is another user's, or cannot be written.
     """
     target = target or own_target()
@@ -226,7 +228,7 @@ def _key(request: Request, target: Target, *details: object) -> str:
 
 
 def _processor() -> str:
-    """Return the model of the processor, as Linux tells it."""
+    """Return the model of the processor from /proc/cpuinfo; "" on systems without it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -243,7 +245,7 @@ class Candidate:
     schedules: tuple[NestSchedule, ...]
 
     def cycles(self, target: Target) -> float:
-        """Return the cycles of one call by the cost model."""
+        """Return the cycles of one call that the cost model estimates."""
         code = self.code
         inside = sum(map(lambda one, schedule: cost(one, schedule, target), code.codes(), self.schedules))
         layouts = code.layouts()
@@ -252,7 +254,7 @@ class Candidate:
 
 
 def _form(request: Request, target: Target, form: FormName) -> Lanes:
-    """Return a request in one of its forms. Raises LoweringError if the kernel cannot be made in this form."""
+    """Return the code generator of a request in this form. Raises LoweringError if the request does not have this form."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
     through = [dim for dim in graph.output if dim in graph.input]
     inside = [dim for dim, step in zip(graph.output, request.steps, strict=False) if step > 1] if form.flat else through[1:]
@@ -268,7 +270,7 @@ def _form(request: Request, target: Target, form: FormName) -> Lanes:
 
 
 def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]:
-    """Yield the forms of a request that may be the fastest."""
+    """Yield the forms of a request that may be the fastest, each with its code generator."""
     graph, valuation = request.graph, request.graph.valuation(dict(request.values))
     flops = [plan.flops(valuation) for plan in request.plans]
     through = sum(dim in graph.input for dim in graph.output)
@@ -290,9 +292,10 @@ def _forms(request: Request, target: Target) -> Iterator[tuple[FormName, Lanes]]
 
 
 def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
-    """Return the number of rows of a band; None if all rows of a plane are computed together.
+    """Return the number of rows of a band; None for no bands.
 
-    Those of a band stay in the second cache, unless hardly any do; and each thread has a band where it has no sample.
+    A band's scratch buffer must fit into the L2 cache, unless that leaves too few rows; and there must be a band for each
+    thread if there are fewer samples than threads.
     """
     extent = code.plane[0].extent
     for bands in itertools.count(1 if code.plan.samples >= request.threads else request.threads):
@@ -309,14 +312,14 @@ def _rows(code: PlaneLanes, request: Request, target: Target) -> int | None:
 
 @dataclass(frozen=True)
 class ExpectedNest:
-    """What the cost model expects of a nest of loops, in all blocks of a call.
+    """The cost model's estimate for a loop nest, summed over all blocks of a call.
 
     Attributes:
-        cycles: of one core.
-        flops: multiply-adds, or additions of what has no factor; those in lanes that hold no element count, too.
-        summands: of each result.
-        read, written: elements that differ within a block.
-        share: of the flops of all nests of the kernel that its plan asks for; the others are in idle lanes or done twice.
+        cycles: cycles of one core.
+        flops: multiply-adds, or additions without a factor; including those of idle lanes.
+        summands: number of summands of each result.
+        read, written: number of distinct elements within a block.
+        share: useful share of the FLOPs of all nests of the kernel; the others are in idle lanes, or in margins of bands.
     """
 
     cycles: float
@@ -328,9 +331,9 @@ class ExpectedNest:
 
 
 def expected_nests(request: Request, target: Target | None = None) -> list[ExpectedNest]:
-    """Return the nests of the form and the schedules that the cost model ranks first. Nothing is compiled.
+    """Return the cost model's estimates for the nests of the form and schedules that it ranks first. Nothing is compiled.
 
-    Raises LoweringError if the operator has no form that can be written as a kernel.
+    Raises LoweringError if the operator cannot be written as a kernel in any form.
     """
     target = target or own_target()
     best = _ranked(request, target, 1)[0][0]
@@ -351,7 +354,7 @@ def expected_nests(request: Request, target: Target | None = None) -> list[Expec
 
 
 def _ranked(request: Request, target: Target, count: int) -> list[list[Candidate]]:
-    """Return the forms, the best by the model first: each as candidates with so many schedules of each nest."""
+    """Return the forms ranked by the cost model, the best first: each as candidates with up to `count` schedules per nest."""
     ranked: list[tuple[float, list[Candidate]]] = []
     for form, code in _forms(request, target):
         ways = [schedules(one, target, count) for one in code.codes()]
@@ -364,7 +367,7 @@ def _ranked(request: Request, target: Target, count: int) -> list[list[Candidate
 
 
 def _chosen(request: Request, target: Target, store: Path | None) -> Trial:
-    """Return the fastest form with its schedules: by timing, with a folder for trials; else by the model."""
+    """Return the fastest form with its schedules: by timing if there is a store; for None by the cost model."""
     ranked = _ranked(request, target, SCHEDULES_TIMED)
     if store is None:
         return _trial(ranked[0][0], (0.0, 0.0, 0.0))
@@ -386,7 +389,7 @@ def _trial(candidate: Candidate, times_ms: Sequence[float]) -> Trial:
 
 
 def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
-    """Return the trial of each form, from the store or made now, with the plain request: other formats and no epilogue."""
+    """Return the trial of each form, from the store or made now, for the request with contiguous formats and no epilogue."""
     plain = replace(request, formats=("contiguous", "contiguous"), epilogue=NO_EPILOGUE)
     places = {found[0].form: store / f"trial_{_key(plain, target, found[0].form)}.json" for found in likely}
     kept = {form: read_entry(place, Trial.model_validate) for form, place in places.items()}
@@ -402,9 +405,9 @@ def _trials(request: Request, target: Target, store: Path, likely: Sequence[Sequ
 
 
 def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
-    """Return a trial whose last nest writes its results one after another, if that is faster where it writes in place.
+    """Return the trial with a sequential order of writes in its last nest, if the model estimates that to be faster in "lanes".
 
-    There, results and residuals are not in a near cache.
+    In this format the last nest writes the caller's tensor directly, and results and residuals are not in the caches.
     """
     *before, last = trial.schedules
     code = _form(replace(request, formats=ENDS[1]), target, trial.form).codes()[-1]
@@ -414,9 +417,9 @@ def _in_lanes(trial: Trial, request: Request, target: Target) -> Trial:
 
 
 def _timed(request: Request, target: Target, likely: Sequence[Sequence[Candidate]]) -> list[Trial]:
-    """Return the fastest of each form's candidates; those of a form exchange their schedules.
+    """Return the trial of each form: the fastest schedule of each nest among the form's candidates.
 
-    The first one of each form is timed, then the others of those forms that are the fastest, or hardly slower.
+    The first candidate of each form is timed; further candidates only for the fastest forms.
     """
     laps = _laps(request, target, [found[:1] for found in likely])
     trials = [_mixed(request, *row) for row in zip(likely, laps, strict=True)]
@@ -431,7 +434,7 @@ def _timed(request: Request, target: Target, likely: Sequence[Sequence[Candidate
 
 
 def _mixed(request: Request, candidates: Sequence[Candidate], laps: Array) -> Trial:
-    """Return the trial of the fastest schedule of each nest, from the laps of some candidates of one form."""
+    """Return the trial that combines the fastest schedule of each nest, given lap times of candidates of one form."""
     code = candidates[0].code
     mixed = tuple(candidates[turn].schedules[nest] for nest, turn in enumerate(laps.argmin(axis=0)[1:-1]))
     rounds = -(-code.blocks // min(request.threads, code.blocks))
@@ -440,7 +443,7 @@ def _mixed(request: Request, candidates: Sequence[Candidate], laps: Array) -> Tr
 
 
 def _laps(request: Request, target: Target, groups: Sequence[Sequence[Candidate]]) -> list[Array]:
-    """Return, for each group, a row of laps of each candidate: its input, each nest, its output, of one block, in ns.
+    """Return the lap times of each group, [candidates, laps] in ns for one block: packing, each nest, unpacking.
 
     The candidates of a group have the same form; all are timed in turns.
     """
@@ -453,7 +456,7 @@ def _laps(request: Request, target: Target, groups: Sequence[Sequence[Candidate]
     ]
 
     def built(row: Sequence[Program]) -> Any:
-        with tempfile.TemporaryDirectory(prefix="syno-trials-") as folder:  # of this process: others time the same code
+        with tempfile.TemporaryDirectory(prefix="syno-trials-") as folder:  # others may time the same code
             return ctypes.CDLL(str(library(whole_file(row, target.lanes), target, Path(folder), "trials", ("-DSYNO_LAPS",))))
 
     with ThreadPoolExecutor() as pool:  # a compiler uses one core
@@ -486,7 +489,7 @@ def _random(size: int, seed: int) -> Array:
 
 
 def aligned(size: int) -> Array:
-    """Return zeros at a multiple of 64 bytes."""
+    """Return an array of zeros whose memory is aligned to 64 bytes."""
     memory = np.zeros(size + 16, np.float32)
     start = (-memory.ctypes.data // 4) % 16
     return memory[start : start + size]
@@ -496,8 +499,8 @@ class Tensors:
     """Random tensors for calls of a request's programs.
 
     Attributes:
-        input, residual, output: in the request's formats.
-        scale, shift: of each channel.
+        input, residual, output: the tensors in the request's formats.
+        scale, shift: one number for each channel.
     """
 
     def __init__(self, request: Request, target: Target | None = None) -> None:
@@ -511,7 +514,7 @@ class Tensors:
         self.output.fill(np.nan)
 
     def call(self, function: Any, program: Program, factors: Array) -> Callable[[], None]:
-        """Return a call of a program's function."""
+        """Return a function that calls a program's function with these tensors."""
         held, scratch = aligned(len(factors)), aligned(program.scratch * self.request.threads)
         held[:] = factors
         tensors = (self.input, held, self.output, self.scale, self.shift, self.residual, scratch)
@@ -519,22 +522,22 @@ class Tensors:
 
         def call() -> None:
             function(*pointers, ctypes.c_long(program.samples), ctypes.c_int(self.request.threads))
-            _ = tensors  # their memory stays in use as long as the call
+            _ = tensors  # keeps their memory alive
 
         return call
 
 
 def from_lanes(tensor: Array, shape: Sequence[int]) -> Array:
-    """Return a tensor that is stored in lanes as one of its own shape; any other one as it is."""
+    """Return a tensor in the format "lanes" with the operator's shape; a tensor with this shape unchanged."""
     if tensor.shape == tuple(shape):
         return tensor
     return np.moveaxis(tensor, -1, 1).reshape(-1, *shape[1:])[: shape[0]]
 
 
 def check(kernel: Kernel) -> None:
-    """Compare elements of a kernel's output, those at borders among them, with the interpreter in double precision.
+    """Compare some elements of a kernel's output, including those at borders, with the interpreter in double precision.
 
-    Raises WrongOutputError.
+    Raises WrongOutputError if they differ by more than rounding.
     """
     request, graph = kernel.request, kernel.request.graph
     values, epilogue = dict(request.values), request.epilogue

@@ -1,8 +1,8 @@
-"""Layers of an exported network that kernels can compute, and what follows them.
+"""Layers of an exported network that kernels can compute, and operator fusion: their epilogues.
 
-Operators, and convolutions, linear layers, averages and maxima that can be written as operators, are layers. What follows a
-layer, and is the only user of its result, becomes the end of the kernel: biases and normalizations with fixed statistics, then
-a sum with another tensor, then an activation.
+Layers are operators, and convolutions, linear layers, average and maximum poolings that can be written as operators. Operations
+that follow a layer are fused into the kernel's epilogue if nothing else reads the layer's result: biases and normalizations
+with fixed statistics, then the sum with a residual, then an activation.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class Layer:
     """A layer that a kernel can compute.
 
     Attributes:
-        name: in the network.
+        name: its name in the network.
         graph: the layer as an operator.
         values: of its variables.
         weights: of the operator.
-        bias: of each channel, if the layer has one.
-        channel: the axis of the output that is numbered by channels.
-        code: what PyTorch's code for it is.
-        other: returns this code, as a function without arguments that does what a call would.
-        other_contiguous: returns the same for contiguous data, where `other` is for data in channels-last format.
-        compiled: returns the same when it is compiled, if that may be faster.
-        is_library: whether PyTorch's code is one call of a library.
-        mean_of: the number of summands of a mean, else 1: operators only sum.
-        takes_maximum: whether a result is the largest of its summands, none below zero, in place of their sum.
-        steps: along each axis of the output, every so many-th position is computed; empty if all are.
+        bias: of each channel; None if the layer has none.
+        channel: the channel axis of the output.
+        code: a description of PyTorch's code for it, as part of a cache key.
+        other: returns PyTorch's code as a function without arguments, to time it.
+        other_contiguous: as `other`, for contiguous data, if `other` is for channels-last data; else None.
+        compiled: as `other`, compiled by Inductor; None if that cannot be faster.
+        is_library: whether PyTorch's code is one library call.
+        mean_of: the number of summands of a mean, since operators only sum; else 1.
+        takes_maximum: whether a result is the maximum of its summands, all at least zero, instead of their sum.
+        steps: strides of the output, as in `Request.steps`.
     """
 
     name: str
@@ -75,22 +75,23 @@ class Layer:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a kernel may be faster without a tensor in lanes.
+        """Whether a kernel may be faster although neither input nor output is in the format "lanes".
 
-        Inductor computes means of all positions together with their neighbours, and means of windows without vectors.
+        False for means over all positions, which Inductor fuses with their neighbours; it computes means of windows
+        unvectorized.
         """
         return self.mean_of == 1 or len(self.shapes[1]) == 4
 
     @property
     def in_contiguous(self) -> Layer:
-        """The layer where PyTorch's code gets contiguous data."""
+        """The same layer with PyTorch's code for contiguous data."""
         if self.other_contiguous is None:
             return self
         return replace(self, code=f"{self.code} of contiguous data", other=self.other_contiguous, other_contiguous=None)
 
     @cached_property
     def request(self) -> Request:
-        """The kernel without an epilogue, in usual formats, on one thread."""
+        """The request for its kernel without an epilogue, for contiguous tensors and one thread."""
         values = tuple(sorted(self.values.items()))
         return Request(str(self.graph), values, steps=self.steps, takes_maximum=self.takes_maximum)
 
@@ -101,19 +102,19 @@ class Layer:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the input and of the output, as the operator has them."""
+        """The shapes of the input and of the output of the operator."""
         return self.request.shapes
 
 
 @dataclass
 class End:
-    """What follows a layer, as a kernel computes it: (result * scale + shift) + residual, then the activation.
+    """The epilogue of a layer in a graph: activation(result * scale + shift + residual).
 
     Attributes:
         scale, shift: of each channel, in double precision.
-        residual: the node of the tensor that is added.
+        residual: the node of the tensor that is added; None if there is none.
         activation: a name in `syno.lower.native.activations.EXACT`.
-        nodes: those that the kernel computes, from the layer's to the last.
+        nodes: the nodes that the kernel computes, from the layer's to the last of the epilogue.
     """
 
     scale: Array | None
@@ -124,13 +125,13 @@ class End:
 
     @classmethod
     def of(cls, layer: Layer, *nodes: fx.Node) -> End:
-        """Return the end of a layer that nothing follows."""
+        """Return the epilogue of a layer alone: its bias, and the division of a mean."""
         channels = layer.shapes[1][layer.channel]
         scale = None if layer.mean_of == 1 else np.full(channels, 1 / layer.mean_of)
         return cls(scale, layer.bias, None, "identity", nodes)
 
     def epilogue(self, channel: int) -> Epilogue:
-        """Return the epilogue of a kernel whose output has its channels along this axis."""
+        """Return the epilogue for a kernel whose output has this channel axis."""
         has_channels = self.scale is not None or self.shift is not None
         return Epilogue(
             channel=channel if has_channels else None,
@@ -147,9 +148,9 @@ class PlacedLayer:
 
     Attributes:
         layer: the layer.
-        node: where the graph computes it.
-        operator: its module, if it is an operator's.
-        end: what follows it.
+        node: its node.
+        operator: its module if it is an operator; else None.
+        end: its epilogue.
     """
 
     layer: Layer
@@ -164,12 +165,12 @@ class PlacedLayer:
 
     @property
     def last(self) -> Any:
-        """The node whose value the kernel returns."""
+        """The last node of the epilogue, whose value the kernel returns."""
         return self.end.nodes[-1]
 
 
 def exported(module: nn.Module, example: Inputs) -> tuple[fx.GraphModule, list[OperatorModule]]:
-    """Return the network as a graph of functional operations in which operators are calls, and the operators."""
+    """Export a network as a graph of functional operations, with operators as opaque calls; return it and the operators."""
     network, operators = with_calls(module)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are about PyTorch's own internals
@@ -181,7 +182,7 @@ def exported(module: nn.Module, example: Inputs) -> tuple[fx.GraphModule, list[O
 
 
 def _without_hooks(program: fx.GraphModule) -> fx.GraphModule:
-    """Return the network with a check of shapes that compilers do once, in place of PyTorch's hooks: 0.1 ms of each call."""
+    """Return the network with a shape check that compilers evaluate once, instead of PyTorch's hooks (0.1 ms a call)."""
     network = fx.GraphModule(program, program.graph)
     for node in [node for node in network.graph.nodes if node.op == "placeholder"]:
         if isinstance(tensor := node.meta.get("val"), torch.Tensor):
@@ -194,7 +195,7 @@ def _without_hooks(program: fx.GraphModule) -> fx.GraphModule:
 
 
 def of_shape(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor as it is. Raises SpecError if it has another shape."""
+    """Return the tensor unchanged. Raises SpecError if it does not have this shape."""
     if x.shape != shape:
         raise SpecError(f"the network was made for an input of shape {list(shape)}; it got {list(x.shape)}")
     return x
@@ -238,7 +239,7 @@ def layers_of(network: fx.GraphModule, operators: Sequence[OperatorModule], name
 
 
 def of_operator(operator: OperatorModule, name: str, shape: Sequence[int]) -> Layer:
-    """Return an operator that gets an input of this shape."""
+    """Return an operator as a layer, for an input of this shape."""
     prepared: Any = prepare_for_inference(operator)
     layout = torch.channels_last if operator.is_channels_last and len(shape) == 4 else torch.contiguous_format
     example = torch.randn(tuple(shape)).contiguous(memory_format=layout)
@@ -282,7 +283,7 @@ def _weights(network: fx.GraphModule, arguments: Mapping[str, Any]) -> tuple[tor
 
 
 def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
-    """Return a convolution that is padded by half of its window, if a kernel can compute it."""
+    """Return a convolution as a layer if a kernel can compute it: it must be padded by half of its window; else None."""
     arguments = _arguments(node)
     weights = _weights(network, arguments)
     if weights is None:
@@ -316,7 +317,7 @@ def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     )
 
 
-TAPS = ("k_0", "k_1")  # variables of the window along each axis, of which there are one or two
+TAPS = ("k_0", "k_1")  # variables of the window sizes along one or two axes
 
 
 @cache
@@ -338,7 +339,7 @@ def convolution(is_pointwise: bool, axes: int = 2) -> PGraph:
 def _convolution_of_pytorch(
     shape: tuple[int, ...], weight: torch.Tensor, groups: int, stride: tuple[int, ...], data: torch.memory_format
 ) -> Callable[[], object]:
-    """Return a convolution as Inductor calls it: of pictures in a format, with a weight that is laid out for it, or of rows."""
+    """Return a call of a convolution as Inductor makes it, with the weight reordered for oneDNN; one-dimensional as it is."""
     if len(stride) == 1:
         return partial(functional.conv1d, torch.randn(shape), weight, None, stride, weight.shape[2] // 2, 1, groups)
     x = torch.randn(shape).contiguous(memory_format=data)
@@ -351,7 +352,7 @@ def _convolution_of_pytorch(
 
 
 def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
-    """Return a linear layer, if a kernel can compute it: its data is a row of features for each of all positions."""
+    """Return a linear layer as a layer with all positions flattened into the batch, if a kernel can compute it; else None."""
     arguments = _arguments(node)
     weights = _weights(network, arguments)
     if weights is None or min(weights[0].shape) < 2:
@@ -382,14 +383,14 @@ def linear() -> PGraph:
 
 
 def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
-    """Return an average over windows that lie side by side, or over whole pictures, if a kernel can compute it."""
+    """Return an average over disjoint windows, or over whole pictures, as a layer if a kernel can compute it; else None."""
     arguments = _arguments(node)
     x = arguments["self"]
     if len(shape_of(x)) != 4 or not _is_float(x) or not _is_float(node):
         return None
     (batch, channels, *sides), out = shape_of(x), shape_of(node)
     kernel = tuple(sides)
-    if node.target is aten.avg_pool2d.default:  # where windows fill the sides, `ceil_mode` changes nothing
+    if node.target is aten.avg_pool2d.default:  # `ceil_mode` has no effect if windows fill the sides
         kernel = _each(arguments["kernel_size"], 2)
         is_regular = _each(arguments["stride"] or kernel, 2) == kernel and not any(_each(arguments["padding"], 2))
         if not is_regular or arguments["divisor_override"] is not None or any(map(operator.mod, sides, kernel)):
@@ -406,7 +407,7 @@ def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
 
 
 def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **options: Any) -> Layer:
-    """Return an average or a maximum as a layer, with what else is given of it. It has no weights."""
+    """Return an average or maximum pooling as a layer without weights; `options` are further fields of the layer."""
     target: Any = node.target
     shape = shape_of(node.args[0])
 
@@ -418,7 +419,7 @@ def _pooling(node: fx.Node, graph: PGraph, values: dict[str, int], **options: An
 
 @cache
 def _sums(is_whole: bool) -> PGraph:
-    """Return sums over windows that lie side by side, or over all positions, as an operator. It has no weights."""
+    """Return the operator that sums over disjoint windows, or over all positions. It has no weights."""
     build = Builder("N, C, H, W" if is_whole else "N, C, H, W; k_0=2, k_1=2", name="sums")
     n, c, *positions = build.output("N, C" if is_whole else "N, C, H, W")
     if is_whole:
@@ -427,9 +428,9 @@ def _sums(is_whole: bool) -> PGraph:
 
 
 def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
-    """Return a maximum over windows of results that are never negative, if a kernel can compute it.
+    """Return a maximum over windows as a layer if a kernel can compute it; else None.
 
-    So the zeros beyond the borders, and those with which results begin, are never larger than what is in a window.
+    Its input must not be negative, as behind a ReLU, so that zeros beyond the borders do not change the maximum.
     """
     arguments = _arguments(node)
     x = arguments["self"]
@@ -447,7 +448,7 @@ def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     elif all(length % 2 for length in window) and padding == tuple(length // 2 for length in window):
         graph, steps = _overlapping_sums(), stride
         values |= {"H": sides[0], "W": sides[1]}
-        if out != [-(-length // step) for length, step in zip(sides, steps, strict=True)]:  # as `ceil_mode` may
+        if out != [-(-length // step) for length, step in zip(sides, steps, strict=True)]:  # possible with `ceil_mode`
             return None
     else:
         return None
@@ -459,9 +460,9 @@ NEVER_NEGATIVE = {aten.relu.default, aten.relu6.default, aten.sigmoid.default, a
 
 @cache
 def _overlapping_sums() -> PGraph:
-    """Return sums over windows around each position as an operator.
+    """Return the operator that sums over the window around each position.
 
-    A window is one sum: two, one after the other, would be computed at all positions, those between steps included.
+    Both axes of the window are one reduction: two sums in a row would be computed at all positions, also those between strides.
     """
     build = Builder("N, C, H, W; k_0=3, k_1=3", name="overlapping_sums")
     n, c, *positions = build.output("N, C, H, W")
@@ -474,7 +475,7 @@ def _is_float(node: fx.Node) -> bool:
 
 
 def _each(value: Any, axes: int) -> tuple[int, ...]:
-    """Return a value for each axis; one stands for all."""
+    """Return a value for each axis; a single value is repeated."""
     values = value if isinstance(value, list | tuple) else [value]
     return tuple(values) * (axes // len(values))
 
@@ -491,7 +492,7 @@ KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
 
 
 def written_tensors(network: fx.GraphModule) -> set[str]:
-    """Return the names of the network's tensors that its calls change, such as a counter: they are no constants."""
+    """Return the names of the network's tensors that its own calls modify, such as a counter, so that they are no constants."""
     return {node.target for node in network.graph.find_nodes(op="get_attr") if any(_writes(user, node) for user in node.users)}
 
 
@@ -503,7 +504,7 @@ def _writes(user: fx.Node, node: fx.Node) -> bool:
 
 
 def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
-    """Return the value of a node that depends on weights alone; None if it depends on more."""
+    """Return the value of a node that depends on weights alone; None for other nodes."""
     if isinstance(node, int | float):
         return torch.tensor(float(node))
     if not isinstance(node, fx.Node):
@@ -540,7 +541,7 @@ ACTIVATIONS = {  # by operation and its other arguments
 
 
 def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Array | None:
-    """Return a constant that is broadcast to a shape as one number for each channel; None if it is more than that."""
+    """Return a constant as one number for each channel, if it is broadcast to `shape` in this way; else None."""
     if value.dim() > len(shape):
         return None
     value = value.reshape(*(1,) * (len(shape) - value.dim()), *value.shape)
@@ -553,9 +554,9 @@ def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Arr
 
 
 def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[PlacedLayer]:
-    """Return the layers, each with what follows it and a kernel can compute, ordered by the last of these nodes.
+    """Return the layers with their fused epilogues, ordered by the last node of the epilogue.
 
-    What follows two layers, such as their sum, follows the one whose own node comes first.
+    A node that follows two layers, such as their sum, is fused into the layer whose own node comes first.
     """
     taken = {layer.node for layer in layers}
     found = []
@@ -568,7 +569,7 @@ def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[Pl
 
 
 def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
-    """Return the end of a layer's kernel: the nodes behind the layer that a kernel computes, up to those of other layers."""
+    """Return the longest epilogue of a layer: following nodes that a kernel can compute, up to nodes that are `taken`."""
     layer, node = placed.layer, placed.node
     shape = shape_of(node)
     channel = len(shape) - 1 if layer.graph is linear() else layer.channel
@@ -616,7 +617,7 @@ def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int]
 
 
 def _scaled(end: End, scale: Array | None, shift: Array | None) -> End:
-    """Return an end after which results are multiplied with `scale`, and `shift` is added."""
+    """Return the epilogue extended by a multiplication with `scale` and an addition of `shift`."""
     scales, shifts = end.scale, end.shift
     if scale is not None:
         scales, shifts = scale if scales is None else scales * scale, None if shifts is None else shifts * scale

@@ -1,7 +1,7 @@
-"""Networks for inference in which native kernels compute the layers that they are faster at.
+"""Networks for inference in which native kernels compute those layers for which they are faster than PyTorch.
 
-The network is exported as a graph. In it, operators, and other layers that can be written as operators (`layers`), become calls
-of `syno::native` where that makes the network faster (`choice`).
+The network is exported as a graph. In it, calls of `syno::native` replace operators, and other layers that can be written as
+operators (`layers`), if that makes the network faster (`choice`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class NativeNetwork:
     """A network with native kernels.
 
     Attributes:
-        module: takes and returns what the network does; it has weights of its own.
-        layers: what computes each layer that a kernel could.
-        reason: why kernels compute layers only, and nothing that follows them; empty where they compute that, too.
+        module: a module with the network's inputs and outputs, and a copy of its weights.
+        layers: the choice for each layer that a kernel can compute.
+        reason: the reason why kernels have no fused epilogues; "" if they have.
     """
 
     module: nn.Module
@@ -50,7 +50,7 @@ class NativeNetwork:
 
     @property
     def summary(self) -> str:
-        """How many layers kernels compute, and why they compute no more of them, in words."""
+        """A sentence: the number of layers that kernels compute, and faults that keep kernels from computing more."""
         faulty = [f"without that of {layer.name}: {layer.reason}" for layer in self.layers if layer.is_faulty]
         return "; ".join(
             filter(None, (f"native kernels in {self.kernels} of {plural(len(self.layers), 'layer')}", *faulty, self.reason))
@@ -58,7 +58,7 @@ class NativeNetwork:
 
     @property
     def is_mostly_native(self) -> bool:
-        """Whether it has at least as many kernels as convolutions of PyTorch."""
+        """Whether it has at least as many kernels as PyTorch convolutions."""
         graph: Any = getattr(self.module, "graph", None)
         convolutions = 0 if graph is None else sum(node.target is aten.conv2d.default for node in graph.nodes)
         return self.kernels >= max(convolutions, 1)
@@ -68,10 +68,10 @@ class NativeNetwork:
         return self.compiled_with_code(example)[0]
 
     def compiled_with_code(self, example: Inputs) -> tuple[Callable[..., Any], CompiledCode]:
-        """Return the network, compiled by Inductor, and what was compiled.
+        """Return the network compiled by Inductor, and a description of the code.
 
-        Inductor has convolutions in channels-last format, and kernels are not: so it would copy tensors between them. It does
-        that only where most layers are convolutions of its own.
+        Inductor converts convolutions to channels-last format, which kernels do not support, so that tensors would be copied
+        between them. This conversion is enabled only if most layers are PyTorch convolutions.
         """
         with config.patch(layout_optimization=config.layout_optimization and not self.is_mostly_native):
             compiled, code = frozen_with_code(self.module, example)
@@ -88,10 +88,10 @@ def native_network(module: nn.Module, example: Inputs, store: Path, threads: int
     """Return a network that computes what `module` does in evaluation mode, with native kernels where they are faster.
 
     Args:
-        module: a network, or an operator by itself; it is not changed.
-        example: its inputs, whose shapes are then fixed.
-        store: the folder where kernels, and which of them are faster than PyTorch's code, are kept. Processes can share it.
-        threads: how many the network will run on.
+        module: a network, or an operator alone; it is not changed.
+        example: its inputs; the result takes inputs of these shapes only.
+        store: the folder of kernels and measured times, which processes can share.
+        threads: number of CPU threads of the network.
 
     Raises:
         MissingPackageError: there is no C++ compiler.
@@ -131,10 +131,10 @@ AMONG_CONVOLUTIONS = "most layers are convolutions of PyTorch, which keep tensor
 
 
 def _are_most(network: fx.GraphModule, kernels: Sequence[fx.Node]) -> bool:
-    """Return whether these nodes, which kernels compute, are at least as many as the convolutions that PyTorch computes.
+    """Return whether there are at least as many kernels as convolutions that PyTorch computes.
 
-    Then Inductor's convolutions get contiguous data, which some are slower with, and else data in channels-last format, which
-    no kernel takes: a pooling layer between such convolutions is faster without one.
+    If so, Inductor's convolutions get contiguous data, with which some are slower. Otherwise they get channels-last data, which
+    kernels do not support: then a pooling layer between convolutions is faster without a kernel.
     """
     convolutions = [node for node in network.graph.nodes if node.target is aten.conv2d.default]
     return len(kernels) >= sum(node not in kernels for node in convolutions)
@@ -143,9 +143,9 @@ def _are_most(network: fx.GraphModule, kernels: Sequence[fx.Node]) -> bool:
 def _chosen(
     network: fx.GraphModule, layers: Sequence[PlacedLayer], workshop: Workshop
 ) -> tuple[dict[Any, LayerChoice], list[PlacedLayer]]:
-    """Return the choice for each layer, by its node, and the layers that kernels compute, each with its end.
+    """Return the choice for each layer, by its node, and the layers that kernels compute, each with its epilogue.
 
-    What follows a layer that is no kernel can follow another one, so the others are chosen anew.
+    If a layer gets no kernel, its epilogue's nodes may be fused into another layer, so the choice is repeated for the others.
     """
     choices: dict[Any, LayerChoice] = {}
     while True:
@@ -164,7 +164,7 @@ def _put_in(
     choices: Mapping[Any, LayerChoice],
     workshop: Workshop,
 ) -> None:
-    """Exchange layers, with what follows them, for calls of kernels; and the calls of other operators for their modules."""
+    """Replace layers and their epilogues in the graph by calls of kernels, and calls of other operators by their modules."""
     graph, made = network.graph, dict[Any, Any]()
     for layer in layers:
         if layer.operator is not None and not choices[layer.node].is_native:
@@ -174,7 +174,7 @@ def _put_in(
             made[layer.node].meta["val"] = layer.node.meta["val"]
             layer.node.replace_all_uses_with(made[layer.node])
             graph.erase_node(layer.node)
-    for layer in kernels:  # a kernel comes after those that make its input and its residual
+    for layer in kernels:  # ordered such that a kernel comes after those that write its input and its residual
         last, end, name = layer.last, layer.end, layer.node.name
         call = workshop.call(layer.layer, end, choices[layer.node].formats, last.meta["val"].shape)
         tensors = {"factors": call.factors, "scale": call.scale, "shift": call.shift}
@@ -190,7 +190,7 @@ def _put_in(
 
 
 def _held(network: fx.GraphModule, name: str, tensor: torch.Tensor | None) -> fx.Node | None:
-    """Return a node that gets a tensor, which the network holds from now on."""
+    """Register a tensor as a buffer of the network, and return a node that reads it; None for None."""
     if tensor is None:
         return None
     network.register_buffer(name, tensor)
@@ -211,7 +211,7 @@ class NativeLayer(nn.Module):  # type: ignore[misc]  # mypy does not look into t
 
 
 def _with_native_modules(module: nn.Module, example: Inputs, workshop: Workshop) -> tuple[nn.Module, tuple[LayerChoice, ...]]:
-    """Return a copy of a network in which the operators that get inputs of one shape are kernels, where these are faster."""
+    """Return a copy of a network with `NativeLayer`s in place of operators, if these are faster and get inputs of one shape."""
     copy = copy_of(module).eval()
     seen: dict[OperatorModule, set[torch.Size]] = {}
     names = {part: name or part.graph.name for name, part in copy.named_modules() if isinstance(part, OperatorModule)}

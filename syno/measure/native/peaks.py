@@ -1,7 +1,7 @@
-"""The most that one core computes and moves, by compiled loops that do nothing else: no code is faster.
+"""Peak arithmetic speed and bandwidth of one core, measured by compiled loops that do nothing else.
 
-Each loop takes a fraction of a millisecond and is repeated many times, so that the fastest repeat is undisturbed where others
-use the machine.
+Each loop takes a fraction of a millisecond and is repeated many times, so that the fastest repeat is undisturbed even on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ from syno.lower.native.target import Target, own_target
 from syno.measure.native.build import BuildError, library
 
 PRODUCTS_LAPS = 50_000  # a tenth of a millisecond: the call from Python takes two microseconds
-SIZES = tuple(
-    2**power for power in (14, 15, 17, 18, 20, 22, 24, 26)
-)  # bytes that are read, or read and written, again and again
-LEAST_BYTES = 2**24  # in one repeat, for the same reason
+SIZES = tuple(2**power for power in (14, 15, 17, 18, 20, 22, 24, 26))  # working sets in bytes
+LEAST_BYTES = 2**24  # in one repeat, so that the overhead of a call is negligible
 SECONDS, LEAST_REPEATS = 0.02, 5
 SOURCE = Path(__file__).with_name("peaks.cpp")
 
 
 def _chains(target: Target) -> int:
-    """Return the number of independent chains of products: more than hide the latency of one product."""
+    """Return the number of independent chains of multiply-adds: enough to hide the latency of one."""
     return target.registers - 4
 
 
 @functools.cache
 def _library() -> Any:
-    """The compiled loops; None where there is no compiler, or it refuses them."""
+    """Return the library of compiled loops; None if there is no compiler, or it fails."""
     target = own_target()
     try:
         with tempfile.TemporaryDirectory(prefix="syno-peaks-") as folder:
@@ -54,7 +52,7 @@ def _library() -> Any:
 
 
 def products_per_second() -> float | None:
-    """Return the multiply-adds of float32 that one core does in a second; None where nothing can be compiled."""
+    """Return the float32 multiply-adds per second of one core; None if nothing can be compiled."""
     loops, target = _library(), own_target()
     if loops is None:
         return None
@@ -64,10 +62,7 @@ def products_per_second() -> float | None:
 
 
 def bytes_per_second() -> tuple[tuple[int, float], ...]:
-    """Return how many bytes one core reads, or reads and writes, in a second, by how many it goes through again and again.
-
-    Empty where nothing can be compiled.
-    """
+    """Return (working set in bytes, bytes per second) pairs of reads and copies by one core; () if nothing can be compiled."""
     loops, target = _library(), own_target()
     if loops is None:
         return ()

@@ -1,8 +1,8 @@
-"""The store of native kernels: files of the user's own, each with a checksum. Anything else in it counts as missing.
+"""The store of native kernels: files owned by the user, each with a checksum. Other files in it count as missing.
 
-Libraries are machine code, which runs as soon as they are loaded. So a file is read only if it is this user's, no link, and
-nobody else can write it; and likewise its folder. A library ends with its checksum, behind what loaders read; a JSON file has
-its own. What is damaged, as by a full disk, is made again, and a warning says so.
+Libraries are machine code, which runs as soon as it is loaded. So a file is read only if it is owned by this user, is no link,
+and is not writable by others; the same holds for its folder. A library ends with its checksum, behind the part that loaders
+read; a JSON file contains its checksum. Damaged files, such as after a full disk, are made again with a warning.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 Entry = TypeVar("Entry")
 
 
-_SAID: set[Path] = set()  # files that this process has warned of
+_SAID: set[Path] = set()  # files about which this process has warned
 
 
 class StoreWarning(UserWarning):
-    """A file in the store that is made again. The message names it, and says what is wrong with it."""
+    """A warning about a file in the store that is made again, with the reason."""
 
 
 def make_store(folder: Path) -> Path:
-    """Make the folder of a store, in which nobody but this user can write, and return it.
+    """Create the folder of a store, writable by this user only, and return it.
 
-    Raises SpecError if it is another user's, or cannot be made or written.
+    Raises SpecError if it is owned by another user, or cannot be created or written.
     """
     advice = "give a folder of your own in the environment variable XDG_CACHE_HOME"
     try:
@@ -69,7 +69,7 @@ def write_entry(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def is_sealed(file: Path) -> bool:
-    """Return whether a library is this user's own, and whole as `seal` left it. It is not loaded."""
+    """Return whether a library is owned by this user and has a valid checksum, as `seal` wrote it. It is not loaded."""
     content = _own_content(file)
     if content is None:
         return False
@@ -81,7 +81,7 @@ def is_sealed(file: Path) -> bool:
 
 
 def seal(library: Path, name: str) -> None:
-    """Write the checksum of a library, which will have this name, at its end; let only this user read, write and load it."""
+    """Append the checksum of a library and of its later file name `name`, and make it accessible to this user only."""
     library.chmod(0o700)
     with library.open("r+b") as opened:
         opened.write(MARK + _checksum(name, opened.read()))
@@ -92,7 +92,7 @@ def _checksum(name: str, content: bytes) -> bytes:
 
 
 def _own_content(file: Path) -> bytes | None:
-    """Return the content of a regular file that is this user's, and that nobody else can write; None for anything else."""
+    """Return the content of a regular file that is owned by this user and not writable by others; else None."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""PyTorch's operator `syno::native`: a call of a native kernel.
+"""The torch operator `syno::native`, which calls a native kernel.
 
-`torch.compile`, `torch.export` and AOTInductor take it as it is. It is C++, which is compiled once for a machine.
+It is C++, compiled once per machine, so that `torch.compile`, `torch.export` and AOTInductor support it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syno.measure.native.kernels import Kernel
 SOURCE = Path(__file__).with_name("operator.cpp")
 
 
-_LOADED: list[Path] = []  # the library of this process: PyTorch takes no second one, of another store
+_LOADED: list[Path] = []  # the library of this process: PyTorch cannot load a second one from another store
 
 
 def torch_operator(store: Path) -> Any:
@@ -65,11 +65,11 @@ def _register(store: Path) -> Any:
     return function
 
 
-CALLABLE: dict[str, Kernel] = {}  # in this process, by name
+CALLABLE: dict[str, Kernel] = {}  # kernels that are registered in this process, by name
 
 
 def make_callable(kernel: Kernel, store: Path) -> str:
-    """Let calls of the operator in this process find a kernel. Return its name there."""
+    """Register a kernel for calls of the operator in this process, and return its name."""
     name, function = kernel.program.name, ctypes.cast(kernel.function, ctypes.c_void_p)
     _register(store)(name.encode(), function, kernel.program.scratch, input_elements(kernel))
     CALLABLE[name] = kernel
@@ -77,5 +77,5 @@ def make_callable(kernel: Kernel, store: Path) -> str:
 
 
 def input_elements(kernel: Kernel) -> int:
-    """Return how many elements a kernel's input has."""
+    """Return the number of elements of a kernel's input, as it is stored."""
     return prod(kernel.request.stored_shapes(own_target().lanes)[0])

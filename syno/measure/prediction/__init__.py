@@ -1,1 +1,1 @@
-"""Prediction of how fast a network with an operator is, learnt from measurements."""
+"""Prediction of the speedup of a network by an operator, by a model that is fitted to measurements."""

@@ -1,11 +1,10 @@
-"""The kernels that an operator runs in a layer, found without running them.
+"""The kernels that an operator runs in a layer, traced without running them.
 
-The operator's module is called on tensors that have a shape and no data. Whatever forms the generator chooses, the calls
-that reach PyTorch's dispatcher then are the ones that are carried out: convolutions, products of matrices, copies, and
-element-wise work.
+The operator's module is called on meta tensors. The calls that reach PyTorch's dispatcher are those that would run:
+convolutions, matrix products, copies, and elementwise operations.
 
-With the compiler "native", an operator is one function. Its parts are nests of loops, and the cost model that ranks their
-schedules says how many cycles each takes.
+With the compiler "native", an operator is one function. Its parts are loop nests, whose cycles the cost model of schedules
+estimates.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ class Kernel:
     """A kernel on tensors of given shapes.
 
     Attributes:
-        kind: see `Kind`; whatever is no convolution, product of matrices or copy counts as element-wise.
-        of_weights: whether it works on weights alone, so that a compiler can compute it once.
-        flops: multiply-adds of a convolution or product; else the elements that are read or written, whichever are more.
-        read: elements of its tensors.
-        written: elements of its result.
-        groups: of a convolution, or matrices of a product.
-        channels: how many elements each element of the result sums, without the taps of a convolution.
-        outputs: output channels of a group; rows of a weight or columns of a product.
-        taps: positions of a convolution's window.
-        positions: how often a group's weight is used: batch times positions; the other side of a product.
-        run: elements that lie side by side both in what is read and in the result; small if a copy changes the order of axes.
-            Of a convolution, how many channels lie side by side in what is read.
-        gap: distance in what is read between neighbours in the result, in elements; 0 if one element is repeated.
-        spread: distance in the result between neighbours in what is read.
-        row_read, row_written: length of the axis along which elements lie side by side in what is read, and in the result.
-        cycles: of a nest, by the cost model.
-        share: of the work of a nest that counts; the rest is done in idle lanes, or twice.
+        kind: see `Kind`; all operations that are no convolution, matrix product or copy count as elementwise.
+        of_weights: whether it depends on weights alone, so that a compiler can compute it once.
+        flops: multiply-adds of a convolution or product; else the number of elements read or written, whichever is larger.
+        read: number of elements of its inputs.
+        written: number of elements of its result.
+        groups: number of groups of a convolution, or of matrices of a batched product.
+        channels: number of summands of each result, not counting the taps of a convolution.
+        outputs: output channels per group; rows of a weight or columns of a product.
+        taps: number of positions of a convolution's window.
+        positions: how often a group's weight is used: batch size times output positions; the other side of a product.
+        run: number of elements that are contiguous both in the input and in the result; small for a transposing copy. For a
+            convolution, the number of channels that are contiguous in the input.
+        gap: stride in the input, in elements, between neighbours in the result; 0 if an element is repeated.
+        spread: stride in the result between neighbours in the input.
+        row_read, row_written: length of the contiguous axis in the input, and in the result.
+        cycles: cycles of a loop nest that the cost model estimates.
+        share: useful share of a loop nest's work; the rest is in idle lanes, or in margins of bands.
     """
 
     kind: Kind
@@ -110,7 +109,7 @@ def native_kernels(operator: PGraph, values: Mapping[str, int], threads: int = 1
     Args:
         operator: the operator.
         values: of its variables in the layer, with the batch.
-        threads: how many it runs on.
+        threads: number of CPU threads.
 
     Raises:
         ValuationError, SizeError: a value is missing or does not divide.
@@ -125,7 +124,7 @@ def native_kernels(operator: PGraph, values: Mapping[str, int], threads: int = 1
 
 
 def _reader(made: torch.Tensor) -> Kernel:
-    """Return the kernel that reads an operator's output, such as a normalization: its time depends on how the output lies."""
+    """Return the kernel that reads an operator's output, such as a normalization: its time depends on the output's strides."""
     plain = torch.empty(made.shape, device="meta")
     size = made.numel()
     return Kernel(Kind.READER, False, size, size, size, **_order(made, plain))
@@ -144,7 +143,7 @@ class _WithoutInitialization(TorchFunctionMode):  # type: ignore[misc]  # mypy d
 
 
 class _Trace(TorchDispatchMode):  # type: ignore[misc]
-    """Notes the kernels of the calls in its block."""
+    """Records the kernels of the calls in its block."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -181,7 +180,7 @@ def _tensors(values: Any) -> Any:
 
 
 def _is_view(function: Any, inputs: list[torch.Tensor], result: torch.Tensor) -> bool:
-    """Return whether a call returns a view of its argument: it then moves no element."""
+    """Return whether a call returns a view of its argument, so that it moves no elements."""
     own = result.untyped_storage()._cdata
     return not function._schema.is_mutable and any(one.untyped_storage()._cdata == own for one in inputs)
 
@@ -208,12 +207,12 @@ def _kernel(name: str, args: Any, inputs: list[torch.Tensor], result: torch.Tens
 
 
 def _elements(tensor: torch.Tensor) -> int:
-    """Return the number of different elements; those along an expanded axis are one."""
+    """Return the number of distinct elements of a tensor; an expanded axis counts as one element."""
     return math.prod(length for length, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
 
 
 def _run(read: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the number of elements that lie side by side in both tensors."""
+    """Return the number of elements that are contiguous in both tensors."""
     if read.shape != result.shape:
         return 1
     run = 1
@@ -228,14 +227,14 @@ def _run(read: torch.Tensor, result: torch.Tensor) -> int:
 
 
 def _order(read: torch.Tensor, result: torch.Tensor) -> dict[str, int]:
-    """Return the difference between the orders of axes of two tensors."""
+    """Return the fields of a kernel that describe the difference between the memory orders of two tensors."""
     gap, row_written = _neighbours(result, read)
     spread, row_read = _neighbours(read, result)
     return {"run": _run(read, result), "gap": gap, "spread": spread, "row_read": row_read, "row_written": row_written}
 
 
 def _neighbours(tensor: torch.Tensor, other: torch.Tensor) -> tuple[int, int]:
-    """Return the distance in the other tensor of neighbours in one, and the length of the axis on which they lie."""
+    """Return the stride in `other` along the contiguous axis of `tensor`, and the length of this axis."""
     if tensor.dim() != other.dim():
         return 1, 1
     axes = [axis for axis in range(tensor.dim()) if tensor.shape[axis] > 1 and tensor.stride(axis)]

@@ -1,4 +1,4 @@
-"""Predictions of the speedup of a network by an operator, learnt from measurements on the way.
+"""Prediction of a network's speedup by an operator, fitted to the measurements of a search so far.
 
 predictor = SpeedupPredictor().fit(speedups.records())
 if predictor.may_meet(operator, 1.5):
@@ -26,22 +26,22 @@ from syno.measure.prediction.kernels import DENSE, Kernel, Kind, kernels, native
 from syno.measure.speedup_record import Conditions, SpeedupRecord
 from syno.model.networks import read_replacement
 
-# Kernels as rows of numbers, and an estimate of their time.
-#
-# Both describe a kernel by what it does, not by the operator or the network in which it occurs. So a model learns from all
-# kernels of all operators that were measured.
+# Features of kernels, and an estimate of their time. They describe a kernel's work, not the operator or network in which it
+# occurs, so that the model learns from all kernels of all measured operators.
 
 
 Numbers = NDArray[np.float64]
 
-# A nominal CPU core. Only ratios matter, and only until measurements tell more: models learn factors of these estimates.
+# A nominal CPU core. Only ratios matter, and only before there are measurements, since the model learns factors of these
+# estimates.
 CALL_MS, FLOPS_PER_MS, BYTES_PER_MS, CYCLES_PER_MS = 0.003, 4e7, 8e6, 2.5e6
 FLOAT_BYTES = 4
-READER_SHARE = 0.3  # of the time of a reader that depends on how the tensor lies; the rest every operator's output costs
+READER_SHARE = 0.3  # share of a reader's time that depends on the tensor's strides; the rest is the same for all operators
 
 MOST_RUN, MOST_GAP = 5.0, 12.0  # logarithms; beyond a cache line and a page it makes no difference
 
-# The columns: how far apart two kernels are that differ by 1 in it. Sizes are logarithms to base 2.
+# Features by name: (scale, function). The scale is the distance of two kernels that differ by 1 in the feature; sizes are
+# logarithms to base 2.
 COLUMNS: Mapping[str, tuple[float, Callable[[Kernel], float]]] = {
     **{kind.value: (4.0, lambda kernel, kind=kind: kernel.kind is kind) for kind in Kind},  # type: ignore[misc]
     "grouped": (3.0, lambda kernel: kernel.kind in DENSE and kernel.groups > 1),
@@ -69,10 +69,9 @@ class Description:
     """The kernels of an operator in a network.
 
     Attributes:
-        rows: shape [kernels, columns]; distances between rows say how unlike kernels are.
-        weights: shape [kernels]: the estimated milliseconds of each kernel in all layers together.
-        kinds: shape [kernels].
-
+        rows: [kernels, features]: scaled features; distances between rows measure how different kernels are.
+        weights: [kernels]: the estimated milliseconds of each kernel, summed over layers.
+        kinds: the kind of each kernel.
     """
 
     rows: Numbers
@@ -81,7 +80,7 @@ class Description:
 
 
 def describe(layers: Sequence[tuple[int, Sequence[Kernel]]]) -> Description:
-    """Return the description of an operator from its kernels in each distinct layer, with the number of such layers."""
+    """Return the description of an operator from (number of layers of a size, kernels in such a layer) pairs."""
     counts: dict[Kernel, int] = {}
     for count, of_layer in layers:
         for kernel in of_layer:
@@ -92,12 +91,12 @@ def describe(layers: Sequence[tuple[int, Sequence[Kernel]]]) -> Description:
 
 
 def row(kernel: Kernel) -> list[float]:
-    """Return the numbers of a kernel, one for each of `COLUMNS`."""
+    """Return the scaled features of a kernel, in the order of `COLUMNS`."""
     return [scale * float(number(kernel)) for scale, number in COLUMNS.values()]
 
 
 def estimated_ms(kernel: Kernel) -> float:
-    """Return the time of a kernel on a nominal core: its arithmetic, its traffic, and the call."""
+    """Return the estimated milliseconds of a kernel on the nominal core: arithmetic, memory traffic, call overhead."""
     moved = (kernel.read + kernel.written) * FLOAT_BYTES / BYTES_PER_MS
     if kernel.kind is Kind.READER:
         return READER_SHARE * moved
@@ -110,35 +109,34 @@ def estimated_ms(kernel: Kernel) -> float:
 #
 #     time / time of the original = rest + sum over kernels of (estimate of the kernel * factor(kernel))
 #
-# The factor is a Gaussian process over descriptions of kernels, so similar kernels have similar factors, and a kernel that is
-# like none seen before has an uncertain one. A sum of values of such a process is Gaussian, too. So the factors are learnt
-# from the times of whole networks, by linear algebra, and a few measurements tell about operators that combine the same
-# kernels otherwise.
+# The factor is a Gaussian process over features of kernels: similar kernels have similar factors, and the factor of a kernel
+# unlike all known ones is uncertain. A sum of values of a Gaussian process is Gaussian, so that factors are learnt from times
+# of whole networks by linear algebra, and few measurements suffice for operators that combine known kernels in new ways.
 #
-# The process is approximated by its values at some of the kernels seen (subset of regressors). What that leaves out is added
-# to the variance (as in FITC).
+# The process is approximated by its values at some of the known kernels (subset of regressors). The variance that this neglects
+# is added (as in FITC).
 #
 # Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 5 and 8; additive kernels over
 # parts.
 
 
 MOST_CENTRES = 200
-# Among these, the marginal likelihood chooses.
-LENGTHS = (4.0, 6.0)  # distance at which kernels are about half alike
-DEVIATIONS = (1.0, 2.0)  # of the factors between unlike kernels
-NOISES = (0.06, 0.1, 0.15, 0.2, 0.25)  # relative, of what the model cannot explain
-REST, REST_DEVIATION = 0.2, 0.5  # share of the original's time outside of the replaced layers, before anything is known
-COMMON_DEVIATION = 1.0  # of the factor that all kernels have in common, whose mean is 1
-UNSURE = 3.0  # divided by the number of measurements: relative deviation because the settings above are uncertain, too
-LEAST_TIME = 0.02  # of the original's time: predictions are no smaller
+# Hyperparameters, chosen by the marginal likelihood.
+LENGTHS = (4.0, 6.0)  # length scale: the distance at which the correlation of factors is about one half
+DEVIATIONS = (1.0, 2.0)  # standard deviation of factors
+NOISES = (0.06, 0.1, 0.15, 0.2, 0.25)  # relative noise
+REST, REST_DEVIATION = 0.2, 0.5  # prior of the share of the original's time outside of the replaced layers
+COMMON_DEVIATION = 1.0  # prior deviation of the common factor of all kernels, whose prior mean is 1
+UNSURE = 3.0  # over the number of measurements: relative deviation for the uncertainty of the hyperparameters
+LEAST_TIME = 0.02  # smallest prediction, as a share of the original's time
 JITTER = 1e-4
-ROUNDS = 3  # of weighting by predicted times
-QUANTILE = 1.6449  # of the normal distribution: half the 90 % interval
+ROUNDS = 3  # iterations of weighting by predicted times
+QUANTILE = 1.6449  # of the normal distribution: half the width of the 90 % interval
 INSIDE = 0.9
 
 
 class Estimate(NamedTuple):
-    """The logarithm of time / time of the original: the mean, and the standard deviation."""
+    """A prediction of log(time / time of the original): its mean and its standard deviation."""
 
     mean: float
     deviation: float
@@ -146,7 +144,13 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class _Basis:
-    """The functions of which factors are composed: one for each centre."""
+    """The basis functions of the factors, one for each centre.
+
+    Attributes:
+        centres: [centres, features].
+        length: the length scale.
+        whitening: [centres, centres]: makes the basis functions uncorrelated.
+    """
 
     centres: Numbers
     length: float
@@ -174,8 +178,8 @@ class TimeModel:
     """A fitted model.
 
     Attributes:
-        unit: what the sum of a network's estimates is multiplied with, so that it is about the share of the original's time.
-        count: of measurements that it has learnt from.
+        unit: factor that scales the sum of a network's estimates to about its share of the original's time.
+        count: number of measurements to which it was fitted.
         calibration: what the noise is multiplied with, and other deviations if it is above 1, so that 90 % of the times are in
             their intervals.
     """
@@ -192,7 +196,7 @@ class TimeModel:
 
     @classmethod
     def fit(cls, described: Sequence[Description], times: Numbers) -> TimeModel:
-        """Learn from networks and their times, as shares of the original's. Equal data give equal models."""
+        """Fit a model to networks and their times, as shares of the original's time. Equal data give equal models."""
         centres = _centres(np.unique(np.vstack([one.rows for one in described]), axis=0))
         unit = float(np.median(times) / np.median([one.weights.sum() for one in described]))
         best: TimeModel | None = None
@@ -208,7 +212,7 @@ class TimeModel:
 
     @classmethod
     def _solved(cls, basis: _Basis, unit: float, deviation: float, noise: float, sums: Numbers, times: Numbers) -> TimeModel:
-        """Return the model with these settings. Errors are relative, so each row is weighted with the time it predicts."""
+        """Return the model for these hyperparameters. Errors are relative, so each row is weighted by its predicted time."""
         inputs = sums * _scales(sums.shape[1], deviation)
         prior = _prior(sums)
         weights = np.maximum(times, LEAST_TIME)
@@ -239,7 +243,7 @@ class TimeModel:
         return Estimate(math.log(time), math.hypot(unknown, self.calibration * self.noise, UNSURE / self.count))
 
     def parts(self, described: Description) -> dict[str, float]:
-        """Return the share of the original's time that is spent in each kind of kernel, and outside of the layers."""
+        """Return the predicted time in each kind of kernel, and outside of the layers, as shares of the original's time."""
         scales = _scales(2 + len(self.basis.centres), self.deviation)
         factors = 1 + scales[1] * self.mean[1] + self.basis(described.rows) @ (scales[2:] * self.mean[2:])
         times = described.weights * self.unit * factors
@@ -250,7 +254,7 @@ class TimeModel:
 
 
 def _centres(rows: Numbers) -> Numbers:
-    """Return up to `MOST_CENTRES` rows, each as far as possible from those before."""
+    """Return up to `MOST_CENTRES` rows, each the farthest from all previous ones (farthest-point sampling)."""
     chosen = [0]
     distances = ((rows - rows[0]) ** 2).sum(axis=1)
     while len(chosen) < min(MOST_CENTRES, len(rows)):
@@ -260,7 +264,7 @@ def _centres(rows: Numbers) -> Numbers:
 
 
 def _sums(basis: _Basis, described: Sequence[Description], unit: float) -> Numbers:
-    """Return for each network 1, the sum of its estimates, and the sums of estimates times the functions of the basis."""
+    """Return the design matrix: for each network 1, the sum of its estimates, and the sums of estimates times basis values."""
     values = basis(np.vstack([one.rows for one in described]))
     ends = np.cumsum([len(one.weights) for one in described])
     parts = np.split(values, ends[:-1])
@@ -273,12 +277,12 @@ def _sums(basis: _Basis, described: Sequence[Description], unit: float) -> Numbe
 
 
 def _scales(count: int, deviation: float) -> Numbers:
-    """Return the standard deviations of the rest, the common factor, and the coefficients of the basis."""
+    """Return the prior standard deviations of the rest, the common factor, and the coefficients of the basis."""
     return np.array([REST_DEVIATION, COMMON_DEVIATION, *[deviation] * (count - 2)])
 
 
 def _prior(sums: Numbers) -> Numbers:
-    """Return the times that are expected before anything is known."""
+    """Return the prior means of the times."""
     expected: Numbers = REST * sums[:, 0] + sums[:, 1]
     return expected
 
@@ -286,10 +290,9 @@ def _prior(sums: Numbers) -> Numbers:
 def _calibration(
     rows: Numbers, targets: Numbers, covariance: Numbers, mean: Numbers, noise: float, weights: Numbers, times: Numbers
 ) -> float:
-    """Return the factor with which 90 % of the times are in the intervals that the model has without them.
+    """Return the factor on the model's intervals with which 90 % of the left-out times are inside (leave-one-out).
 
-    Errors and deviations without one row each follow from the fit with all of them. The quantile is that of conformal
-    prediction, which counts the next time as well.
+    Leave-one-out errors and deviations are computed from the fit to all rows. The quantile is that of conformal prediction.
     """
     leverage = np.minimum(np.einsum("ij,jk,ik->i", rows, covariance, rows) / noise**2, 0.99)
     errors = (targets - rows @ mean) / (1 - leverage) * weights
@@ -300,20 +303,20 @@ def _calibration(
     return max(float(ratios[min(place, len(ratios)) - 1]) / QUANTILE, 1.0 if place > len(ratios) else 0.0)
 
 
-LEAST_RECORDS = 8  # with fewer, nothing is predicted
+LEAST_RECORDS = 8  # least number of measurements for a prediction
 
 
 class SpeedupPredictor:
     """A predictor of one network's speedups by operators, with one compiler on one device.
 
-    It predicts from the kernels that operators run in the network's layers, whose times it learns (`model`): those of PyTorch
-    (`kernels`), or with the compiler "native" the nests of native kernels (`native_kernels`), where there are any. Equal
-    records give equal predictions, in any order. It predicts nothing before there are 8 measurements. The less it knows about
-    kernels like an operator's, the wider is the interval; then measuring decides.
+    It learns the times (`TimeModel`) of the kernels that operators run in the network's layers: PyTorch's kernels (`kernels`),
+    or with the compiler "native" the loop nests of native kernels (`native_kernels`). Equal records give equal predictions, in
+    any order. There are no predictions before there are 8 measurements. The less is known about kernels like an operator's, the
+    wider is the interval, so that the operator is measured.
 
     Args:
         layers: the sizes of each replaced layer, with the batch; None: those of the network in the first record.
-        constant_weights: whether what depends on weights alone was computed once, as all compilers of Syno do now.
+        constant_weights: whether computations on weights alone are not part of the time, as with all of Syno's compilers.
     """
 
     def __init__(self, layers: Sequence[Mapping[str, int]] | None = None, *, constant_weights: bool = True) -> None:
@@ -324,9 +327,9 @@ class SpeedupPredictor:
         self.model: TimeModel | None = None
 
     def fit(self, records: Iterable[SpeedupRecord]) -> Self:
-        """Learn from these records, and forget others. Those without a speedup tell nothing.
+        """Fit the model to these records only. Records without a speedup are ignored.
 
-        Raises SpecError for records that were not measured under the same conditions: they have a predictor each.
+        Raises SpecError for records with different conditions, which need separate predictors.
         """
         measured = []
         for record in records:
@@ -345,7 +348,7 @@ class SpeedupPredictor:
         return self.learn(measured)
 
     def learn(self, measured: Iterable[tuple[PGraph, float]]) -> Self:
-        """Fit the model to these operators and speedups, in place of earlier ones.
+        """Fit the model to these operators and speedups only.
 
         Raises SpecError for a speedup that is not a positive number.
         """
@@ -362,7 +365,7 @@ class SpeedupPredictor:
         return self
 
     def predict(self, operator: PGraph) -> Interval | None:
-        """Return the speedup to expect; None before there are 8 measurements, or if the operator does not fit the layers."""
+        """Return the predicted speedup with its 90 % interval; None before 8 measurements, or if the operator does not fit."""
         described = None if self.model is None else self.described(operator)
         if self.model is None or described is None:
             return None
@@ -370,14 +373,14 @@ class SpeedupPredictor:
         return Interval(*(math.exp(-mean + side * QUANTILE * deviation) for side in (0, -1, 1)))
 
     def may_meet(self, operator: PGraph, speedup: float) -> bool:
-        """Return whether the operator may be so fast: unless the upper end of its interval is below `speedup`."""
+        """Return whether the operator may reach `speedup`: false if the upper end of its interval is below it."""
         predicted = self.predict(operator)
         return predicted is None or predicted.high >= speedup
 
     def parts(self, operator: PGraph) -> dict[str, float]:
-        """Return where the network's time is expected to go, as shares of the original's: by kind of kernel, and the rest.
+        """Return the predicted time by kind of kernel, and of the rest of the network, as shares of the original's time.
 
-        Raises SpecError where `predict` knows nothing.
+        Raises SpecError if `predict` returns None.
         """
         described = None if self.model is None else self.described(operator)
         if self.model is None or described is None:
@@ -409,7 +412,7 @@ class SpeedupPredictor:
 
 
 def _counts_of_sizes(layers: Sequence[Mapping[str, int]]) -> dict[tuple[tuple[str, int], ...], int]:
-    """Return the distinct sizes of the layers, and how many layers have each."""
+    """Return the number of layers of each distinct size."""
     return dict(Counter(tuple(layer.items()) for layer in layers))
 
 

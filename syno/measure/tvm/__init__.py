@@ -1,1 +1,1 @@
-"""Whole models in TVM: imported from PyTorch, tuned with MetaSchedule, compiled. Importing it does not import TVM."""
+"""TVM for whole networks: import from PyTorch, tuning with MetaSchedule, compilation. Importing this does not import TVM."""

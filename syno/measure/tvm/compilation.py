@@ -1,4 +1,4 @@
-"""From a network in Relax to something that can be called: fusing, scheduling, building, running."""
+"""Compilation of a Relax network: operator fusion, schedules, build, and the callable module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALIGNMENT = 64  # bytes: TVM allocates tensors so (kAllocAlignment), and its cod
 
 
 def fused(module: Any, target: Any) -> Any:
-    """Return the network with its operations as PrimFuncs, neighbours fused. Tasks and schedules are those of its PrimFuncs."""
+    """Lower a network's operations to PrimFuncs, and fuse neighbours. Tuning tasks and schedules refer to these PrimFuncs."""
     import tvm
     from tvm.relax import transform
 
@@ -37,7 +37,7 @@ def fused(module: Any, target: Any) -> Any:
 def scheduled(module: Any, target: Any, database: Any = None) -> Any:
     """Return the fused network with the best schedules of a MetaSchedule database.
 
-    A PrimFunc without one runs as it is on processors; on GPUs, where that is impossible, it gets a default schedule.
+    A PrimFunc without a schedule runs unscheduled on CPUs; on GPUs, where that is impossible, it gets a default schedule.
     """
     import tvm
     from tvm import relax
@@ -55,7 +55,7 @@ def scheduled(module: Any, target: Any, database: Any = None) -> Any:
 
 
 def _where_it_works(rule: Any) -> Any:
-    """Return a default schedule rule that does not apply where it fails: some assert what kernels of operators do not meet."""
+    """Return a default schedule rule that is skipped if it fails: some rules assert properties that operators lack."""
     from tvm.s_tir.dlight import ScheduleRule
 
     def tried(kernel: Any, target: Any, tunable: bool) -> Any:
@@ -91,9 +91,9 @@ def built(module: Any, target: Any) -> Any:
 
 
 def saved(executable: Any, path: Path) -> None:
-    """Write a built network to a `.tar` file. Loading it takes TVM and a linker: `tvm.runtime.load_module`.
+    """Write a built network to a `.tar` file, which `tvm.runtime.load_module` loads with a linker.
 
-    Syno never loads such a file of a folder of results again: the folder may come from elsewhere.
+    Syno never loads such a file from a folder of results, since the folder may come from an untrusted source.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
@@ -107,12 +107,12 @@ def saved(executable: Any, path: Path) -> None:
 class TvmModule:
     """A built network as a function of PyTorch tensors on its device.
 
-    Outputs are not copied, and neither are inputs whose memory begins where TVM's would: those that PyTorch allocated, but not
-    all parts of others, nor all that NumPy allocated.
+    Outputs are not copied, and neither are inputs with aligned memory: tensors that PyTorch allocated are aligned, but not all
+    views of others, nor all arrays that NumPy allocated.
 
     Args:
         executable: a `relax.VMExecutable`.
-        device: "cpu" or "cuda", this process's first.
+        device: "cpu", or "cuda" for the first GPU of this process.
     """
 
     def __init__(self, executable: Any, device: str) -> None:
@@ -139,7 +139,7 @@ class TvmModule:
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor, or a copy of one whose memory begins elsewhere: the generated code would end the process."""
+    """Return the tensor, or an aligned copy: on unaligned memory, the generated code would crash the process."""
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
 
 

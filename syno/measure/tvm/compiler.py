@@ -1,4 +1,4 @@
-"""The compiler "tvm", here or on a remote device: import, tune what is not tuned yet, build, check, and then measure."""
+"""The compiler "tvm", on this machine or a remote device: import, tuning of untuned tasks, build, output check, measurement."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def measure_in_turns(
 def run_turns(
     lease: Lease, libraries: Sequence[str], expected: Sequence[Sequence[Expected]], settings: LatencySettings, kind: str
 ) -> tuple[list[Deviation], Turns | None]:
-    """Return the largest deviation of each network's outputs, and the times if none is too large; in a worker's process."""
+    """Return the largest deviation of each network's outputs, and the times if all outputs are right; in a worker process."""
     session = borrow(lease)
     networks = [Uploaded(session, library, kind) for library in libraries]
     found = [network.check(one) for network, one in zip(networks, expected, strict=True)]
@@ -78,12 +78,12 @@ def run_turns(
     return found, turns if all(deviation.of_allowed <= 1 for deviation in found) else None
 
 
-KINDS = {"cpu": "llvm", "cuda": "cuda"}  # of targets, for kinds of devices
+KINDS = {"cpu": "llvm", "cuda": "cuda"}  # kind of TVM target, by kind of device
 PROGRESS, MODULES = "progress.log", "modules"
 
 
 def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
-    """Return the target that the settings name, or that of a device of this machine.
+    """Return the target of the settings; if they have none, the target of a device of this machine.
 
     Raises:
         SpecError: the target is for another device.
@@ -106,7 +106,7 @@ def target_for(settings: TvmSettings, device: str, threads: int) -> Any:
 
 
 def target_on(device: DeviceSettings) -> Any:
-    """Return the target of a remote device. Raises SpecError if it is of another kind than the device."""
+    """Return the target of a remote device. Raises SpecError if it is for another kind of device."""
     made = target(device.target)
     if made.kind.name != KINDS[device.kind]:
         raise SpecError(f'the target {device.target} is of kind "{made.kind.name}", and the device of kind "{device.kind}"')
@@ -118,7 +118,7 @@ def compiled(job: Job) -> Callable[..., Any]:
 
     Raises:
         LoweringError: TVM cannot express the module.
-        WrongOutputError: what TVM made of it computes something else.
+        WrongOutputError: the compiled module's output is wrong.
         SpecError: the target is invalid, or another process tunes with the same folder for too long.
     """
     to = target_for(job.options, job.device, job.settings.threads)
@@ -136,12 +136,12 @@ def measured_on(job: Job, device: DeviceSettings, flops: int | None) -> Latency:
     """Tune, build and measure a module on a remote device.
 
     Args:
-        job: its device is the remote one's name; its module, its example and its check's reference are here.
+        job: its device is the name of the remote device; its module, example and reference are on this machine.
         device: the settings of the device.
         flops: of one call.
 
     Raises:
-        DeviceError: the device does not answer, or was lost; what was measured is kept.
+        DeviceError: the device does not answer, or was lost; trials so far are kept.
         WrongOutputError: the output there differs from the reference.
     """
     with reached(job.device, device) as found, only_writer(_trials(job, device), _deadline(job)):
@@ -178,7 +178,7 @@ def turns_on(jobs: Sequence[Job], device: DeviceSettings) -> tuple[list[Deviatio
 
 
 def library_for(job: Job, device: DeviceSettings, reached: Reached) -> Path:
-    """Tune and build a module for a remote device that was reached, and return the file. The caller is the only writer."""
+    """Tune and build a module for a connected remote device, and return the file. The caller holds the folder's lock."""
     began, to = time.perf_counter(), target_on(device)
     network = fused(import_network(job.module, *job.example), to)
     each_ms = job.options.least_ms // 2
@@ -194,13 +194,13 @@ def _trials(job: Job, device: DeviceSettings) -> Path:
 
 
 def _deadline(job: Job) -> float:
-    """Return the time of `time.monotonic` after which no tuning should begin."""
+    """Return the time (of `time.monotonic`) after which no further trials begin."""
     share: float = job.options.share
     return job.began + share * job.time_limit_s
 
 
 def _first_look(job: Job, network: Any, to: Any) -> float:
-    """Return the untuned network's latency in ms, after checking its output: tuning a wrong network would be in vain."""
+    """Check the untuned network's output, so that no wrong network is tuned, and return its latency in ms."""
     call = TvmModule(built(scheduled(network, to), to), job.device)
     _check(job, call, "compiled by TVM")
     stopwatch = stopwatch_of(job.device)
@@ -215,15 +215,15 @@ def _check(job: Job, call: TvmModule, how: str) -> None:
 def _tuned(
     job: Job, network: Any, to: Any, folder: Path, *, runner: Any = None, untuned_ms: float | None = None
 ) -> tuple[Any, Path]:
-    """Tune what is not tuned yet, build the network with the best schedules, and return it and the file with it.
+    """Tune untuned tasks, build the network with the best schedules, and return it and its file.
 
     Args:
-        job: gets the phases, the summary, and what is lacking.
-        network: fused (`compilation.fused`).
+        job: its callbacks get the phases, the summary, and the shortcoming.
+        network: the fused network (`compilation.fused`).
         to: the target.
-        folder: of the target and device; the caller is its only writer.
-        runner: measures on the device; by default on this machine.
-        untuned_ms: latency before, for the summary.
+        folder: the folder of the target and device; the caller holds its lock.
+        runner: measures on the device; None: on this machine.
+        untuned_ms: latency before tuning, for the summary.
     """
     job.begin("tuning")
     start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""A PyTorch network as a module of TVM's Relax, in which every stage of a synthesized operator is one PrimFunc.
+"""Import of a PyTorch network into TVM's Relax, where each stage of a synthesized operator is one PrimFunc.
 
-A copy of the network is made ready for TVM's importer: normalizations become products and sums, and each operator one call of
-`syno::synthesized`, of which PyTorch knows only the shape of its result. The importer emits the operator's stages for the call.
+A copy of the network is prepared for TVM's importer: normalizations become products and sums, and each operator an opaque call
+of `syno::synthesized`. For this call, the importer emits the operator's stages.
 
 >>> import torch, syno
 >>> module = syno.build(syno.OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
@@ -35,12 +35,12 @@ LINEAR = torch.ops.aten.linear.default
 def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
     """Return the module, in evaluation mode, as a `tvm.IRModule` whose function "main" takes tensors of the examples' shapes.
 
-    Weights are constants, so normalizations are products and sums, and weights of an operator are multiplied with each other
-    beforehand where that leaves the fewest FLOPs. Operators become one PrimFunc for each stage of their plan.
+    Weights are constants, so that normalizations are products and sums, and two weights of an operator are composed if that
+    leaves the fewest FLOPs. Operators become one PrimFunc for each stage of their plan.
 
     Args:
-        module: a network, or an operator by itself; it is not changed.
-        examples: its inputs, whose shapes are then fixed.
+        module: a network, or an operator alone; it is not changed.
+        examples: its inputs; the result takes inputs of these shapes only.
 
     Raises:
         LoweringError: PyTorch cannot export the module, or TVM has no counterpart of one of its operations.
@@ -52,7 +52,7 @@ def import_network(module: nn.Module, *examples: torch.Tensor) -> Any:
 
 
 def from_pytorch(network: nn.Module, examples: Sequence[torch.Tensor], name: str, own: Mapping[str, Any]) -> Any:
-    """Return a network as a `tvm.IRModule`; raises as `import_network`. `own` emits operations that TVM's importer lacks."""
+    """Return a network as a `tvm.IRModule`; raises as `import_network`. `own` has converters of further operations."""
     tvm()
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -105,12 +105,11 @@ def _affine(part: nn.Module) -> nn.Module | None:
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return the program in PyTorch's core operations and linear layers, with `attention` where it computes the same.
+    """Decompose a program into PyTorch's core operations, but keep linear layers, and use `attention` if it is equivalent.
 
-    TVM makes few kernels of these, each with one product. PyTorch's own decomposition of attention scales queries and keys each
-    by itself, and looks through all scores for rows in which every position is masked. TVM's operator for attention is one
-    kernel of everything, too large to be tuned well. A linear layer stays one operation: with positions and batch made one axis
-    before it and two after it, nothing would be fused to it.
+    TVM makes few kernels of these, each with one matrix product. PyTorch's own decomposition of attention scales queries and
+    keys separately, and searches all scores for fully masked rows. TVM's operator for attention is a single kernel that is too
+    large to be tuned well. If linear layers were decomposed, the reshapes around them would prevent fusion.
     """
     table = torch.export.default_decompositions()
     pytorchs_own = table[ATTENTION]
@@ -150,7 +149,7 @@ def attention(
 
 
 def _operator(operators: Sequence[OperatorModule], node: fx.Node, importer: Any) -> Any:
-    """Emit the stages of an operator where TVM's importer meets a call of it."""
+    """Converter of TVM's importer: emit the stages of the operator that a node calls."""
     argument, number, _ = node.args
     operator, x = operators[number], importer.env[argument]
     values = valuation_for(operator, [int(length) for length in x.ty.shape.values])
@@ -158,7 +157,7 @@ def _operator(operators: Sequence[OperatorModule], node: fx.Node, importer: Any)
 
 
 def _embedding(node: fx.Node, importer: Any) -> Any:
-    """Emit rows of a table. Numbers beyond the table get its first or last row: schedules are tried on random bits."""
+    """Converter of TVM's importer for embeddings. Indices are clipped, since schedules are timed on random bits."""
     from tvm import relax
 
     table, rows = (importer.env[argument] for argument in node.args[:2])
@@ -181,7 +180,7 @@ def emit_operator(builder: Any, operator: OperatorModule, chosen: Plan, values: 
 
 
 def constant_weights(operator: OperatorModule, chosen: Plan, values: dict[str, int]) -> list[torch.Tensor]:
-    """Return the weights that the stages of a plan take, in their order; a composed weight is computed here."""
+    """Return the weights of a plan's stages in order; a composed weight is computed here."""
     weights = [weight.detach().cpu().contiguous() for weight in operator.parameters()]
     composition = chosen.composition
     if composition is None:
@@ -197,7 +196,7 @@ def constant_weights(operator: OperatorModule, chosen: Plan, values: dict[str, i
 
 
 def _operations(error: Exception) -> str:
-    """Return the message of TVM's importer, with the names of operations as PyTorch has them."""
+    """Return the error message of TVM's importer, with PyTorch's names of the unsupported operations."""
     listed = re.search(r"Unsupported function types \[(.*)\]", str(error))
     if listed:
         names = ", ".join(f"aten.{name}" for name in re.findall(r"'([^']+)'", listed.group(1)))

@@ -1,6 +1,6 @@
-"""Search for schedules with MetaSchedule, one task after another, where the database has too few trials.
+"""Tuning with MetaSchedule: search for schedules of each task that has too few trials in the database.
 
-Importing this module loads neither TVM nor PyTorch: the processes that build schedules on this machine import it, too.
+Importing this module loads neither TVM nor PyTorch, since the processes that build schedules import it, too.
 
 Paper: section 7.1 (tuning with MetaSchedule).
 """
@@ -33,13 +33,13 @@ from syno.measure.tuning_record import TaskResult
 from syno.measure.tvm.sessions import callbacks
 from syno.measure.tvm.targets import TvmSettings
 
-# Measured schedules on disk: one folder for each target and device, which outlives processes that are killed.
+# The database of trials: one folder for each target and device, which survives killed processes.
 #
-# TVM's database appends lines to two files, one of tasks and one of trials. It does not survive a torn line, ignores the target
-# in queries, hides trials that failed, and counts none. All of that is done here.
+# TVM's database appends lines to two files, one of tasks and one of trials. It fails on an incomplete line, ignores the target
+# in queries, hides failed trials, and has no counts. This module adds these.
 #
-# A file beside them has checksums of their lines. Those written at the end of a tuning are compared when the folder is opened
-# the next time. Lines behind them come from a process that was killed, and an incomplete last line was torn.
+# Another file has checksums of the lines, written at the end of a tuning and compared when the folder is opened next. Further
+# lines without checksums come from a process that was killed, which may leave an incomplete last line.
 
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"  # names that TVM has for them
@@ -50,7 +50,7 @@ LOOK_SECONDS = 0.5
 
 
 def folder_for(root: Path, target: Any, device_name: str, version: str) -> Path:
-    """Return the folder of a target on a device, by TVM's version. A new one gets a file that says what it is of."""
+    """Return the folder of a target, device and version of TVM. A new folder gets a file that describes these."""
     about = {"target": json.loads(str(target)), "device": device_name, "tvm": version}
     text = json.dumps(about, indent=1, sort_keys=True)
     kind = re.sub(r"[^0-9A-Za-z]+", "-", str(target.attrs.get("arch") or target.attrs.get("mcpu") or target.kind.name))
@@ -62,9 +62,9 @@ def folder_for(root: Path, target: Any, device_name: str, version: str) -> Path:
 
 @contextmanager
 def only_writer(folder: Path, deadline: float) -> Iterator[None]:
-    """Hold the folder's lock within the context. Other writers are waited for, because they measure on the same device.
+    """Hold the folder's lock within the context; wait for another process that tunes on the same device.
 
-    Raises SpecError if they are not done at `deadline`, a time of `time.monotonic`.
+    Raises SpecError if the lock is not free at `deadline`, a time of `time.monotonic`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK, timeout=max(0.0, deadline - time.monotonic()), poll_interval=LOOK_SECONDS)
@@ -82,7 +82,7 @@ def only_writer(folder: Path, deadline: float) -> Iterator[None]:
 
 
 class TrialDatabase:
-    """A folder's trials, for its only writer. Opening it raises SpecError if its files were damaged or edited.
+    """The database of a folder's trials; the caller holds the folder's lock. SpecError if its files were damaged or edited.
 
     Attributes:
         trials: TVM's `JSONDatabase`.
@@ -98,11 +98,11 @@ class TrialDatabase:
         self.trials = meta_schedule.database.JSONDatabase(work_dir=str(folder))
 
     def keep_checksums(self) -> None:
-        """Write the checksums of all lines, which are compared when the folder is opened again."""
+        """Write the checksums of all lines."""
         write_checksums(self.folder, (WORKLOADS, RECORDS))
 
     def counts(self, tasks: list[Any]) -> list[int]:
-        """Return the number of trials of each task, failed ones among them. Tasks are modules with one PrimFunc."""
+        """Return the number of trials of each task, including failed ones. A task is a module with one PrimFunc."""
         keys = [json.dumps(self.trials.commit_workload(task).as_json()) for task in tasks]
         numbers: dict[str, int] = {}
         for number, line in enumerate(_lines(self.folder / WORKLOADS)):
@@ -119,12 +119,12 @@ class TrialDatabase:
         return 1e3 * sum(seconds) / len(seconds)
 
     def exhausted(self, task: Any) -> int:
-        """Return the wanted trials of a search that ended with fewer because it found no other schedules; 0 if none did."""
+        """Return the number of trials for which a search ran out of new schedules; 0 if none did."""
         found: int = self._exhausted().get(self._key(task), 0)
         return found
 
     def exhaust(self, task: Any, trials: int) -> None:
-        """Note that the task has no more schedules than it has trials now, where so many were wanted."""
+        """Record that a search for `trials` trials ran out of new schedules of the task."""
         write_whole(self.folder / EXHAUSTED, json_with_checksum({**self._exhausted(), self._key(task): trials}))
 
     def _exhausted(self) -> dict[str, int]:
@@ -141,7 +141,7 @@ class TrialDatabase:
 
 
 def repair(folder: Path) -> int:
-    """Remove the torn last lines of a killed process, and trials of tasks that went with them; return the number of lines."""
+    """Remove incomplete last lines of a killed process, and trials of tasks that were removed; return the number of lines."""
     removed = _cut(folder / WORKLOADS, lambda line: isinstance(json.loads(line), list))
     workloads = sum(1 for _ in _lines(folder / WORKLOADS))
     return removed + _cut(folder / RECORDS, lambda line: _is_record(line, workloads))
@@ -153,9 +153,9 @@ def _is_record(line: bytes, workloads: int) -> bool:
 
 
 def _cut(path: Path, is_whole: Callable[[bytes], bool]) -> int:
-    """Shorten a file to its whole lines, and return the number of removed lines.
+    """Truncate a file before its incomplete last lines, and return the number of removed lines.
 
-    Raises SpecError if there are good lines behind bad ones, which a killed process does not leave.
+    Raises SpecError if valid lines follow an invalid one, which no killed process leaves.
     """
     if not path.exists():
         return 0
@@ -184,7 +184,7 @@ def _is_good(line: bytes, is_whole: Callable[[bytes], bool]) -> bool:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file that are not empty; none if there is no file."""
+    """Yield the nonempty lines of a file; none if it does not exist."""
     if path.exists():
         with path.open("rb") as file:
             yield from (line for line in file if line.strip())
@@ -202,7 +202,7 @@ def write_checksums(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def check_lines(folder: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError if a line of these files has changed since it was written. A tuning that was killed leaves none."""
+    """Raise SpecError if a line of these files does not match its checksum. After a tuning that was killed there are none."""
     if not (folder / CHECKSUMS).exists():
         return
     try:
@@ -229,8 +229,8 @@ def _all_lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True) if path.exists() else []
 
 
-# How many schedules a round of the search begins with. Few are enough if only few are measured; on GPUs most of them
-# exceed some limit, and with few a search may end without any.
+# Initial population of a round of the search. A small one suffices for few trials; but on GPUs most schedules exceed a limit,
+# so that a search with a small population may find none.
 FEW, MANY = 64, 512
 FEW_TRIALS = 128
 
@@ -240,7 +240,7 @@ MOST_SEED = 2**31 - 2  # of TVM's random numbers, which begin with 1 at least
 
 
 class _OutOfTimeError(Exception):
-    """Ends a search at its deadline; trials so far are in the database."""
+    """Raised at the deadline of a search; trials so far are in the database."""
 
 
 @dataclass
@@ -258,7 +258,7 @@ class _Search:
     count: Callable[[int, int], None]  # the task, and its trials so far
 
     def task(self, number: int, of: int, name: str, task: Any, trials: int) -> None:
-        """Measure so many more schedules, or fewer if there are no more. Raises _OutOfTimeError at the deadline."""
+        """Measure `trials` more schedules of a task, or fewer if there are no more. Raises _OutOfTimeError at the deadline."""
         if time.monotonic() > self.deadline:
             raise _OutOfTimeError
         from tvm.s_tir import meta_schedule
@@ -325,12 +325,12 @@ def tune_network(
     Args:
         module: a fused network (`syno.measure.tvm.compilation.fused`).
         target: a `tvm.target.Target`.
-        folder: of the target and device (`database.folder_for`); the caller is its only writer.
-        settings: the number of trials, and how they are made.
-        runner, builder: MetaSchedule's; by default those of this machine. `runner` measures on the device.
+        folder: the folder of the target and device (`folder_for`); the caller holds its lock.
+        settings: the number of trials, and how they are measured.
+        runner, builder: MetaSchedule's runner (which measures on the device) and builder; None: those of this machine.
         deadline: a time of `time.monotonic`, after which no trials begin.
-        progress: gets a line after each iteration.
-        count: gets the trials of all tasks before the first and after each iteration.
+        progress: callback with a line after each iteration.
+        count: callback with the trials of all tasks, before the first and after each iteration.
     """
     from tvm.s_tir import meta_schedule
 
@@ -384,9 +384,10 @@ def tune_network(
 
 
 def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseException]) -> Any:
-    """Return a callback that reports the trials after each iteration, and ends the search if the next would end too late.
+    """Return a MetaSchedule callback that calls `told` after each iteration, and stops the search if the next would end too
+    late.
 
-    It puts the error that it raises into `stopped`.
+    It appends the exception that it raises to `stopped`, since TVM converts exceptions of callbacks.
     """
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule
@@ -412,9 +413,9 @@ def _callback(told: Callable[[int], None], deadline: float, stopped: list[BaseEx
 
 
 def build_schedule(module: Any, target: Any, parameters: Any) -> Any:
-    """Build a scheduled PrimFunc. TVM's own function would first import all intrinsics.
+    """Build a scheduled PrimFunc, without importing all intrinsics as TVM's own function does.
 
-    It runs in a fresh process, to which it is sent, so it imports what it needs.
+    It is pickled and runs in a new process, so that its imports are inside.
     """
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
@@ -438,9 +439,9 @@ def local_runner(settings: TvmSettings) -> Any:
 
 
 def load_intrinsics(kind: str) -> None:
-    """Load the intrinsics of processors, and those of targets of this kind, before MetaSchedule makes its first schedule.
+    """Load TVM's intrinsics for CPUs and for targets of this kind, before MetaSchedule makes its first schedule.
 
-    TVM's package parses the instructions of all kinds, which takes 25 seconds; 20 of them go to NVIDIA's GPUs.
+    Importing TVM's package would parse the intrinsics of all kinds, which takes 25 seconds, 20 of them for NVIDIA's GPUs.
     """
     if INTRINSICS not in sys.modules:
         absent = [f"{INTRINSICS}.{name}" for name in ELSEWHERE if f"{INTRINSICS}.{name}" not in sys.modules]

@@ -1,9 +1,10 @@
-"""A tracker, or a server of this machine's devices, until it is killed: `python serving.py server --key KEY ...`.
+"""TVM's RPC tracker, or an RPC server for this machine's devices, until it is killed: `python serving.py server --key KEY ...`.
 
-The file stands alone. A device needs it, Python, the pinned packages of TVM, and a C++ compiler; nothing else of Syno.
+The file is self-contained: a device needs this file, Python, the pinned packages of TVM, and a C++ compiler, but no other part
+of Syno.
 
-TVM's own `tvm.exec.rpc_server` keeps running, but stops serving, when a session ends badly: after one kernel that crashes, the
-tracker no longer lists the device. Here the server begins again. Once it can be reached, it prints its port.
+After a session that ends with an error, such as a crashing kernel, TVM's own `tvm.exec.rpc_server` keeps running, but no longer
+serves, and the tracker does not list the device. This server restarts instead. When it is ready, it prints its port.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from typing import Any
 
-PAUSE_SECONDS = 1.0  # before a server begins again
+PAUSE_SECONDS = 1.0  # before a server restarts
 
 
 def serve_tracker(options: argparse.Namespace) -> None:
@@ -29,7 +30,7 @@ def serve_tracker(options: argparse.Namespace) -> None:
 
 
 def serve_device(options: argparse.Namespace) -> None:
-    """Run a server; after a session that ended badly, another."""
+    """Run a server; restart it after a session that ended with an error."""
     from tvm.rpc.server import PopenRPCServerState
 
     host, _, port = options.tracker.rpartition(":")
@@ -61,14 +62,14 @@ def _say(port: int) -> None:
 
 
 def _end_with_input() -> None:
-    """Kill this process's group when its input ends, as it does when the process that holds the other end dies."""
+    """Kill this process's group when stdin is closed, which happens when the parent process dies."""
     while os.read(0, 4096):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 def main() -> None:
-    """Read the arguments and serve."""
+    """Parse the command line, and serve."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     kinds = parser.add_subparsers(required=True)
     for name, serve, port in (("tracker", serve_tracker, 9190), ("server", serve_device, 9090)):

@@ -1,7 +1,7 @@
-"""Sessions with a remote device: candidates are timed in them, and networks are checked and timed.
+"""RPC sessions with a remote device, in which candidates are timed, and networks are checked and timed.
 
-Each runs in a worker's process: if a device hangs, the process can be ended. The clock is the device's own, so figures do
-not include the network in between.
+Each session runs in a worker process, which can be killed if the device hangs. Times are measured by the device's own clock, so
+that they do not include network latency.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from syno.measure.output_check import Deviation, Expected
 
 
-ASK_SECONDS = 5.0  # in a tracker's queue, before looking whether there still is a server
-BIG_CORES = 1  # the mode of TVM's thread pool that takes the fast cores, where a processor has two kinds
+ASK_SECONDS = 5.0  # in a tracker's queue, before checking again that there is a server
+BIG_CORES = 1  # the mode of TVM's thread pool that uses the fast cores of a big.LITTLE processor
 SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The terms on which a device is borrowed.
+    """The parameters of a session with a remote device.
 
     Attributes:
         device: the device.
-        seconds: of a session, after which its server ends it.
-        wait_seconds: for a free server.
+        seconds: duration after which the server ends the session.
+        wait_seconds: timeout of waiting for a free server.
         threads: CPU threads on the device; None for the device's default.
     """
 
@@ -48,7 +48,7 @@ class Lease:
 
     @property
     def limit_seconds(self) -> float:
-        """The seconds after which no answer will come: the device or its network hangs."""
+        """Timeout in seconds of a call: after it, the device or its network hangs."""
         return self.wait_seconds + self.seconds + 5
 
 
@@ -56,7 +56,7 @@ def borrow(lease: Lease) -> Any:
     """Return a session (`tvm.rpc.RPCSession`) with a free server. Raises DeviceError if there is none in time, or no server."""
     device, end = lease.device, time.monotonic() + lease.wait_seconds
     while True:
-        reach(device.name, device.tracker, device.key)  # TVM would wait even if there is no server at all
+        reach(device.name, device.tracker, device.key)  # raises if there is no server, for which TVM would wait forever
         try:
             session = _request(device, min(ASK_SECONDS, lease.wait_seconds), lease.seconds)
             break
@@ -77,7 +77,7 @@ def _request(device: Reached, wait_seconds: float, seconds: float) -> Any:
 
 
 class Workers:
-    """Processes that hold sessions, one for each server of a device; a hanging session is ended with its process."""
+    """A pool of worker processes, one for each server of a device; a hanging session is killed with its process."""
 
     def __init__(self, lease: Lease) -> None:
         from tvm.support.popen_pool import PopenPoolExecutor
@@ -85,31 +85,31 @@ class Workers:
         self._pool = PopenPoolExecutor(max_workers=lease.device.servers, timeout=lease.limit_seconds)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the function's result from a worker. Raises TimeoutError after its lease's limit, or the function's error."""
+        """Run a function in a worker, and return its result. Raises TimeoutError after the lease's limit, or its exception."""
         return self._pool.submit(function, *arguments).result()
 
     def close(self) -> None:
-        """End the processes, busy or not."""
+        """Kill the worker processes, even if they are busy."""
         for worker in list(self._pool._worker_map.values()):
             if worker.is_alive():
-                worker._proc.kill()  # the pool would first wait for the end of its work
+                worker._proc.kill()  # `shutdown` alone would wait for its task
         self._pool.shutdown()
 
 
 def last_words(text: str) -> str:
-    """Return the last line of an error's text, where Python and TVM give its reason."""
+    """Return the last line of an error's text, which has the reason in errors of Python and TVM."""
     return (text.strip().splitlines() or [""])[-1].strip()[:SHOWN_CHARACTERS]
 
 
 def time_candidate(lease: Lease, evaluator: Sequence[int], artifact: str, kind: str, arguments: Sequence[Any]) -> list[float]:
-    """Time a built kernel, in a worker's process, and return the seconds of each repeat.
+    """Time a built kernel, and return the seconds of each repeat. Runs in a worker process.
 
     Args:
-        lease: of the device.
+        lease: the lease of the device.
         evaluator: MetaSchedule's `EvaluatorConfig` as a tuple.
-        artifact: the file with the kernel.
-        kind: of device, as TVM calls it.
-        arguments: shapes and types of its arguments, as MetaSchedule writes them into JSON.
+        artifact: the file of the kernel.
+        kind: TVM's name of the kind of device.
+        arguments: shapes and dtypes of its arguments, in MetaSchedule's JSON form.
     """
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig
     from tvm.s_tir.meta_schedule.runner import rpc_runner as steps
@@ -139,12 +139,12 @@ def measure_remote(
 
     Args:
         library: a Relax module that `export_library` wrote, as .tar (linked on the device) or .so; its function is `main`.
-        expected: inputs of `main` and their expected outputs; timed calls have the last of the inputs.
-        device: as `syno.measure.tvm.tracker.reached` found it.
+        expected: inputs of `main` with their expected outputs; timed calls use the last input.
+        device: the result of `syno.measure.tvm.tracker.reached`.
         settings: how to measure.
         kind: "cpu" or "cuda".
-        seconds: for the whole session.
-        wait_seconds: for a free server.
+        seconds: duration limit of the session.
+        wait_seconds: timeout of waiting for a free server.
         flops: of one call.
 
     Raises:
@@ -182,7 +182,7 @@ def measure_remote(
 def run_session(
     lease: Lease, library: str, kind: str, expected: Sequence[Expected], settings: LatencySettings
 ) -> tuple[Deviation, Timing | None]:
-    """Return the largest deviation of an output, and the timing if that is small enough; in a worker's process."""
+    """Return the largest deviation of an output, and the timing if the outputs are right. Runs in a worker process."""
 
     network = Uploaded(borrow(lease), library, kind)
     found = network.check(expected)
@@ -194,7 +194,7 @@ def run_session(
 
 
 class Uploaded:
-    """A network on a device, in a session; in a worker's process."""
+    """A network that was uploaded to a device in a session. Used in a worker process."""
 
     def __init__(self, session: Any, library: str, kind: str) -> None:
         from tvm import relax
@@ -227,35 +227,35 @@ class Uploaded:
         return expected.deviation([torch.from_numpy(part.numpy()) for part in parts])
 
     def evaluate(self, calls: int, repeats: int) -> list[float]:
-        """Return the milliseconds of one call in each repeat. Each series makes one call more, which it does not time."""
+        """Return the milliseconds per call of each repeat. Each series begins with one untimed call."""
         evaluator = self._machine.time_evaluator("invoke_stateful", self._device, number=calls, repeat=repeats)
         return [1e3 * seconds for seconds in evaluator("main").results]
 
 
-# Measuring MetaSchedule's candidates on a remote device, even if its servers die meanwhile.
+# A fault-tolerant runner of MetaSchedule's candidates on a remote device.
 #
-# MetaSchedule's own RPC runner hangs once its device is gone. Here every measurement has a limit and is tried again on another
-# server. When the device is lost, tuning ends at once with the reason: measured candidates are in the database, and others are
-# not recorded as if they were slow.
+# MetaSchedule's own RPC runner hangs if its device is lost. Here every measurement has a timeout and is retried on another
+# server. If the device is lost, tuning ends at once with the reason: measured candidates are in the database, and the others
+# are not recorded as failures.
 #
 #     with reached("jetson", device) as found, rpc_runner(found, device) as runner:
 #         ms.tune_tir(..., runner=runner, measure_callbacks=callbacks(runner))
 
 
-Outcome: TypeAlias = tuple[list[float] | None, str | None]  # seconds of each repeat, or what went wrong
+Outcome: TypeAlias = tuple[list[float] | None, str | None]  # seconds of each repeat, or an error message
 
-NOT_MEASURED = "not measured: "  # begins the message about a candidate that is not to blame
+NOT_MEASURED = "not measured: "  # prefix of messages about failures that the candidate did not cause
 
 
 class Health:
-    """The health of a device: counts failures in a row, looks for the device after each, and says when it is lost.
+    """The health of a device: counts consecutive failures, and decides when the device is lost.
 
     Args:
         device: the device.
         settings: its `wait_seconds` and `most_failures`.
 
     Attributes:
-        lost: the reason why it is not worth measuring on, or None.
+        lost: the error to raise if the device is lost; else None.
     """
 
     def __init__(self, device: Reached, settings: DeviceSettings) -> None:
@@ -264,13 +264,13 @@ class Health:
         self._settings, self._in_a_row, self._lock = settings, 0, threading.Lock()
 
     def worked(self) -> None:
-        """Note a success: failures in a row are counted anew."""
+        """Record a success: the count of consecutive failures is reset."""
         with self._lock:
             self._in_a_row = 0
 
     def failed(self, why: str) -> None:
-        """Note a failure. A device that is gone is waited for; one that stays gone, or fails too often, is lost."""
-        with self._lock:  # other threads that fail meanwhile need not wait, too
+        """Record a failure, and wait for a device without a server. It is lost if it does not come back, or fails too often."""
+        with self._lock:  # threads that fail at the same time wait for the device only once
             self._in_a_row += 1
             if self.lost is not None:
                 return
@@ -288,7 +288,7 @@ class Health:
 
 
 def comes_back(device: Reached, seconds: float) -> bool:
-    """Return whether the device has a server, now or within so many seconds."""
+    """Return whether the device has a server now, or gets one within `seconds`."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -301,12 +301,12 @@ def comes_back(device: Reached, seconds: float) -> bool:
 
 
 class Measuring:
-    """The work of a runner: candidates are timed on all servers of a device at once.
+    """Times candidates in parallel on all servers of a device, for a runner.
 
     Args:
-        lease: of the device.
-        settings: of the device.
-        evaluator: how often a candidate is called, as a tuple of MetaSchedule's `EvaluatorConfig`.
+        lease: the lease of the device.
+        settings: the settings of the device.
+        evaluator: numbers of calls and repeats, as a tuple of MetaSchedule's `EvaluatorConfig`.
     """
 
     def __init__(self, lease: Lease, settings: DeviceSettings, evaluator: Sequence[Any]) -> None:
@@ -316,11 +316,11 @@ class Measuring:
         self._threads = ThreadPoolExecutor(lease.device.servers)
 
     def begin(self, artifact: str, kind: str, arguments: Sequence[Any]) -> Future[Outcome]:
-        """Measure a built candidate as soon as there is a server."""
+        """Schedule the timing of a built candidate on the next free server."""
         return self._threads.submit(self._measure, artifact, kind, arguments)
 
     def close(self) -> None:
-        """End running measurements, and the workers."""
+        """Cancel running measurements, and end the workers."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._workers.close()
         self._threads.shutdown()
@@ -354,9 +354,9 @@ def rpc_runner(
     """Yield a `meta_schedule.runner.Runner` for a remote device; its workers end with the context.
 
     Args:
-        device: as `syno.measure.tvm.tracker.reached` found it; its tracker is asked again.
-        settings: of the device.
-        evaluator: for each candidate: calls in a repeat, repeats, least milliseconds of a repeat.
+        device: the result of `syno.measure.tvm.tracker.reached`; its tracker is queried again.
+        settings: the settings of the device.
+        evaluator: for each candidate: calls per repeat, repeats, least milliseconds of a repeat.
         threads: CPU threads on the device; None for its default.
 
     Raises DeviceError within seconds if the device does not answer; and at the end, in place of TVM's error, if the device was
@@ -407,14 +407,14 @@ def rpc_runner(
 
 
 def callbacks(runner: Any) -> list[Any]:
-    """Return the callbacks of tuning with such a runner after each batch, in place of MetaSchedule's; the database is first."""
+    """Return MetaSchedule callbacks for tuning with such a runner, instead of the default ones; the database's is first."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule import measure_callback as calls
 
     health = runner.measuring.health
 
     class AddMeasured(calls.PyMeasureCallback):  # type: ignore[misc]
-        """Writes all results but those of candidates that are not to blame for a failure."""
+        """Writes all results to the database, except failures that the candidate did not cause."""
 
         def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, ran: Any) -> None:
             kept = [index for index, one in enumerate(ran) if not (one.error_msg or "").startswith(NOT_MEASURED)]

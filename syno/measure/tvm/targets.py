@@ -1,6 +1,6 @@
-"""Targets of generated code: named presets, the device at hand, or attributes of the user's own.
+"""TVM targets of generated code: named presets, this machine's device, or the user's own attributes.
 
-TVM builds for a target without having the device: only running needs it.
+Building for a target does not need the device; only running does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ X86_LEVELS: Mapping[str, frozenset[str]] = {
 
 
 def x86_level(flags: frozenset[str]) -> str:
-    """Return the widest level of instructions that a processor with these flags has."""
+    """Return the highest x86-64 level that a processor with these CPU flags supports."""
     levels = list(X86_LEVELS)
     return next(level for number, level in enumerate(levels) if all(X86_LEVELS[name] <= flags for name in levels[number:]))
 
@@ -73,7 +73,7 @@ def target(description: str | Mapping[str, Any]) -> Any:
 
 
 def _check_processor(made: Any, attributes: Attributes) -> None:
-    """Raise SpecError for an unknown `mcpu`: TVM accepts any, and then generates code for no processor in particular."""
+    """Raise SpecError for an unknown `mcpu`: TVM would accept it, and generate code for a generic processor."""
     from tvm.target import codegen
 
     name, triple = made.attrs.get("mcpu"), made.attrs.get("mtriple") or codegen.llvm_get_system_triple()
@@ -102,7 +102,7 @@ def of_device(device: str, threads: int) -> Attributes:
 
 
 def host(threads: int) -> Attributes:
-    """Return the target for so many cores of this machine's processor."""
+    """Return the target for `threads` cores of this machine's processor."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         processor = x86_level(processor_flags())
     else:  # LLVM recognizes these processors without tables
@@ -114,7 +114,7 @@ def host(threads: int) -> Attributes:
 
 
 def cuda(architecture: str, on: Attributes) -> Attributes:
-    """Return the target for a GPU of an architecture such as "sm_80", in a machine with such a processor."""
+    """Return the target for a GPU of an architecture such as "sm_80"; `on` is the target of its host's processor."""
     return {"kind": "cuda", "arch": architecture, **CUDA_LIMITS, "host": on}
 
 
