@@ -22,6 +22,7 @@ from .lower.tvm import to_te_source as to_te_source
 from .model import build as build
 from .model import prepare_for_inference as prepare_for_inference
 from .model.counting import model_cost as model_cost
+from .model.onnx import read_onnx as read_onnx
 from .model.saved import load as load
 from .model.spec import spec_for as spec_for
 from .model.substitution import substitute as substitute
