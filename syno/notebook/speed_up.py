@@ -38,6 +38,7 @@ from syno.base.progress import Display, Progress, display
 from syno.base.user_code import INSTALLED, kind_of
 from syno.base.validation import explained, named_differences
 from syno.config import Experiment, load_experiment, load_experiments
+from syno.model.onnx import read_onnx
 from syno.model.shared_memory import copy_of, moved_to
 from syno.notebook.training import OwnWorkload
 from syno.run.metric import front
@@ -149,7 +150,7 @@ class Classification(Task):
 
 
 def speed_up(
-    model: nn.Module,
+    model: nn.Module | str | Path,
     example_inputs: Any = None,
     *,
     train: Iterable[Any] = (),
@@ -185,7 +186,8 @@ def speed_up(
     changed. Where all was done before, the network is scored again on this call's batches, and the answer says that it is old.
 
     Args:
-        model: the network, with trained weights. A copy of it is used. Operators are fitted to the layers that they replace.
+        model: the network, with trained weights, or an ONNX file, which `syno.read_onnx` reads. A copy of it is used. Operators
+            are fitted to the layers that they replace.
         example_inputs: what the network is called with: a tensor, a tuple of arguments, or a dict of named arguments. Speeds
             are those of one sample. By default the first part of the first batch to train on.
         train, test: batches to train and to test on: lists, or anything that can be gone through again and again, such as a
@@ -238,6 +240,8 @@ def speed_up(
     except ValidationError as error:
         raise SpecError(f"speed_up: {explained(error, TrainingSettings)}") from None
     layers = where if isinstance(where, str) else ", ".join(where)
+    if isinstance(model, str | Path):
+        model = read_onnx(model, task.example_inputs)
     workload = OwnWorkload(WorkloadSettings(model="network", task="task", layers=layers, training=settings), task, model)
     try_step(workload)
     options = {

@@ -325,7 +325,8 @@ class ScoreSettings(Settings):
         return self
 
 
-OF_OWN_TASKS = ("task", "task_settings", "fit", "score", "metric", "example_inputs", "weights")
+ONNX = "syno.model.onnx:network"
+OF_OWN_TASKS = ("onnx", "task", "task_settings", "fit", "score", "metric", "example_inputs", "weights")
 
 
 class WorkloadSettings(Settings):
@@ -337,6 +338,9 @@ class WorkloadSettings(Settings):
     """backbone: a name, or your own as `package.module:function`"""
     model_settings: Mapping[str, Any] = {}
     """further arguments of the backbone's function, such as your own, as in {depth: 18}"""
+    onnx: str | None = None
+    """in place of `model`: a network in an ONNX file, with its weights; `model_settings: {sizes: {height: 224}}` gives sizes
+    that are free in the file"""
     width: Annotated[float, Field(gt=0)] = 1.0
     """factor of the backbone's numbers of features"""
     layers: str = "spatial"
@@ -388,6 +392,19 @@ class WorkloadSettings(Settings):
             return MILESTONES[curve] if isinstance(curve, str) else curve
         except UnknownNameError as error:
             raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _has_one_network(self) -> Self:
+        if self.onnx is None:
+            return self
+        if "model" in self.model_fields_set or self.weights is not None:
+            other = "model" if "model" in self.model_fields_set else "weights"
+            raise ValueError(
+                f"onnx and {other} are both given; an ONNX file has the network with its weights, so give one of them"
+            )
+        # It is stored as the function that reads the file, which makes it a network of the user's own everywhere.
+        set_fields(self, {"model": ONNX, "model_settings": {"file": self.onnx, **self.model_settings}, "onnx": None})
+        return self
 
     @model_validator(mode="after")
     def _has_one_task(self) -> Self:

@@ -15,6 +15,8 @@ import syno
 from syno.base.errors import DataError, SpecError
 from syno.model.backbones import BACKBONES
 from syno.model.onnx.operators import TRANSLATIONS
+from syno.train.settings import WorkloadSettings
+from syno.train.workload import Workload
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -360,6 +362,21 @@ def test_a_network_comes_back(name: str, tmp_path: Path) -> None:
     assert all(one.grad is not None for one in network.parameters())
 
 
+def test_an_onnx_file_is_the_network_of_a_workload(tmp_path: Path) -> None:
+    """Its layers are found, and an operator in their place is trained with the weights of the others."""
+    model, x = BACKBONES["resnet6"](classes=12).eval(), torch.randn(2, 3, 16, 16)
+    file = tmp_path / "net.onnx"
+    torch.onnx.export(model, (x,), str(file), dynamo=True, verbose=False, dynamic_shapes=({0: torch.export.Dim("N")},))
+    settings = WorkloadSettings(onnx=str(file), data_settings={"preset": "micro"}, training={"epochs": 1})
+    assert WorkloadSettings.model_validate(settings.model_dump()) == settings
+    workload = Workload.of(settings)
+    assert len(workload.layers) == len(Workload.of(WorkloadSettings(model="resnet6", data_settings={"preset": "micro"})).layers)
+    torch.testing.assert_close(workload.model()(x), model(x), rtol=1e-5, atol=1e-5)
+    assert 0 < workload.train(syno.OPERATORS["conv1x1"]()).score <= 1
+    with pytest.raises(ValueError, match="onnx and model are both given; an ONNX file has the network with its weights"):
+        WorkloadSettings(onnx="net.onnx", model="resnet8")
+
+
 @pytest.mark.parametrize(
     ("node", "match"),
     [
@@ -381,9 +398,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"text\.onnx cannot be read as ONNX"):
         syno.read_onnx(tmp_path / "text.onnx")
     file = written(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, ["N", 3, "height"])}, {})
-    with pytest.raises(SpecError, match="the axis 2 of the input x of .* is free; give example_inputs"):
+    with pytest.raises(SpecError, match=r'the axis 2 \("height"\) of the input x of .* is free; give its size, as in sizes='):
         syno.read_onnx(file)
-    assert syno.read_onnx(file, torch.randn(2, 3, 8))(torch.randn(5, 3, 8)).shape == (5, 3, 8)
+    for network in (syno.read_onnx(file, torch.randn(2, 3, 8)), syno.read_onnx(file, sizes={"height": 8})):
+        assert network(torch.randn(5, 3, 8)).shape == (5, 3, 8)
     with pytest.raises(SpecError, match=r"takes 1 inputs \(x\), and example_inputs has 2 tensors"):
         syno.read_onnx(file, (torch.randn(2, 3, 8), torch.randn(2)))
 

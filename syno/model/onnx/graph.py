@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -342,8 +342,12 @@ class _Input:
     dtype: torch.dtype
     sizes: tuple[int | str, ...]
 
+    def with_sizes(self, sizes: Mapping[str, int]) -> _Input:
+        """Return the input with sizes in place of the names of free axes."""
+        return replace(self, sizes=tuple(sizes.get(one, one) if isinstance(one, str) else one for one in self.sizes))
 
-def read_onnx(file: str | Path, example_inputs: Any = None) -> fx.GraphModule:
+
+def read_onnx(file: str | Path, example_inputs: Any = None, sizes: Mapping[str, int] | None = None) -> fx.GraphModule:
     """Return the network in an ONNX file, with its weights, in evaluation mode.
 
     Convolutions, linear layers, normalizations, embeddings and recurrent layers are PyTorch's layers, so that the network can
@@ -355,6 +359,7 @@ def read_onnx(file: str | Path, example_inputs: Any = None) -> fx.GraphModule:
         file: the file. Weights may lie in files beside it.
         example_inputs: tensors that the network is called with: a tensor, a tuple or a dict in the order of the inputs.
             Needed only where sizes besides the batch are free; the network is for these sizes.
+        sizes: the sizes of free axes by their names in the file, as in {"height": 224}, in place of example inputs.
 
     Raises:
         MissingPackageError: onnx or onnxruntime is not installed.
@@ -373,6 +378,7 @@ def read_onnx(file: str | Path, example_inputs: Any = None) -> fx.GraphModule:
             raise MissingPackageError(f"ONNX files take {package}, which is not installed: {pip_install('onnx')}")
     model = _load(path)
     inputs = _inputs(path, model)
+    inputs = tuple(one.with_sizes(sizes or {}) for one in inputs)
     examples = None if example_inputs is None else first_inputs(example_inputs)
     if examples is not None and len(examples) != len(inputs):
         names = ", ".join(one.name for one in inputs)
@@ -389,9 +395,9 @@ def read_onnx(file: str | Path, example_inputs: Any = None) -> fx.GraphModule:
     raise AssertionError("the last attempt returns or raises")
 
 
-def network(*, file: str, **_: Any) -> nn.Module:
-    """Return the network in an ONNX file, as a function that makes networks: `workload: {onnx: FILE}`."""
-    return read_onnx(file)
+def network(*, file: str, sizes: Mapping[str, int] | None = None) -> nn.Module:
+    """Return the network in an ONNX file: the function behind `workload: {onnx: FILE}`."""
+    return read_onnx(file, sizes=sizes)
 
 
 @dataclass(frozen=True)
@@ -484,7 +490,10 @@ def _size(path: Path, inputs: Sequence[_Input], examples: Sequence[torch.Tensor]
     if isinstance(length, int):
         return length
     if examples is None:
-        raise SpecError(f"the axis {axis} of the input {one.name} of {path} is free; give example_inputs, tensors of its sizes")
+        raise SpecError(
+            f'the axis {axis} ("{length}") of the input {one.name} of {path} is free; give its size, as in '
+            f'sizes={{"{length}": 224}} (workload: model_settings), or example_inputs'
+        )
     if examples[at].dim() != len(one.sizes):
         raise SpecError(f"the input {one.name} of {path} has {len(one.sizes)} axes, and its example {examples[at].dim()}")
     return int(examples[at].shape[axis])
