@@ -1,5 +1,5 @@
-"""ONNX files as PyTorch modules: `graph.py` reads a file, and `operators.py` translates each of its nodes."""
+"""ONNX files as PyTorch modules: `file.py` reads a file, `operators.py` translates nodes, `graph.py` has what both share."""
 
-from syno.model.onnx.graph import network, read_onnx
+from syno.model.onnx.file import network, read_onnx
 
 __all__ = ["network", "read_onnx"]
