@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite, nan
 from typing import NamedTuple
 
+AS_THE_ORIGINAL = " times as fast as the original"
 NONE_FASTER = "none is faster than the original"  # said first, before any number that might be taken for good news
 
 

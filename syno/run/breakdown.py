@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.base.interval import Interval, times_as_fast
+from syno.base.interval import AS_THE_ORIGINAL, Interval, times_as_fast
 from syno.run.measurement import Measurement
 from syno.run.values import TimedPart
 
@@ -31,7 +31,7 @@ def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place
         key, role: Of the operator in its experiment.
         place: Further fields of both measurements.
     """
-    fast = times_as_fast(record.ratio, " times as fast as the original", ".3f", "95 %: ")
+    fast = times_as_fast(record.ratio, AS_THE_ORIGINAL, ".3f", "95 %: ")
     shared: dict[str, Any] = {
         "model": record.workload.model,
         "data": record.workload.data,

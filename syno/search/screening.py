@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from syno.base.errors import DeviceError
-from syno.base.interval import Interval, times_as_fast
+from syno.base.interval import AS_THE_ORIGINAL, Interval, times_as_fast
 from syno.ir.graph import PGraph
 from syno.search.goal import COST_WORDS, COSTS, Goal
 from syno.train.contract import Evaluation, Report, Screening
@@ -78,7 +78,7 @@ class GoalScreen:
         return Screening(metrics, self._too_slow("", speedup) if high < least else None)
 
     def _too_slow(self, verb: str, speedup: Interval) -> str:
-        fast = times_as_fast(speedup, " times as fast as the original", ".3g")
+        fast = times_as_fast(speedup, AS_THE_ORIGINAL, ".3g")
         return f"{TOO_SLOW}: {verb}{fast} with {self.goal.place}; the goal is {self.goal.least_speedup:g}"
 
     def _not_measured(self, record: SpeedupRecord) -> str:

@@ -183,3 +183,57 @@ def test_names_of_networks_are_read_in_one_file() -> None:
     assert all(found[name] for name in names)  # what is looked for is there
     assert {name for name, places in found.items() if "split" in places} == SPLIT_ELSEWHERE
     assert not [name for name, places in found.items() if places - {"split"} and name not in names]
+
+
+SENTENCES = re.compile(
+    r"times as fast|\bloses\b|\bmisses by\b|\bbeats\b|slower than the original|none is faster than the original|best of all"
+)
+WORDED_ELSEWHERE = {  # the paper's own numbers apart
+    "base/interval.py": "the one function that words a speedup, which rooms below `run` call, too",
+    "report/layer_tables.py": "the label of an axis, and the heading of a column",
+    "report/result_figures.py": "labels of axes, and a caption",
+    "report/trade_off.py": "the label of an axis",
+    "search/goal.py": "errors about the settings of a goal",
+    "space/state_graph.py": "an error about operators that a distance does not reach",
+}
+
+
+def texts(tree: ast.Module) -> list[str]:
+    """The texts of a module that are no docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def test_sentences_about_a_run_are_in_one_file() -> None:
+    files = {file.relative_to(ROOT / "syno").as_posix(): file for file in MODULES}
+    found = {
+        name
+        for name, file in files.items()
+        if not name.startswith("paper/") and any(map(SENTENCES.search, texts(ast.parse(file.read_text(encoding="utf-8")))))
+    }
+    assert found == {"run/story.py", *WORDED_ELSEWHERE}
+
+
+WITH_PANDAS = {
+    "plot.py", "notebook/layer_times.py", "notebook/speed_up.py", "notebook/study.py", "notebook/training.py",  # for users
+    "report/parallel_axes.py",  # draws a table of `plot`
+    "run/table.py", "search/storage/records.py", "stages/study.py",  # write and read the tables that leave the house
+    "search/policies/earlier.py", "base/identity_walk.py",  # users' tables, as data
+    "stages/rivals.py",  # adds rows to tables of several experiments, for the paper
+}  # fmt: skip
+
+
+def test_few_modules_import_pandas() -> None:
+    """Values of a run are objects; they become tables for other programs."""
+    found = set[str]()
+    for file in MODULES:
+        tree, name = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT / "syno").as_posix()
+        blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        typed = {id(node) for block in blocks for node in ast.walk(block)}
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if id(node) not in typed and any(module.partition(".")[0] == "pandas" for module in names):
+                found.add(name)
+    assert {name for name in found if not name.startswith("paper/")} == WITH_PANDAS
