@@ -24,7 +24,6 @@ from syno.base.files import ORIGINAL
 from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.tuning_record import TuningRecord
 from syno.paper.places import LAYERS
-from syno.run.rows import layer_name
 
 Target = tuple[str, str]  # compiler, and the kind of device
 
@@ -90,7 +89,7 @@ def _table(found: Sequence[LayersRecord], target: Target, artifact: Path | None,
     rows: dict[str, list[str]] = {}
     for one in found:
         for layer in one.layers:
-            row = rows.setdefault(layer.name, [_number(layer), layer_name(layer)])
+            row = rows.setdefault(layer.name, [_number(layer), layer.title])
             text = _figure(layer.record, bases.get(layer.name), fastest)
             if place is not None and artifact is not None and one.name in CANDIDATES:
                 theirs = published_speedup(artifact, kind, compiler, one.name, layer.name)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from syno.base.extensions import load_extensions
 from syno.base.record import Count, versions
-from syno.measure.network_subject import AnyNetwork
+from syno.measure import NUMBERED_LAYERS
+from syno.measure.network_subject import AnyNetwork, NetworkSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord, in_ms
+
 
 
 class MeasuredLayer(BaseModel):
@@ -27,6 +31,15 @@ class MeasuredLayer(BaseModel):
     name: str
     position: Count
     record: TuningRecord
+
+    @property
+    def title(self) -> str:
+        """The layer's name in tables: its size in a network whose layers a publication numbers, else its name there."""
+        load_extensions()
+        subject = self.record.subject
+        network = (subject.model, subject.width, subject.image_shape[1:]) if isinstance(subject, NetworkSubject) else None
+        is_numbered = network is not None and self.name in NUMBERED_LAYERS.get(network, {})
+        return self.name if is_numbered else str(getattr(subject, "layer", None) or self.name)
 
 
 class LayersRecord(MeasurementRecord):
@@ -61,6 +74,11 @@ class LayersRecord(MeasurementRecord):
         """Whether a layer that the operator fits could not be measured."""
         return any(layer.record.status not in ("ok", "misfit") for layer in self.layers)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the latency of each layer, and what it costs."""
+        for layer in self.layers:
+            yield from (row | {"layer": layer.title} for row in layer.record.rows())
+
     def lines(self, place: str) -> Iterator[Line]:
         """Yield the latency of each layer, or the reason why there is none."""
         for layer in self.layers:
@@ -86,3 +104,10 @@ def misfit_record(subject: AnyNetwork, reason: str, compiler: str, device: Devic
         versions=versions(()),
         date=datetime.now(UTC),
     )
+
+
+def numbered(layer: str) -> str:
+    """Return the name of a layer with its number in a publication before it, if it has one."""
+    load_extensions()
+    number = next((numbers[layer] for numbers in NUMBERED_LAYERS.values() if layer in numbers), "")
+    return f"{number} {layer}".lstrip()

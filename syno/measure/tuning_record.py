@@ -9,13 +9,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from syno.base.record import Amount, Count, Name, Number, Positive, Record
 from syno.base.text_tables import plural
-from syno.measure.network_subject import AnyNetwork
+from syno.measure.network_subject import AnyNetwork, BackboneSubject
 from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.measure.timing import LatencySettings
 
 Status: TypeAlias = Literal[
     "ok", "partial", "compile_failed", "wrong_output", "failed", "crashed", "timeout", "out_of_memory", "misfit"
 ]
+SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 AnySubject: TypeAlias = Annotated[OperatorSubject | AnyNetwork | ModelSubject, Field(discriminator="kind")]
 
 
@@ -115,6 +116,13 @@ class MeasurementRecord(Record):
     def lines(self, place: str) -> Iterator[Line]:
         """Yield the lines that the measuring command prints; `place` is the compiler and device, such as "eager on cpu"."""
         raise NotImplementedError
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each number for the table of measurements (`syno.run.measurement.Measurement`).
+
+        They go before those of the network's place in an experiment, such as `key`. A kind with a table of its own has none.
+        """
+        return iter(())
 
 
 class TaskResult(BaseModel):
@@ -280,6 +288,41 @@ class TuningRecord(MeasurementRecord):
         """Whether there is no latency, or only a partial one, which must not be compared."""
         return self.status != "ok"
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the latency of the network or operator, and what it costs.
+
+        A tuning that failed gives a latency without a value, one that is partial a latency only.
+        """
+        model, layer = _part_of(self.subject)
+        shared: dict[str, Any] = {
+            "operator": self.name,
+            "operator_id": self.operator_id,
+            "model": model,
+            "layer": layer,
+            "device": self.device.name or self.device.kind,
+            "compiler": self.compiler,
+            "versions": self.versions,
+            "when": self.date,
+        }
+        timed = shared | {"batch": self.settings.batch, "threads": self.settings.threads}
+        yield timed | {
+            "metric": "latency",
+            "value": self.latency_ms,
+            "low": self.latency_low_ms,
+            "high": self.latency_high_ms,
+            "repeats": self.repeats,
+            "checked": self.checked,
+            "status": self.status,
+            "reason": self.reason,
+            "note": SUSPICIOUS if self.suspicious else "",
+        }
+        if self.status == "ok" and self.flops is not None:
+            yield shared | {"metric": "flops", "value": self.flops / self.settings.batch}
+        if self.status == "ok" and self.parameters is not None:
+            yield shared | {"metric": "parameters", "value": self.parameters}
+        if self.status == "ok" and self.limit_ms is not None:
+            yield timed | {"metric": "limit", "value": self.limit_ms}
+
     def lines(self, place: str = "") -> Iterator[Line]:
         """Yield the latency with its interval, and the reason if the status is not "ok"; `place` is not used."""
         here = f"{self.name}, {self.compiler} on {self.device.name or self.device.kind}"
@@ -288,3 +331,14 @@ class TuningRecord(MeasurementRecord):
             yield Line(f"{here}: {in_ms(self.latency_ms, self.limit_ms, interval)}{f', {self.remark}' if self.remark else ''}")
         if self.has_failed:
             yield Line(f"{here}: {self.status}: {self.reason}", is_problem=True)
+
+
+def _part_of(subject: OperatorSubject | AnyNetwork | ModelSubject) -> tuple[str | None, str | None]:
+    """Return the network, and which part of it was measured."""
+    match subject:
+        case BackboneSubject():
+            return subject.model, subject.layer
+        case ModelSubject():
+            return subject.factory, None
+        case _:
+            return None, ", ".join(f"{name}={size}" for name, size in sorted(subject.sizes.items()))

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from syno.base.files import ORIGINAL
+from syno.measure.layers_record import numbered
 from syno.report.figures import BLUE, GREEN, INK, ORANGE, finish, nothing
 from syno.report.page_tables import NOTHING, OF_LIMIT, Cell, Table, latency, of_limit, share, word
-from syno.run.rows import numbered
 from syno.run.run import LayerOption, MixtureLayers, Run
 from syno.run.story import not_taken
 from syno.run.values import Latency, last_of_each

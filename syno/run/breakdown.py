@@ -1,4 +1,4 @@
-"""What records of the speed of training, and of where a network's time goes, say of a run."""
+"""The parts of a network's time in a record of where it goes."""
 
 from __future__ import annotations
 
@@ -8,56 +8,11 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from syno.base.files import ORIGINAL
-from syno.base.interval import AS_THE_ORIGINAL, Interval, times_as_fast
-from syno.run.measurement import Measurement
+from syno.base.interval import Interval
 from syno.run.values import TimedPart
 
 if TYPE_CHECKING:
     from syno.measure.breakdown_record import BreakdownRecord
-    from syno.train.speed_record import SpeedRecord
-
-
-# The measurements in a record of the speed of training.
-
-
-def rows_of_speed(record: SpeedRecord, source: str, key: str, role: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the training throughput of the network with the operator, and of the original, which trained in turns with it.
-
-    Both rows have the same `source`. A ratio of two throughputs is of two rows of one source.
-
-    Args:
-        record: The record.
-        source: The record's file.
-        key, role: Of the operator in its experiment.
-        place: Further fields of both measurements.
-    """
-    fast = times_as_fast(record.ratio, AS_THE_ORIGINAL, ".3f", "95 %: ")
-    shared: dict[str, Any] = {
-        "model": record.workload.model,
-        "data": record.workload.data,
-        "device": record.device,
-        "device_setting": record.device_setting,
-        "batch": record.batch,
-        "threads": record.workload.training.threads,
-        "repeats": record.settings.turns,
-        "versions": record.versions,
-        "when": record.date,
-        "origin": "measured",
-        "source": source,
-        **place,
-    }
-    own = {
-        "operator": record.name,
-        "operator_id": record.operator_id,
-        "key": key,
-        "role": role,
-        "note": f"{fast}, in turns with it",
-    }
-    of_original = {"operator": ORIGINAL, "key": ORIGINAL, "role": ORIGINAL, "note": f"in turns with {record.name}"}
-    for speed, place in ((record.original, of_original), (record.changed, own)):
-        found = speed.samples_per_second
-        yield Measurement.of("training_throughput", found.value, low=found.low, high=found.high, **shared, **place)
-
 
 NETWORK, REST, STAGE, OPERATOR = "network", "rest", "stage", "operator"  # parts; the original layers are ORIGINAL
 

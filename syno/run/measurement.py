@@ -36,7 +36,6 @@ UNITS: dict[str, str] = {
 }
 OK: Status = "ok"
 OF_LIMIT = "of_limit"  # a column of tables of times: the share of the device's limit
-SUSPICIOUS = "suspicious: faster than the device's own peak allows"
 
 
 class Measurement(Record):

@@ -1,4 +1,4 @@
-"""The measurements in the records of trainings, latencies and layers, as rows of the table."""
+"""The measurements in the records of trainings and of what was measured, as rows of the table."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from collections.abc import Iterator
 from math import exp, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from syno.base.extensions import load_extensions
-from syno.measure.layers_record import LayersRecord, MeasuredLayer
-from syno.measure.network_subject import AnyNetwork, BackboneSubject, NetworkSubject
-from syno.measure.subjects import ModelSubject, OperatorSubject
 from syno.model.networks import INT8, NUMBER_FORMATS
-from syno.run import NUMBERED_LAYERS
-from syno.run.measurement import OK, SUSPICIOUS, Measurement
+from syno.run.measurement import OK, Measurement
 from syno.train.metric import LOSS
 
 if TYPE_CHECKING:
-    from syno.measure.tuning_record import TuningRecord
+    from syno.measure.tuning_record import MeasurementRecord
     from syno.train.training_record import TrainingRecord
 
 
@@ -80,80 +75,13 @@ def _rows_of_numbers(
         )
 
 
-def rows_of_tuning(record: TuningRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the latency of a compiled network or operator, and what it costs.
-
-    A tuning that failed gives a latency without a value, one that is partial a latency only.
+def rows_of(record: MeasurementRecord, source: str, **place: Any) -> Iterator[Measurement]:
+    """Yield the measurements in a record.
 
     Args:
-        record: The record of the tuning.
+        record: The record, which knows its rows.
         source: The record's file.
         place: Further fields of all measurements, such as `key`, `role` and `device_setting` in an experiment.
     """
-    model, layer = _measured(record.subject)
-    shared: dict[str, Any] = {
-        "operator": record.name,
-        "operator_id": record.operator_id,
-        "model": model,
-        "layer": layer,
-        "device": record.device.name or record.device.kind,
-        "compiler": record.compiler,
-        "versions": record.versions,
-        "when": record.date,
-        "origin": "measured",
-        "source": source,
-        **place,
-    }
-    yield Measurement.of(
-        "latency",
-        record.latency_ms,
-        low=record.latency_low_ms,
-        high=record.latency_high_ms,
-        batch=record.settings.batch,
-        threads=record.settings.threads,
-        repeats=record.repeats,
-        checked=record.checked,
-        status=record.status,
-        reason=record.reason,
-        note=SUSPICIOUS if record.suspicious else "",
-        **shared,
-    )
-    if record.status == OK and record.flops is not None:
-        yield Measurement.of("flops", record.flops / record.settings.batch, **shared)
-    if record.status == OK and record.parameters is not None:
-        yield Measurement.of("parameters", record.parameters, **shared)
-    if record.status == OK and record.limit_ms is not None:
-        yield Measurement.of("limit", record.limit_ms, batch=record.settings.batch, threads=record.settings.threads, **shared)
-
-
-def _measured(subject: OperatorSubject | AnyNetwork | ModelSubject) -> tuple[str | None, str | None]:
-    """Return the network, and which part of it was measured."""
-    match subject:
-        case BackboneSubject():
-            return subject.model, subject.layer
-        case ModelSubject():
-            return subject.factory, None
-        case _:
-            return None, ", ".join(f"{name}={size}" for name, size in sorted(subject.sizes.items()))
-
-
-def rows_of_layers(record: LayersRecord, source: str, **place: Any) -> Iterator[Measurement]:
-    """Yield the latency of each layer, and what it costs. Arguments are those of `rows_of_tuning`."""
-    for layer in record.layers:
-        yield from rows_of_tuning(layer.record, source, **place, layer=layer_name(layer))
-
-
-def layer_name(layer: MeasuredLayer) -> str:
-    """Return the layer's name in tables: its size in a network whose layers a publication numbers, else its name there."""
-    load_extensions()
-    subject = layer.record.subject
-    network = (subject.model, subject.width, subject.image_shape[1:]) if isinstance(subject, NetworkSubject) else None
-    is_numbered = network is not None and layer.name in NUMBERED_LAYERS.get(network, {})
-    return layer.name if is_numbered else str(getattr(subject, "layer", None) or layer.name)
-
-
-def numbered(layer: str) -> str:
-    """Return the name of a layer with its number in a publication before it, if it has one."""
-    load_extensions()
-    number = next((numbers[layer] for numbers in NUMBERED_LAYERS.values() if layer in numbers), "")
-    return f"{number} {layer}".lstrip()
+    for row in record.rows():
+        yield Measurement.of(**place | row, origin="measured", source=source)

@@ -8,7 +8,8 @@ from statistics import mean
 
 from syno.base.files import ORIGINAL
 from syno.base.interval import Interval
-from syno.run.measurement import OK, SUSPICIOUS, Measurement
+from syno.measure.tuning_record import SUSPICIOUS
+from syno.run.measurement import OK, Measurement
 from syno.run.metric import difference, spread
 from syno.run.values import Latency, Score
 from syno.train.metric import METRICS

@@ -25,7 +25,6 @@ from syno.stages.data import DataRecord, look, own_code_of
 from syno.stages.measurements import KINDS
 from syno.stages.operators import keep_operator, network_of
 from syno.stages.places import DATA, trials_folder
-from syno.stages.train import settings_of_training
 
 if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
     from syno.model.replacements import AnyOperator
     from syno.train.settings import WorkloadSettings
-    from syno.train.speed_record import SpeedRecord
 
 DIGITS = 12  # of the hash in the name of the folder with the layers that are done
 
@@ -77,12 +75,6 @@ def measure(
     record: MeasurementRecord = resolve_name(chosen.make)(experiment, network, compiler, device, file)
     record.write(file)
     return record
-
-
-def network_latency(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> TuningRecord:
-    """Compile and measure the whole network."""
-    subject = network_to_measure(experiment, network, compiler, device)
-    return measured(experiment, subject, compiler, device, f"{network.key}, {compiler} on {device}")
 
 
 def network_to_measure(experiment: Experiment, name: str | Network, compiler: str, device: str) -> AnyNetwork:
@@ -218,19 +210,6 @@ def _place(experiment: Experiment, compiler: str, device: str) -> Device:
     return Device(kind=device.partition(":")[0], name=device_name(device), threads=threads)
 
 
-def training_speed(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> SpeedRecord:
-    """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
-    from syno.train.speed_record import SpeedRecord  # imports torch
-    from syno.train.workload import Workload
-
-    operator = network.replacement
-    assert operator is not None  # it is not the original
-    workload = Workload(settings_of_training(experiment), experiment.network.data)
-    turns = 2 * experiment.tune.speed.turns
-    with leased(device), _shown_turns(f"training of {network.key} on {device}", turns) as report:
-        return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
-
-
 @dataclass(frozen=True)
 class TuningProgress(Progress):
     """The progress of a measurement: `finished` of `total` trials while TVM tunes, without counts in other phases.
@@ -277,7 +256,7 @@ class SpeedProgress(Progress):
 
 
 @contextmanager
-def _shown_turns(title: str, turns: int) -> Iterator[Callable[[], None]]:
+def shown_turns(title: str, turns: int) -> Iterator[Callable[[], None]]:
     """Yield a function that shows the progress after each turn."""
     began, done = time.monotonic(), 0
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from syno.base.files import ORIGINAL
 from syno.stages import places
-from syno.stages.networks import measured
+from syno.stages.networks import measured as measured_networks
 
 if TYPE_CHECKING:
     from syno.config import Experiment
+    from syno.measure.tuning_record import TuningRecord
+    from syno.model.networks import Network
+    from syno.train.speed_record import SpeedRecord
 
 ONLY = "only"  # the value of `tune: layers` with which networks are not measured
 
@@ -31,9 +34,9 @@ class MeasurementKind:
         command: the word after `syno tune`.
         help: what the command does, for its help page.
         record: the class of records, a `syno.measure.tuning_record.MeasurementRecord`.
-        make: the function that measures, which `syno.stages.measure.measure` calls.
-        rows: the function that yields the measurements in a record, for the table; empty for a kind with a table of its own.
+        make: the function that measures, which `syno.stages.measure.measure` calls. One of a few lines is in this module.
         is_measured: whether an experiment has jobs of this kind.
+        is_in_table: whether the table of measurements has the rows of its records; if not, it has a table of its own.
         is_read: whether the tables have the records that are there; by default as `is_measured`.
         settings: the part of the experiment's settings that records depend on.
         of_original: whether the original is measured by itself, on remote devices, too. Otherwise it is measured in turns with
@@ -50,8 +53,8 @@ class MeasurementKind:
     help: str
     record: str
     make: str
-    rows: str
     is_measured: Callable[[Experiment], bool]
+    is_in_table: bool = True
     is_read: Callable[[Experiment], bool] | None = None
     settings: str = "tune"
     of_original: bool = False
@@ -90,7 +93,7 @@ class MeasurementKind:
 
         if experiment.workload is None or not self.is_measured(experiment):
             return []
-        keys = [key for key in measured(experiment, networks) if self.of_original or key != ORIGINAL]
+        keys = [key for key in measured_networks(experiment, networks) if self.of_original or key != ORIGINAL]
         found = [(key, *pair) for pair in self.pairs(experiment) for key in keys]
         if self.of_original and ORIGINAL in networks:
             found += [(ORIGINAL, *pair) for pair in experiment.tune.original_pairs]
@@ -119,29 +122,54 @@ def speedup_jobs(experiment: Experiment, networks: Sequence[str]) -> list[dict[s
     return [{"compiler": name_in_files(compiler), "device": places.in_a_name(device)}]
 
 
+def network_latency(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> TuningRecord:
+    """Compile and measure the whole network."""
+    from syno.stages.measure import measured, network_to_measure
+
+    subject = network_to_measure(experiment, network, compiler, device)
+    return measured(experiment, subject, compiler, device, f"{network.key}, {compiler} on {device}")
+
+
+def training_speed(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> SpeedRecord:
+    """Train the original network and the network with an operator in turns; `tune: speed` has the settings."""
+    from syno.base.gpu_leases import leased
+    from syno.stages.measure import shown_turns
+    from syno.stages.train import settings_of_training
+    from syno.train.speed_record import SpeedRecord  # imports torch
+    from syno.train.workload import Workload
+
+    operator = network.replacement
+    assert operator is not None  # it is not the original
+    workload = Workload(settings_of_training(experiment), experiment.network.data)
+    turns = 2 * experiment.tune.speed.turns
+    with leased(device), shown_turns(f"training of {network.key} on {device}", turns) as report:
+        return SpeedRecord.make(workload, operator, experiment.tune.speed, device, report)
+
+
 # fmt: off
 _LIST = (
     MeasurementKind(
         "tune", "model", "Measure the network of an experiment with one operator.",
-        record="syno.measure.tuning_record:TuningRecord", make="syno.stages.measure:network_latency",
-        rows="syno.run.rows:rows_of_tuning", is_measured=lambda experiment: experiment.tune.layers != ONLY,
+        record="syno.measure.tuning_record:TuningRecord", make="syno.stages.measurements:network_latency",
+        is_measured=lambda experiment: experiment.tune.layers != ONLY,
         is_read=lambda experiment: True, of_original=True, is_of_shortlist=True),
     MeasurementKind(
         "layers", "layers",
         "Measure each distinct replaced layer of the network of an experiment by itself, as it is or as one operator.",
         record="syno.measure.layers_record:LayersRecord", make="syno.stages.measure:layer_latencies",
-        rows="syno.run.rows:rows_of_layers", is_measured=lambda experiment: bool(experiment.tune.layers),
+        is_measured=lambda experiment: bool(experiment.tune.layers),
         of_original=True, is_by_layer=True),
     MeasurementKind(
         "breakdown", "breakdown",
         "Measure where the time of the network goes, by replaced layer and stage, as it is and with one operator.",
-        record="syno.measure.breakdown_record:BreakdownRecord", make="syno.stages.speedups:breakdown", rows="",
-        is_measured=lambda experiment: experiment.tune.breakdown, subject="where the time goes", is_by_layer=True),
+        record="syno.measure.breakdown_record:BreakdownRecord", make="syno.stages.speedups:breakdown",
+        is_measured=lambda experiment: experiment.tune.breakdown, is_in_table=False, subject="where the time goes",
+        is_by_layer=True),
     MeasurementKind(
         "speed", "training",
         "Measure how fast the network with one operator trains, and the original in turns with it.",
-        record="syno.train.speed_record:SpeedRecord", make="syno.stages.measure:training_speed",
-        rows="syno.run.breakdown:rows_of_speed", is_measured=lambda experiment: experiment.tune.training,
+        record="syno.train.speed_record:SpeedRecord", make="syno.stages.measurements:training_speed",
+        is_measured=lambda experiment: experiment.tune.training,
         settings="speed", has_compiler=False, subject="training", minutes=60),
 )
 # fmt: on

@@ -14,7 +14,7 @@ from syno.model.networks import Network
 from syno.run import FOLDER, LATENCY, LOSSES, MEASUREMENTS, OF_BREAKDOWN, OF_GOAL, OF_LAYERS, SCORES
 from syno.run.breakdown import parts_of_record
 from syno.run.measurement import Measurement
-from syno.run.rows import rows_of_training
+from syno.run.rows import rows_of, rows_of_training
 from syno.run.story import reason
 from syno.run.table import (
     breakdown_table,
@@ -123,7 +123,7 @@ def _collected(
         yield from rows_of_training(record, source, **({} if network is None else network.columns))
     yield from rows_of_rivals(experiment)
     for kind in KINDS.values():
-        if kind.rows:
+        if kind.is_in_table:
             yield from _measured(kind, experiment, rows, others=others)
 
 
@@ -141,7 +141,7 @@ def _present(known: dict[Path, Network], around: Path | None) -> Iterator[tuple[
 
 def _measured(kind: MeasurementKind, experiment: Experiment, rows: Sequence[Network], *, others: bool) -> Iterator[Measurement]:
     """Yield the measurements in the records of a kind, as `_collected` does."""
-    rows_of, read = resolve_name(kind.rows), set[Path]()
+    read = set[Path]()
     for file, network, (_, device), record in records(kind, experiment, rows):
         read.add(file)
         yield from rows_of(record, file.relative_to(experiment.folder).as_posix(), **network.columns, device_setting=device)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from torch import nn
 
 from syno.base.errors import SpecError
-from syno.base.interval import times_as_fast
+from syno.base.files import ORIGINAL
+from syno.base.interval import AS_THE_ORIGINAL, times_as_fast
 from syno.base.record import Count, PositiveInterval, versions
 from syno.data import PictureData, TokenSet
 from syno.measure.machine import device_name
@@ -203,6 +204,31 @@ class SpeedRecord(MeasurementRecord):
                 f"{found.high:,.1f}), forward {forward.value:.4g} ms, both passes {both.value:.4g} ms"
             )
         yield Line(f"{self.name} trains {times_as_fast(self.ratio, form='.3f', level='95 % in ')}")
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the training throughput of the original, and of the network with the operator, in one source.
+
+        A ratio of two throughputs is of two rows of one source.
+        """
+        fast = times_as_fast(self.ratio, AS_THE_ORIGINAL, ".3f", "95 %: ")
+        own = {"operator": self.name, "operator_id": self.operator_id, "note": f"{fast}, in turns with it"}
+        of_original = {"operator": ORIGINAL, "key": ORIGINAL, "role": ORIGINAL, "note": f"in turns with {self.name}"}
+        for speed, network in ((self.original, of_original), (self.changed, own)):
+            yield (
+                network
+                | speed.samples_per_second._asdict()
+                | {
+                    "metric": "training_throughput",
+                    "model": self.workload.model,
+                    "data": self.workload.data,
+                    "device": self.device,
+                    "batch": self.batch,
+                    "threads": self.workload.training.threads,
+                    "repeats": self.settings.turns,
+                    "versions": self.versions,
+                    "when": self.date,
+                }
+            )
 
     @classmethod
     def make(

@@ -19,11 +19,11 @@ from syno.ir.library import OPERATORS
 from syno.measure.network_subject import NetworkSubject
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import Device, TuningRecord
+from syno.measure.tuning_record import SUSPICIOUS, Device, TuningRecord
 from syno.report.layer_tables import layer_table
 from syno.report.page_tables import summary
-from syno.run.measurement import QUANTITIES, SUSPICIOUS, UNITS, Measurement, Measurements
-from syno.run.rows import rows_of_training, rows_of_tuning
+from syno.run.measurement import QUANTITIES, UNITS, Measurement, Measurements
+from syno.run.rows import rows_of, rows_of_training
 from syno.run.table import COLUMNS, measurement_table
 from syno.run.views import latencies_of, layers_of
 from syno.train.settings import WorkloadSettings
@@ -122,7 +122,7 @@ def test_a_training_that_broke_has_no_loss() -> None:
 
 
 def test_a_tuning_gives_latency_and_costs_of_one_sample() -> None:
-    latency, flops, parameters = rows_of_tuning(tuned(), "tune/original/inductor-cpu.json")
+    latency, flops, parameters = rows_of(tuned(), "tune/original/inductor-cpu.json")
     assert (latency.metric, latency.value, latency.unit, latency.repeats) == ("latency", 2.0, "ms", 20)
     assert (latency.model, latency.layer, latency.device, latency.compiler) == ("resnet8", None, "a processor", "inductor")
     assert (flops.value, flops.repeats, parameters.value) == (1000.0, None, 10)
@@ -132,18 +132,18 @@ def test_a_tuning_gives_latency_and_costs_of_one_sample() -> None:
 def test_one_layer_and_an_operator_by_itself() -> None:
     layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"))
     operator = tuned(subject=OperatorSubject.of(OPERATORS["conv1x1"](), {"C_in": 4, "C_out": 8, "H": 4}))
-    assert [(one.model, one.layer) for one in [*rows_of_tuning(layer, "f")][:1]] == [("resnet8", "conv1")]
-    assert [(one.model, one.layer) for one in [*rows_of_tuning(operator, "f")][:1]] == [(None, "C_in=4, C_out=8, H=4")]
+    assert [(one.model, one.layer) for one in [*rows_of(layer, "f")][:1]] == [("resnet8", "conv1")]
+    assert [(one.model, one.layer) for one in [*rows_of(operator, "f")][:1]] == [(None, "C_in=4, C_out=8, H=4")]
 
 
 @pytest.mark.parametrize("status", ["failed", "partial"])
 def test_records_that_do_not_compare_give_no_measurements(status: str) -> None:
-    found = rows_of_tuning(tuned(status=status, reason="why", latency_ms=2.0 if status == "partial" else None), "a file")
+    found = rows_of(tuned(status=status, reason="why", latency_ms=2.0 if status == "partial" else None), "a file")
     assert [(one.metric, one.status) for one in found] == [("latency", status)]
 
 
 def test_a_time_beyond_the_machines_peak_is_marked() -> None:
-    assert [one.note for one in rows_of_tuning(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
+    assert [one.note for one in rows_of(tuned(suspicious=True), "a file")] == [SUSPICIOUS, "", ""]
 
 
 def test_the_share_of_the_limit_is_in_the_tables_and_what_the_command_prints() -> None:
@@ -152,8 +152,8 @@ def test_the_share_of_the_limit_is_in_the_tables_and_what_the_command_prints() -
     assert line.text.endswith("2 ms (95 % in 1.5 to 2.5; 25 % of the limit), native kernels in 2 of 3 layers")
     place = {"key": "original", "role": "original", "device_setting": "cpu"}
     layer = tuned(subject=NetworkSubject(model="resnet8", classes=5, image_shape=(3, 16, 16), layer="conv1"), limit_ms=1.0)
-    rows = [*rows_of_tuning(record, "f", **place), *rows_of_tuning(layer, "f", **place)]
-    unknown = rows_of_tuning(tuned(compiler="eager"), "f", **place)
+    rows = [*rows_of(record, "f", **place), *rows_of(layer, "f", **place)]
+    unknown = rows_of(tuned(compiler="eager"), "f", **place)
     latencies, layers = latencies_of([*rows, *unknown]), layers_of(rows)
     found = results(latencies=latencies, layers=layers, scores=score_table()[:0])
     assert [[cell.text for cell in row][-3:] for row in summary(found).rows] == [["2.00 ms (1.00×)", "2.00 ms (1.00×)", "25 %"]]

@@ -22,7 +22,6 @@ from syno.measure.layers_record import LayersRecord, MeasuredLayer
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
 from syno.measure.tuning_record import Device, TuningRecord
 from syno.model.extraction import distinct_layers
-from syno.run.rows import layer_name
 from syno.run.table import latency_table, read_measurements
 from syno.stages.figures import names, write_report
 from syno.stages.measure import measure
@@ -184,7 +183,7 @@ def test_names_of_layers() -> None:
 
     def name(**changes: Any) -> str:
         layer = record(NetworkSubject(**{**shape, **changes}), "eager")
-        return layer_name(MeasuredLayer(name="conv_i64_o128", position=7, record=layer))
+        return MeasuredLayer(name="conv_i64_o128", position=7, record=layer).title
 
     assert name() == "conv_i64_o128"
     assert name(width=0.5) == name(image_shape=(3, 64, 64)) == name(model="resnet18") == "layer2.0.conv1"

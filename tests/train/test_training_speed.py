@@ -22,8 +22,8 @@ from syno.data import TokenSet
 from syno.ir.library import OPERATORS
 from syno.measure.timing import median_interval
 from syno.model.networks import Network, Role
-from syno.run.breakdown import rows_of_speed
 from syno.run.measurement import UNITS
+from syno.run.rows import rows_of
 from syno.run.views import latencies_of, scores_of
 from syno.stages.measurements import KINDS
 from syno.stages.tables import records
@@ -105,7 +105,7 @@ def test_the_command_measures_and_writes_a_record(tmp_path: Path, monkeypatch: p
 
 
 def test_rows_are_of_both_networks_and_of_one_source() -> None:
-    original, changed = rows_of_speed(a_record(), "speed/conv1x1/cpu.json", "conv1x1", "baseline")
+    original, changed = rows_of(a_record(), "speed/conv1x1/cpu.json", key="conv1x1", role="baseline")
     assert {row.metric for row in (original, changed)} == {"training_throughput"}
     assert original.unit == UNITS["training_throughput"] == "samples per second"
     assert (original.key, original.value, changed.key, changed.value) == ("original", 1000.0, "conv1x1", 1100.0)

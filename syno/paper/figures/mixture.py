@@ -13,11 +13,12 @@ from typing import Any
 import pandas
 
 from syno.base.files import ORIGINAL
+from syno.measure.tuning_record import SUSPICIOUS
 from syno.model.networks import INT8, NUMBER_FORMATS
 from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, TVM, WRONG_GUARD
-from syno.run.measurement import OK, SUSPICIOUS
+from syno.run.measurement import OK
 from syno.run.rivals import KNOWN
 
 PREFERRED = {  # origins of the original network's accuracy, by the origin of the operator's, the best first
