@@ -11,7 +11,7 @@ import typer
 
 from syno.cli.app import NOT_THERE, STAGES, app
 from syno.cli.arguments import Config, Operator, OutputFile, experiment_of, network_subject, replacement_of, sizes
-from syno.stages.measurements import KINDS, MeasurementKind
+from syno.stages.measurements import KINDS, MeasurementKind, measure
 from syno.train.metric import METRICS
 
 if TYPE_CHECKING:
@@ -100,8 +100,6 @@ def _add_command(kind: MeasurementKind) -> None:
     """Add the command that measures a kind (`syno.stages.measurements`)."""
 
     def command(**arguments: Any) -> None:
-        from syno.stages.measure import measure
-
         experiment, compiler, device = experiment_of(arguments["config"]), arguments.get("compiler", ""), arguments["device"]
         record = measure(kind.name, experiment, arguments["network"], compiler, device, arguments["output"])
         print_lines(record.lines(f"{compiler} on {device}"), has_failed=record.has_failed)

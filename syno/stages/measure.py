@@ -1,4 +1,4 @@
-"""Measurements of an experiment's networks: `measure` makes a record of any kind (`syno.stages.measurements`)."""
+"""How the networks of an experiment are measured: as which subjects, with which settings, and with what progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from syno.base.devices import require_device
@@ -19,68 +18,26 @@ from syno.base.progress import Display, Progress, display
 from syno.config import Experiment
 from syno.config.dependencies import check_placed
 from syno.data.settings import is_picture
-from syno.measure.tvm.targets import is_here
 from syno.model.networks import Network
 from syno.stages.data import DataRecord, look, own_code_of
-from syno.stages.measurements import KINDS
-from syno.stages.operators import keep_operator, network_of
+from syno.stages.operators import network_of
 from syno.stages.places import DATA, trials_folder
 
 if TYPE_CHECKING:
     from syno.measure.layers_record import LayersRecord
     from syno.measure.network_subject import AnyNetwork
     from syno.measure.protocol import Findings
-    from syno.measure.tuning_record import Device, MeasurementRecord, TuningRecord
+    from syno.measure.tuning_record import Device, TuningRecord
     from syno.model.replacements import AnyOperator
     from syno.train.settings import WorkloadSettings
 
 DIGITS = 12  # of the hash in the name of the folder with the layers that are done
 
 
-def measure(
-    kind: str, experiment: Experiment, name: str | Network, compiler: str, device: str, output: Path | None = None
-) -> MeasurementRecord:
-    """Measure the original network, or the network with an operator, and write a record.
-
-    A failure to compile or measure is a record, too, with the reason.
-
-    Args:
-        kind: a name in `KINDS`.
-        experiment: the experiment; its group `tune` has the settings.
-        name: "original", a baseline, or an operator's id, name or file.
-        compiler, device: names, as in `tune: compilers` and `tune: devices`. The compiler is "" if the kind has none.
-        output: file of the record; by default in the folder of results.
-
-    Raises:
-        UnknownNameError: there is no such operator, compiler or network.
-        SpecError: there is no workload, no such device, the compiler does not reach it, or the operator does not fit. For kinds
-            that measure in turns with the original: `name` is the original, or the device is another machine's.
-        DeviceError: a remote device does not answer, or the original itself cannot be measured in turns.
-        TrainingError: the device's memory does not suffice for a training.
-    """
-    chosen = KINDS[kind]
-    if experiment.workload is None:
-        what = "measure" if chosen.has_compiler else "train"
-        raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to {what}')
-    experiment.use_code()
-    network = network_of(experiment, name)
-    if not chosen.of_original:
-        if network.is_original:
-            raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
-        if not is_here(device):
-            raise SpecError(f'"{device}" is not a device of this machine; {chosen.subject} is measured on cpu or cuda')
-        require_device(device)
-    keep_operator(experiment, network)
-    file = output or chosen.file(experiment, network.key, compiler, device)
-    record: MeasurementRecord = resolve_name(chosen.make)(experiment, network, compiler, device, file)
-    record.write(file)
-    return record
-
-
 def network_to_measure(experiment: Experiment, name: str | Network, compiler: str, device: str) -> AnyNetwork:
     """Return the network of an experiment, or the network with an operator, as what is measured.
 
-    Raises as `measure`, before the data is read and anything is measured.
+    Raises as `syno.stages.measurements.measure`, before the data is read and anything is measured.
     """
     from syno.measure.tvm.targets import DeviceSettings
 

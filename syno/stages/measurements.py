@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from syno.base.errors import SpecError
 from syno.base.files import ORIGINAL
 from syno.stages import places
 from syno.stages.networks import measured as measured_networks
 
 if TYPE_CHECKING:
     from syno.config import Experiment
-    from syno.measure.tuning_record import TuningRecord
+    from syno.measure.tuning_record import MeasurementRecord, TuningRecord
     from syno.model.networks import Network
     from syno.train.speed_record import SpeedRecord
 
@@ -34,7 +36,7 @@ class MeasurementKind:
         command: the word after `syno tune`.
         help: what the command does, for its help page.
         record: the class of records, a `syno.measure.tuning_record.MeasurementRecord`.
-        make: the function that measures, which `syno.stages.measure.measure` calls. One of a few lines is in this module.
+        make: the function that measures, which `measure` calls. One of a few lines is in this module.
         is_measured: whether an experiment has jobs of this kind.
         is_in_table: whether the table of measurements has the rows of its records; if not, it has a table of its own.
         is_read: whether the tables have the records that are there; by default as `is_measured`.
@@ -174,3 +176,47 @@ _LIST = (
 )
 # fmt: on
 KINDS: dict[str, MeasurementKind] = {kind.name: kind for kind in _LIST}
+
+
+def measure(
+    kind: str, experiment: Experiment, name: str | Network, compiler: str, device: str, output: Path | None = None
+) -> MeasurementRecord:
+    """Measure the original network, or the network with an operator, and write a record.
+
+    A failure to compile or measure is a record, too, with the reason.
+
+    Args:
+        kind: a name in `KINDS`.
+        experiment: the experiment; its group `tune` has the settings.
+        name: "original", a baseline, or an operator's id, name or file.
+        compiler, device: names, as in `tune: compilers` and `tune: devices`. The compiler is "" if the kind has none.
+        output: file of the record; by default in the folder of results.
+
+    Raises:
+        UnknownNameError: there is no such operator, compiler or network.
+        SpecError: there is no workload, no such device, the compiler does not reach it, or the operator does not fit. For kinds
+            that measure in turns with the original: `name` is the original, or the device is another machine's.
+        DeviceError: a remote device does not answer, or the original itself cannot be measured in turns.
+        TrainingError: the device's memory does not suffice for a training.
+    """
+    from syno.base.devices import require_device
+    from syno.measure.tvm.targets import is_here
+    from syno.stages.operators import keep_operator, network_of
+
+    chosen = KINDS[kind]
+    if experiment.workload is None:
+        what = "measure" if chosen.has_compiler else "train"
+        raise SpecError(f'experiment "{experiment.name}" has no workload, so there is no network to {what}')
+    experiment.use_code()
+    network = network_of(experiment, name)
+    if not chosen.of_original:
+        if network.is_original:
+            raise SpecError("the original network is measured beside each operator, in turns; give an operator or a baseline")
+        if not is_here(device):
+            raise SpecError(f'"{device}" is not a device of this machine; {chosen.subject} is measured on cpu or cuda')
+        require_device(device)
+    keep_operator(experiment, network)
+    file = output or chosen.file(experiment, network.key, compiler, device)
+    record: MeasurementRecord = resolve_name(chosen.make)(experiment, network, compiler, device, file)
+    record.write(file)
+    return record

@@ -42,7 +42,7 @@ def speedups_of(
         measured: see `syno.measure.speedups.Speedups`.
         store: the folder of records; by default `results/latencies`, which all experiments share.
 
-    Raises as `syno.stages.measure.measure`.
+    Raises as `syno.stages.measurements.measure`.
     """
     from syno.measure.compilers import own_settings
     from syno.measure.speedups import Speedups
@@ -105,7 +105,7 @@ def breakdown(experiment: Experiment, network: Network, compiler: str, device: s
     """Measure the replaced layers as they are and with an operator, in turns, and the operator's stages.
 
     The times of layers are kept in the store `results/latencies`, so a call that was interrupted after them goes on with the
-    stages. Arguments and exceptions are those of `syno.stages.measure.measure`, which calls it.
+    stages. Arguments and exceptions are those of `syno.stages.measurements.measure`, which calls it.
     """
     from syno.measure.breakdown_record import BreakdownRecord
 

@@ -26,7 +26,7 @@ from syno.measure.tuning import tune
 from syno.measure.tuning_record import TuningRecord
 from syno.model.module import OperatorModule
 from syno.stages.data import DataRecord, prepare
-from syno.stages.measure import measure
+from syno.stages.measurements import measure
 
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 PROJECTION = syno.OPERATORS["gpt2_projection"]()

@@ -15,8 +15,7 @@ from syno.config.stages import TuneSettings
 from syno.measure.timing import LatencySettings, time_repeats
 from syno.measure.tvm.sessions import last_words
 from syno.measure.tvm.targets import Address, DeviceSettings, find_device
-from syno.stages.measure import measure
-from syno.stages.measurements import KINDS
+from syno.stages.measurements import KINDS, measure
 from syno.stages.places import device_named
 
 JETSON: dict[str, Any] = {"target": "jetson-orin-nano-cpu", "tracker": "192.168.1.2:9190"}

@@ -11,7 +11,7 @@ from small_experiment import FIELDS
 
 from syno.config import Experiment
 from syno.stages.data import prepare
-from syno.stages.measure import measure
+from syno.stages.measurements import measure
 from syno.stages.search import work
 from syno.stages.select import select
 from syno.stages.study import freeze

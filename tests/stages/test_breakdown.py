@@ -33,8 +33,7 @@ from syno.run.breakdown import parts_of_record
 from syno.run.table import breakdown_table, read_breakdown
 from syno.stages import speedups
 from syno.stages.figures import names, write_report
-from syno.stages.measure import measure
-from syno.stages.measurements import KINDS
+from syno.stages.measurements import KINDS, measure
 from syno.stages.results import StoredRun
 from syno.stages.tables import make_tables
 from syno.stages.workflow_stages import jobs

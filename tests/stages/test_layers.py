@@ -24,8 +24,7 @@ from syno.measure.tuning_record import Device, TuningRecord
 from syno.model.extraction import distinct_layers
 from syno.run.table import latency_table, read_measurements
 from syno.stages.figures import names, write_report
-from syno.stages.measure import measure
-from syno.stages.measurements import KINDS
+from syno.stages.measurements import KINDS, measure
 from syno.stages.plan import plan
 from syno.stages.results import StoredRun
 from syno.stages.tables import make_tables

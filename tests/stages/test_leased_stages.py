@@ -19,7 +19,7 @@ from syno.cli import app
 from syno.config import Experiment
 from syno.ir.graph import PGraph
 from syno.stages.data import prepare
-from syno.stages.measure import measure
+from syno.stages.measurements import measure
 from syno.stages.search import search
 from syno.stages.train import train, train_baselines
 from syno.train.contract import evaluation_of

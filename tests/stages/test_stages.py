@@ -19,8 +19,7 @@ from syno.run.table import SCORE_COLUMNS
 from syno.search import study, workers
 from syno.stages import search as stage
 from syno.stages.data import DataRecord, prepare
-from syno.stages.measure import measure
-from syno.stages.measurements import KINDS
+from syno.stages.measurements import KINDS, measure
 from syno.stages.operators import compared_networks
 from syno.stages.search import WorkerRecord, work
 from syno.stages.selection import read_selected
