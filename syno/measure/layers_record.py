@@ -16,7 +16,6 @@ from syno.measure.timing import LatencySettings
 from syno.measure.tuning_record import Device, Line, MeasuredSubject, MeasurementRecord, TuningRecord, in_ms
 
 
-
 class MeasuredLayer(BaseModel):
     """The measurement of one layer.
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from syno.base.extensions import COMMANDS, EXPERIMENTS, READING_COMMANDS
 from syno.ir.graph import PGraph
 from syno.ir.library import FOLDERS
-from syno.paper import places
 from syno.measure import NUMBERED_LAYERS
+from syno.paper import places
 from syno.space.distance import DISTANCES
 from syno.stages.kinds import FIGURE_SETS, KINDS, PUBLISHED_HOURS, SOURCES, ExperimentKind, FigureSet, OperatorSource
 from syno.stages.places import FORMATS, table_files
