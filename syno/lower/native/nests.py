@@ -17,7 +17,7 @@ The tables come from the interpreter's own evaluation of the index map (`syno.ir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -211,29 +211,44 @@ def _every(nest: Nest, axis: int, step: int) -> Nest:
     if len(nest.written[axis]) > 1:
         raise LoweringError("an axis that is computed in part is written by several loops")
     (number,) = nest.written[axis]
+    loops = list(nest.loops)
+    loops[number] = replace(loops[number], extent=-(-loops[number].extent // step))
 
-    def part(loops: Sequence[int], table: Array) -> Array:
-        places = tuple(slice(None, None, step if loop == number else None) for loop in loops)
-        return np.ascontiguousarray(table[places])
+    def table_of(former: Sequence[int], table: Array) -> Array:
+        return np.array(table[tuple(slice(None, None, step if loop == number else None) for loop in former)], order="C")
 
-    loop, factor = nest.loops[number], nest.factor
-    extent = -(-loop.extent // step)
+    target = (*nest.target[:axis], loops[number].extent, *nest.target[axis + 1 :])
+    return replace(_with_loops(nest, loops, lambda loop: (loop,), table_of), target=target)
+
+
+def _with_loops(
+    nest: Nest,
+    loops: Sequence[Loop],
+    numbers: Callable[[int], Sequence[int]],
+    table_of: Callable[[Sequence[int], Array], Array],
+) -> Nest:
+    """Return a nest with other loops.
+
+    Args:
+        nest: the nest.
+        loops: its new loops.
+        numbers: returns the new loops that a loop becomes, the outermost first; none where it is dropped.
+        table_of: returns a table over some loops of `nest` as a table over the loops that these become.
+    """
+
+    def loops_of(former: Sequence[int]) -> tuple[int, ...]:
+        return tuple(new for loop in former for new in numbers(loop))
+
+    def with_loops(axis: Axis) -> Axis:
+        return replace(axis, index=tuple(Term(loops_of(term.loops), table_of(term.loops, term.table)) for term in axis.index))
+
+    factor = nest.factor
     if factor is not None:
-        factor = Factor(
-            factor.loops,
-            tuple((weight, part(factor.loops, positions)) for weight, positions in factor.weights),
-            None if factor.inside is None else part(factor.loops, factor.inside),
-        )
-    return Nest(
-        loops=(*nest.loops[:number], replace(loop, extent=extent), *nest.loops[number + 1 :]),
-        source=tuple(
-            replace(source, index=tuple(Term(term.loops, part(term.loops, term.table)) for term in source.index))
-            for source in nest.source
-        ),
-        target=(*nest.target[:axis], extent, *nest.target[axis + 1 :]),
-        written=nest.written,
-        factor=factor,
-    )
+        former = factor.loops
+        weights = tuple((weight, table_of(former, positions)) for weight, positions in factor.weights)
+        factor = Factor(loops_of(former), weights, None if factor.inside is None else table_of(former, factor.inside))
+    written = tuple(map(loops_of, nest.written))
+    return Nest(tuple(loops), tuple(map(with_loops, nest.source)), nest.target, written, factor)
 
 
 def without_strides(plan: NestPlan) -> NestPlan:
@@ -533,69 +548,37 @@ def _affine_block(table: Array) -> int:
 
 def split(nest: Nest, number: int, block: int) -> Nest:
     """Return the nest in which a loop is split into an outer loop and an inner loop of `block` iterations."""
-    loop = nest.loops[number]
-    outer = Loop(f"{loop.name}_outer", loop.extent // block, loop.is_summed)
-    inner = Loop(f"{loop.name}_inner", block, loop.is_summed)
+    loop, pair = nest.loops[number], (number, number + 1)
+    halves = [
+        Loop(f"{loop.name}_outer", loop.extent // block, loop.is_summed),
+        Loop(f"{loop.name}_inner", block, loop.is_summed),
+    ]
 
-    def moved(other: int) -> int:
-        return other + (other > number)
+    def table_of(former: Sequence[int], table: Array) -> Array:
+        extents = [(-1, block) if other == number else (extent,) for other, extent in zip(former, table.shape, strict=True)]
+        return table.reshape(sum(extents, ()))
 
-    def loops_of(loops: Sequence[int]) -> tuple[int, ...]:
-        return tuple(new for other in loops for new in ((number, number + 1) if other == number else (moved(other),)))
+    def separated(term: Term) -> list[Term]:
+        """Return a table over both loops as a sum of tables over one each, if it is such a sum."""
+        if term.loops != pair:
+            return [term]
+        rows, columns = term.table[:, 0], term.table[0] - term.table[0, 0]
+        if (rows[:, None] + columns != term.table).any():
+            return [term]
+        return [Term((half,), table) for half, table in zip(pair, (rows, columns), strict=True) if table.any()]
 
-    def table_of(loops: Sequence[int], table: Array) -> Array:
-        shape = [part for at, other in enumerate(loops) for part in ((-1, block) if other == number else (table.shape[at],))]
-        return table.reshape(shape)
-
-    def terms_of(term: Term) -> Iterator[Term]:
-        loops, table = loops_of(term.loops), table_of(term.loops, term.table)
-        if term.loops == (number,):
-            rows, columns = table[:, 0], table[0]
-            if (rows[:, None] + columns[None, :] - columns[0] == table).all():
-                if rows.any():
-                    yield Term((number,), rows)
-                if (columns - columns[0]).any():
-                    yield Term((number + 1,), columns - columns[0])
-                return
-        yield Term(loops, table)
-
-    factor = nest.factor
-    if factor is not None:
-        factor = Factor(
-            loops_of(factor.loops),
-            tuple((weight, table_of(factor.loops, positions)) for weight, positions in factor.weights),
-            None if factor.inside is None else table_of(factor.loops, factor.inside),
-        )
-    return Nest(
-        loops=(*nest.loops[:number], outer, inner, *nest.loops[number + 1 :]),
-        source=tuple(replace(axis, index=tuple(new for term in axis.index for new in terms_of(term))) for axis in nest.source),
-        target=nest.target,
-        written=tuple(loops_of(loops) for loops in nest.written),
-        factor=factor,
-    )
+    loops = (*nest.loops[:number], *halves, *nest.loops[number + 1 :])
+    result = _with_loops(nest, loops, lambda other: pair if other == number else (other + (other > number),), table_of)
+    source = [replace(axis, index=tuple(new for term in axis.index for new in separated(term))) for axis in result.source]
+    return replace(result, source=tuple(source))
 
 
 def _without_unit_loops(nest: Nest) -> Nest:
     """Return the nest without loops of one iteration."""
     kept = [number for number, loop in enumerate(nest.loops) if loop.extent > 1]
-    place = {number: at for at, number in enumerate(kept)}
+    place = {number: (at,) for at, number in enumerate(kept)}
 
-    def compact(loops: Sequence[int], table: Array) -> tuple[tuple[int, ...], Array]:
-        stay = [at for at, number in enumerate(loops) if number in place]
-        return tuple(place[loops[at]] for at in stay), table.reshape([table.shape[at] for at in stay])
+    def table_of(former: Sequence[int], table: Array) -> Array:
+        return table.reshape([extent for loop, extent in zip(former, table.shape, strict=True) if loop in place])
 
-    def terms(axis: Axis) -> tuple[Term, ...]:
-        return tuple(Term(*compact(term.loops, term.table)) for term in axis.index)
-
-    factor = nest.factor
-    if factor is not None:
-        weights = tuple((weight, compact(factor.loops, positions)[1]) for weight, positions in factor.weights)
-        inside = None if factor.inside is None else compact(factor.loops, factor.inside)[1]
-        factor = Factor(tuple(place[number] for number in factor.loops if number in place), weights, inside)
-    return Nest(
-        loops=tuple(nest.loops[number] for number in kept),
-        source=tuple(replace(axis, index=terms(axis)) for axis in nest.source),
-        target=nest.target,
-        written=tuple(tuple(place[number] for number in loops if number in place) for loops in nest.written),
-        factor=factor,
-    )
+    return _with_loops(nest, [nest.loops[number] for number in kept], lambda loop: place.get(loop, ()), table_of)
