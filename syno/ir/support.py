@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from syno.ir.primitives import UNFOLD
 # little. Weights count as not zero, and products of different weights never cancel.
 
 MOST_ROWS = 20_000_000  # of one table
+REMEMBERED = 16_384  # steps
 LARGEST_KEY = 2**62  # of rows as one number, so that products of two extents still fit int64
 
 Column = Dim | int  # a dim's coordinate; or the position along an output axis, by the axis's number, from which a row comes
@@ -63,6 +66,7 @@ def relation(
     follow: Collection[int] = (),
     targets: Sequence[Dim] | None = None,
     most_rows: int | None = None,
+    steps: Steps | None = None,
 ) -> Relation:
     """Return which input positions output positions depend on.
 
@@ -74,6 +78,7 @@ def relation(
         follow: numbers of output axes whose positions are kept in the rows.
         targets: axes of tensors whose positions are wanted; those of the input if None. Others only if applied once.
         most_rows: of one table; None: `MOST_ROWS`.
+        steps: of earlier calls at the same valuation; this call looks its own up there, and adds them.
 
     Raises SizeError if the operator is applied several times, and the output's shape is not the input's; LoweringError if too
     many combinations of coordinates would have to be followed.
@@ -85,7 +90,7 @@ def relation(
     for axis, dim in enumerate(graph.output):
         positions = np.arange(valuation.integer(dim.size)) if axis not in given else np.array([given[axis]])
         tables.append({dim: positions} | ({axis: positions} if axis in follow else {}))
-    passage = Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS)
+    passage = Passage(graph, valuation, graph.input if targets is None else targets, most_rows or MOST_ROWS, steps)
     for time in range(applied):
         if time:  # the input of one application is the output of the one before it
             renamed: dict[Column, Column] = dict(zip(graph.input, graph.output, strict=True))
@@ -93,6 +98,23 @@ def relation(
         tables = passage.through(tables, border)
     is_empty = passage.is_empty or any(not len(column) for table in tables for column in table.values())
     return Relation(tuple(tables), tuple(border), is_empty)
+
+
+class Step(NamedTuple):
+    """The coordinates above an operation.
+
+    Attributes:
+        rows: the table of those that are needed; empty if none are.
+        border: the output positions at which a window leaves its axis; empty if there are none, or no axes are followed.
+        is_zero: whether every summand is zero, as all windows leave their axes.
+    """
+
+    rows: Table
+    border: Table
+    is_zero: bool
+
+
+Steps: TypeAlias = dict[tuple[Any, ...], Step]  # by the operation and the tables below it
 
 
 class Passage:
@@ -104,8 +126,9 @@ class Passage:
         valuation: Valuation,
         targets: Sequence[Dim],
         most_rows: int = MOST_ROWS,
+        steps: Steps | None = None,
     ) -> None:
-        self.graph, self.valuation, self.targets, self.most_rows = graph, valuation, targets, most_rows
+        self.graph, self.valuation, self.targets, self.most_rows, self.steps = graph, valuation, targets, most_rows, steps
         self.operations, self.needed = relevant(graph, targets)
         self.is_empty = False
 
@@ -113,43 +136,64 @@ class Passage:
         """Return the tables above the operator; add the rows that windows cut off at borders to `border`."""
         tables = [kept for table in tables if (kept := self._project(table))]
         for operation in self.operations:
-            rows = self._join(tables, operation.bottoms)
-            indices = Indices(self.valuation)
-            tops = operation.index(indices, [rows[below] for below in operation.bottoms])
-            for below in operation.bottoms:
-                del rows[below]
-            rows |= zip(operation.tops, tops, strict=True)
-            if operation.primitive is UNFOLD:
-                if not indices.inside.all():
-                    cut: Table = {name: column[~indices.inside] for name, column in rows.items() if isinstance(name, int)}
-                    if cut:
-                        border.append(self._distinct_rows(cut))
-                    rows = {name: column[indices.inside] for name, column in rows.items()}
-                    if not indices.inside.any() and not cut:  # every summand is zero
-                        self.is_empty = True
-                        return [{dim: np.empty(0, np.int64) for dim in self.targets}]
-                if kept := self._project(rows, always=True):
-                    tables.append(kept)
-            elif kept := self._project(rows):
-                tables.append(kept)
+            step = self._step(operation, self._taken(tables, operation.bottoms))
+            if step.border:
+                border.append(step.border)
+            if step.is_zero:
+                self.is_empty = True
+                return [{dim: np.empty(0, np.int64) for dim in self.targets}]
+            if step.rows:
+                tables.append(step.rows)
         for dim in self.targets:  # a sum over a whole axis
             if not any(dim in table for table in tables):
                 tables.append({dim: np.arange(self.valuation.integer(dim.size))})
         return tables
+
+    def _step(self, operation: Operation, parts: Sequence[Table]) -> Step:
+        """Return the step above an operation, from the tables of its coordinates below."""
+        if self.steps is None:
+            return self._computed(operation, parts)
+        needed = [dim for dim in chain(operation.tops, *parts) if dim in self.needed]
+        key = (operation, *needed, *((name, column.tobytes()) for part in parts for name, column in part.items()))
+        if key not in self.steps:
+            if len(self.steps) >= REMEMBERED:
+                self.steps.clear()
+            self.steps[key] = self._computed(operation, parts)
+        return self.steps[key]
+
+    def _computed(self, operation: Operation, parts: Sequence[Table]) -> Step:
+        """Return the step above an operation, as Table 1 has it."""
+        rows, indices = self._join(parts), Indices(self.valuation)
+        tops = operation.index(indices, [rows[below] for below in operation.bottoms])
+        for below in operation.bottoms:
+            del rows[below]
+        rows |= zip(operation.tops, tops, strict=True)
+        if operation.primitive is not UNFOLD:
+            return Step(self._project(rows), {}, is_zero=False)
+        inside, cut = indices.inside, dict[Column, Array]()
+        if not inside.all():
+            cut = {name: column[~inside] for name, column in rows.items() if isinstance(name, int)}
+            rows = {name: column[inside] for name, column in rows.items()}
+        is_zero = not cut and not inside.all() and not inside.any()
+        return Step(self._project(rows, always=True), self._distinct_rows(cut) if cut else cut, is_zero)
 
     def _project(self, table: Table, *, always: bool = False) -> Table:
         """Return the columns that are needed, without repetitions of rows."""
         kept = {name: column for name, column in table.items() if isinstance(name, int) or name in self.needed}
         return self._distinct_rows(kept) if kept and (always or len(kept) < len(table)) else kept
 
-    def _join(self, tables: list[Table], dims: Iterable[Dim]) -> Table:
-        """Return one table with these dims: the tables that hold them, removed from `tables`, and all combinations of rows."""
+    def _taken(self, tables: list[Table], dims: Iterable[Dim]) -> list[Table]:
+        """Return the tables that hold these dims, and remove them from `tables`; a dim that is in none has all positions."""
         parts: list[Table] = []
         for dim in dims:
             if any(dim in part for part in parts):
                 continue
             place = next((at for at, table in enumerate(tables) if dim in table), None)
             parts.append({dim: np.arange(self.valuation.integer(dim.size))} if place is None else tables.pop(place))
+        return parts
+
+    def _join(self, parts: Sequence[Table]) -> Table:
+        """Return one table of all combinations of rows."""
         if len(parts) == 1:
             return dict(parts[0])
         lengths = [len(next(iter(part.values()))) for part in parts]

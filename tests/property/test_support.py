@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
 from random import Random
@@ -20,7 +20,7 @@ from syno.ir.graph import PGraph
 from syno.ir.library import OPERATORS
 from syno.ir.primitives import UNFOLD
 from syno.ir.read_pattern import read_pattern, weights_used
-from syno.ir.support import support
+from syno.ir.support import Steps, relation, support
 from syno.lower.interpreter import interpret, shapes
 from syno.space.identity.valuations import own_valuations
 from syno.space.presets import preset
@@ -28,6 +28,7 @@ from syno.space.sample import Sampler
 from syno.space.space import Space
 
 SIZES = {"N": 1, "C": 4, "C_in": 4, "C_out": 4, "H": 6, "M": 3, "K": 4, "seq_len": 5, "H_in": 16, "g": 2, "u": 2, "t": 1}
+STEPS: dict[tuple[tuple[str, int], ...], Steps] = {}  # by the values
 DIGIT = 3  # bytes: more than summands can fill
 
 
@@ -46,15 +47,27 @@ def dependence(graph: PGraph, values: Mapping[str, int], tensor: int = 0) -> Arr
     return np.frombuffer(numbers, np.uint8).reshape(output.size, count, DIGIT).any(axis=2)
 
 
+def check_steps(graph: PGraph, values: Mapping[str, int], at: Sequence[int], applied: int = 1) -> None:
+    """Compare the relation with that from the steps of other operators."""
+    row = graph.valuation(values)
+    steps = STEPS.setdefault(tuple(row.items()), {})
+    alone, shared = (relation(graph, row, dict(enumerate(at)), applied=applied, steps=known) for known in (None, steps))
+    assert alone.is_empty == shared.is_empty
+    tables = ([{dim: column.tolist() for dim, column in table.items()} for table in one.tables] for one in (alone, shared))
+    assert next(tables) == next(tables)
+
+
 def check(graph: PGraph, values: Mapping[str, int]) -> None:
     read, weights, written = shapes(graph, graph.valuation(values))
     once = dependence(graph, values)
     for place in (0, prod(written) - 1, *(Random(seed).randrange(prod(written)) for seed in range(3))):
         at = [int(one) for one in np.unravel_index(place, written)]
         assert np.array_equal(support(graph, values, at).reshape(-1), once[place])
+        check_steps(graph, values, at)
         if read == written:
             twice = once[once[place]].any(axis=0)
             assert np.array_equal(support(graph, values, at, applied=2).reshape(-1), twice)
+            check_steps(graph, values, at, applied=2)
     used = [
         Fraction(int(dependence(graph, values, number).any(axis=0).sum()), prod(shape))
         for number, shape in enumerate(weights, 1)
