@@ -26,7 +26,7 @@ from syno.base.registry import Registry, is_path
 from syno.base.release import pip_install
 from syno.lower.tvm import installed
 from syno.measure.devices import RemoteDevice, SshSettings
-from syno.measure.job import Job
+from syno.measure.job import Int8Settings, Job
 from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 
 if TYPE_CHECKING:
@@ -190,8 +190,11 @@ def groups_of_settings() -> list[str]:
 
 
 def own_settings(tune: object) -> dict[str, BaseModel]:
-    """Return the settings of each compiler in an experiment's group `tune`, by the name of the compiler's group."""
-    return {group: getattr(tune, group) for group in groups_of_settings()}
+    """Return the settings of each compiler in an experiment's group `tune`, by the name of the compiler's group.
+
+    Settings of a single network, such as the layers that stay in floats, are not in it.
+    """
+    return {group: getattr(tune, group) for group in groups_of_settings() if hasattr(tune, group)}
 
 
 def cpp_version() -> dict[str, str]:
@@ -262,6 +265,25 @@ def _onnxruntime(job: Job) -> Compiled:
     return in_onnx_runtime(model, model.content, job.settings.threads)
 
 
+def _openvino_int8(job: Job) -> Compiled:
+    return _in_integers("openvino-int8", job)
+
+
+def _onnxruntime_int8(job: Job) -> Compiled:
+    return _in_integers("onnxruntime-int8", job)
+
+
+def _in_integers(compiler: str, job: Job) -> Compiled:
+    from syno.measure.onnx_quantization import in_integers
+    from syno.measure.quantization import SAMPLES, calibration_inputs
+    from syno.measure.runtimes import of_module
+
+    if floats := job.options.float_layers:
+        job.note(remark=f"in floats: {', '.join(floats)}")
+    inputs = calibration_inputs(job, SAMPLES)
+    return in_integers(compiler, of_module(job.module, job.example), inputs, job.settings.threads, floats)
+
+
 def _check_x86(device: str, threads: int, options: Any, remote: DeviceSettings | None) -> None:
     if remote is None and platform.machine() not in ("x86_64", "AMD64"):
         raise SpecError(
@@ -311,15 +333,28 @@ COMPILERS.register("native")(
     Compiler(_native, builds_cpp=True, recorded=(CPP,), devices=("cpu",), channels_last=False, check=_check_native),
 )
 # The runtimes that networks are deployed with on CPUs.
-for _name, _compile, _packages in (("openvino", _openvino, ("openvino",)), ("onnxruntime", _onnxruntime, ("onnxruntime",))):
-    COMPILERS.register(_name)(
-        Compiler(
-            _compile,
-            requires=dict.fromkeys((*_packages, "onnx", "onnxscript"), _name),
-            may_be_missing=True,
-            recorded=(*_packages, "onnx"),
-            devices=("cpu",),
-            channels_last=False,
+for _name, _compile, _compile_int8, _quantizers in (
+    ("openvino", _openvino, _openvino_int8, ("nncf",)),
+    ("onnxruntime", _onnxruntime, _onnxruntime_int8, ()),
+):
+    _compiler = Compiler(
+        _compile,
+        requires=dict.fromkeys((_name, "onnx", "onnxscript"), _name),
+        may_be_missing=True,
+        recorded=(_name, "onnx"),
+        devices=("cpu",),
+        channels_last=False,
+    )
+    COMPILERS.register(_name)(_compiler)
+    COMPILERS.register(f"{_name}-int8")(
+        replace(
+            _compiler,
+            compile=_compile_int8,
+            requires={**_compiler.requires, **dict.fromkeys(_quantizers, _name)},
+            recorded=(*_compiler.recorded, *_quantizers),
+            tolerance=LOW_PRECISION_TOLERANCE,
+            settings=Int8Settings,
+            group="int8",
         )
     )
 # `inductor` after quantization to 8-bit integers, on x86 CPUs.

@@ -21,6 +21,17 @@ Phase: TypeAlias = Literal["connecting", "waiting", "starting", "building", "com
 SHARED_TEMPORARY = "SYNO_SHARED_TEMPORARY"  # environment variable: the temporary folder of the parent of a measuring process
 
 
+class Int8Settings(BaseModel):
+    """The settings of compilers to 8-bit integers that read ONNX.
+
+    Attributes:
+        float_layers: layers that stay in floats, by their names in the network, such as "blocks.0.conv1".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    float_layers: tuple[str, ...] = ()
+
+
 class TrialCount(BaseModel):
     """The progress of tuning.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import warnings
+from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,14 @@ from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from syno.base.errors import LoweringError, first_line
+from syno.base.errors import LoweringError, UnknownNameError, first_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 PACKAGES = ("onnx", "onnxscript")  # needed by PyTorch's exporter
+PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")
+SCOPES = "pkg.torch.onnx.name_scopes"  # where PyTorch notes the modules around a node, the outermost first
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,30 @@ class OnnxModel:
     def outputs(self) -> tuple[str, ...]:
         """The names of the model's outputs."""
         return tuple(name for name, _ in self.leaves if name)
+
+    def arrays(self, tensors: Iterable[torch.Tensor]) -> dict[str, Any]:
+        """Return inputs as runtimes take them: arrays of the same memory, by the names of the model's inputs."""
+        return {name: x.contiguous().numpy() for name, x in zip(self.inputs, tensors, strict=True)}
+
+    @cached_property
+    def layers(self) -> dict[str, list[str]]:
+        """The names of the nodes that multiply, by the name of their layer in the module, such as "blocks.0.conv1"."""
+        weights, found = {weight.name for weight in self.proto.graph.initializer}, dict[str, list[str]]()
+        for node in self.proto.graph.node:
+            if node.op_type in PRODUCTS:
+                # A normalization that was folded into a convolution has given it its own place, but not its weight's.
+                weight = next((name for name in node.input if name in weights and name.endswith(".weight")), "")
+                scopes = next((pair.value for pair in node.metadata_props if pair.key == SCOPES), "['', '', '']")
+                layer = weight.removesuffix(".weight") or literal_eval(scopes)[-2] or node.name
+                found.setdefault(layer, []).append(node.name)
+        return found
+
+    def nodes_of(self, layers: Iterable[str]) -> list[str]:
+        """Return the names of the nodes of layers. UnknownNameError if there is no such layer."""
+        for layer in layers:
+            if layer not in self.layers:
+                raise UnknownNameError(f'the network has no layer "{layer}" in ONNX; there are: {", ".join(self.layers)}')
+        return [node for layer in layers for node in self.layers[layer]]
 
     def output_of(self, tensors: Iterable[torch.Tensor]) -> Any:
         """Return the module's output from the model's output tensors, in the module's nested structure."""

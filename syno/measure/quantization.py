@@ -13,6 +13,7 @@ from syno.measure.job import Job
 
 FOLDED = "_frozen_param"  # prefix of PyTorch's names of folded constants
 CALIBRATIONS = 8  # number of inputs for the calibration of activation ranges
+SAMPLES = 300  # least number of samples in them, for NNCF (its default) and ONNX Runtime
 SOURCES = {
     torch.ops.aten.conv2d.default: nn.Conv2d,
     torch.ops.aten.linear.default: nn.Linear,
@@ -22,7 +23,13 @@ SOURCES = {
 
 def quantized_for(job: Job) -> torch.fx.GraphModule:
     """Return the module of a compiler's job in 8-bit integers, calibrated on the job's inputs."""
-    return quantized(job.module, [job.example, *(job.make_inputs() for _ in range(CALIBRATIONS - 1))])
+    return quantized(job.module, calibration_inputs(job))
+
+
+def calibration_inputs(job: Job, samples: int = 0) -> list[tuple[torch.Tensor, ...]]:
+    """Return inputs of a job for the calibration of activation ranges: `CALIBRATIONS`, or more for so many samples."""
+    count = max(CALIBRATIONS, -(-samples // job.settings.batch))
+    return [job.example, *(job.make_inputs() for _ in range(count - 1))]
 
 
 def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> torch.fx.GraphModule:
@@ -45,7 +52,7 @@ def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> 
 
     with torch.no_grad():
         graph = _constant_weights(module, inputs[0])
-        config = x86.get_default_x86_inductor_quantization_config(reduce_range=not _sums_in_32_bits())
+        config = x86.get_default_x86_inductor_quantization_config(reduce_range=not sums_in_32_bits())
         quantizer = x86.X86InductorQuantizer().set_global(config)
         prepared = prepare_pt2e(graph, quantizer)
         for calibration in inputs:
@@ -59,7 +66,7 @@ def quantized(module: nn.Module, inputs: Sequence[tuple[torch.Tensor, ...]]) -> 
     return quantized_module
 
 
-def _sums_in_32_bits() -> bool:
+def sums_in_32_bits() -> bool:
     """Return whether this processor sums products of 8-bit integers in 32 bits, without overflow (VNNI)."""
     found = torch.cpu.get_capabilities()
     return any(found.get(name, False) for name in ("avx512_vnni", "avx_vnni"))

@@ -44,30 +44,32 @@ class NumberFormat:
         name: the format's name, such as "int8"; also the key of the converted original.
         words: the format in words.
         note: a note beside the scores of converted networks.
+        compilers: names of the compilers that compute in this format; rivals are timed with the first. They end with its name.
     """
 
     name: str
     words: str
     note: str
-
-    @property
-    def compiler(self) -> str:
-        """Suffix of the names of compilers that compute in this format: "-int8"."""
-        return f"-{self.name}"
+    compilers: tuple[str, ...]
 
 
 NUMBER_FORMATS = {
     precision.name: precision
     for precision in (
-        NumberFormat(INT8, "8-bit integers", "quantized to 8-bit integers after training"),
-        NumberFormat("bfloat16", "bfloat16", "computed in bfloat16 after training"),
+        NumberFormat(
+            INT8,
+            "8-bit integers",
+            "quantized to 8-bit integers after training",
+            ("inductor-int8", "openvino-int8", "onnxruntime-int8"),
+        ),
+        NumberFormat("bfloat16", "bfloat16", "computed in bfloat16 after training", ("inductor-bfloat16",)),
     )
 }
 
 
 def has_lower_precision(compiler: str) -> bool:
     """Return whether a compiler, by its name, computes in lower precision than networks are trained in."""
-    return any(compiler.endswith(precision.compiler) for precision in NUMBER_FORMATS.values())
+    return any(compiler.endswith(f"-{name}") for name in NUMBER_FORMATS)
 
 
 class Role(StrEnum):

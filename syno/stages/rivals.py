@@ -343,7 +343,7 @@ def _converted_speed(experiment: Experiment, network: Network, speed: RivalSpeed
     others = (record.speed for record in rivals_of(experiment).values())
     known = next((one for one in (speed, *others) if one is not None), None)
     original = _latency(experiment, Network(ORIGINAL), compiler, device) if known is None else known.original_ms
-    own = _latency(experiment, network.as_trained, f"{CONVERTING}{network.precision.compiler}", device)
+    own = _latency(experiment, network.as_trained, network.precision.compilers[0], device)
     ratio = Interval(original.value / own.value, original.low / own.high, original.high / own.low)
     return RivalSpeed(ratio=ratio, timed=APART, latency_ms=own, original_ms=original)
 

@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from syno.base.errors import SpecError
 from syno.data import PictureData, TokenSet
-from syno.measure.quantization import CALIBRATIONS, quantized
+from syno.measure.quantization import CALIBRATIONS, SAMPLES, quantized
 from syno.model.shared_memory import copy_of
 from syno.train.own_task import Task
 from syno.train.settings import TrainingSettings
-from syno.train.tasks import task_of
+from syno.train.tasks import DeviceTask, task_of
 
 
 def converted_score(
@@ -50,14 +50,67 @@ def int8_score(network: nn.Module, data: PictureData | TokenSet | Task, settings
 
     Raises LoweringError if the network has no layer that can be quantized, SpecError for a task of one's own.
     """
+    network, inputs, task = _to_calibrate(network, data, settings, seed)
+    return task.score(InChunks(quantized(network, inputs), len(inputs[0][0])))
+
+
+def controlled_int8_score(
+    network: nn.Module,
+    data: PictureData | TokenSet | Task,
+    settings: TrainingSettings,
+    seed: int,
+    compiler: str,
+    most_lost: float | None = None,
+) -> tuple[float, tuple[str, ...]]:
+    """Return the score of a trained network in 8-bit integers, and the layers that went back to floats for it.
+
+    These layers are for `syno.measure.job.Int8Settings`, with which its latency is measured.
+
+    Args:
+        compiler: "openvino-int8" or "onnxruntime-int8".
+        most_lost: by how much the score may be worse than the trained network's; None: by any.
+        network, data, settings, seed: as of `int8_score`, which raises the same.
+    """
+    from syno.measure.onnx_quantization import in_integers, with_accuracy_control
+    from syno.measure.runtimes import of_module
+
+    network, inputs, task = _to_calibrate(network, data, settings, seed, SAMPLES, "cpu")
+    model, threads = of_module(network, inputs[0]), torch.get_num_threads()
+    scores = dict[tuple[str, ...], float]()
+
+    def score(floats: tuple[str, ...]) -> float:
+        if floats not in scores:
+            scores[floats] = task.score(InChunks(in_integers(compiler, model, inputs, threads, floats), len(inputs[0][0])))
+        return task.metric.quality(scores[floats])
+
+    floats: tuple[str, ...] = ()
+    if most_lost is not None:
+        least = task.metric.quality(task.score(network)) - most_lost
+        floats = with_accuracy_control(score, tuple(model.layers), least)
+    score(floats)
+    return scores[floats], floats
+
+
+def _to_calibrate(
+    network: nn.Module,
+    data: PictureData | TokenSet | Task,
+    settings: TrainingSettings,
+    seed: int,
+    samples: int = 0,
+    device: str | None = None,
+) -> tuple[nn.Module, list[tuple[torch.Tensor, ...]], DeviceTask]:
+    """Return a copy of the network, `CALIBRATIONS` batches of training inputs, or more for so many samples, and its task.
+
+    They are on the device, or on that of the network.
+    """
     if isinstance(data, Task):
         raise SpecError(f"train: int8 is for classification and text, and {data} is a task of your own; leave it out")
-    device = next(network.parameters()).device
+    device = next(network.parameters()).device if device is None else torch.device(device)
     task = task_of(data, settings.model_copy(update={"precision": "float32"}), seed, device)
-    network = copy_of(network).eval().to(memory_format=torch.contiguous_format)
-    batches = islice(task.batches.epoch(1, 0), CALIBRATIONS)
+    network = copy_of(network).eval().to(device, memory_format=torch.contiguous_format)
+    batches = islice(task.batches.epoch(1, 0), max(CALIBRATIONS, -(-samples // settings.batch)))
     inputs = [batch[:, :-1] if isinstance(batch, torch.Tensor) else batch[0] for batch in batches]
-    return task.score(InChunks(quantized(network, [(x.contiguous(),) for x in inputs]), len(inputs[0])))
+    return network, [(x.contiguous(),) for x in inputs], task
 
 
 class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
@@ -71,7 +124,8 @@ class InChunks(nn.Module):  # type: ignore[misc]  # mypy does not look into torc
         """[N, ...] -> [N, ...]."""
         missing = -len(x) % self.size
         filled = functional.pad(x.contiguous(), (0, 0) * (x.dim() - 1) + (0, missing))
-        return torch.cat([self.network(chunk) for chunk in filled.split(self.size)])[: len(x)]
+        # Copies, as OpenVINO writes each output into the same memory.
+        return torch.cat([self.network(chunk).clone() for chunk in filled.split(self.size)])[: len(x)]
 
     def eval(self) -> InChunks:
         """Return itself: a quantized network has no other mode, and refuses to be put in one."""

@@ -87,7 +87,7 @@ def test_it_has_settings_and_a_tolerance_of_its_own() -> None:
     record = measured("with_settings", factor=Factor(factor=1.25))
     assert (record.status, record.settings.tolerance) == ("ok", 0.5)
     assert record.largest_relative_error == pytest.approx(0.25, rel=1e-3)
-    with pytest.raises(TypeError, match=r"tune\(\) got factor=...; there are settings of compilers: tvm"):
+    with pytest.raises(TypeError, match=r"tune\(\) got factor=...; there are settings of compilers: int8, tvm"):
         tune(CONV2D, "eager", factor=Factor())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -15,11 +17,13 @@ import torch
 from torch import nn
 
 import syno
-from syno.base.errors import LoweringError
+from syno.base.errors import LoweringError, UnknownNameError
 from syno.measure import compilers
 from syno.measure.compilers import compiler_named
+from syno.measure.job import Int8Settings
 from syno.measure.measuring import findings
 from syno.measure.network_subject import LanguageModelSubject, NetworkSubject
+from syno.measure.onnx_quantization import in_integers, with_accuracy_control
 from syno.measure.protocol import Request
 from syno.measure.runtimes import TELEMETRY, in_onnx_runtime, in_openvino, of_module, openvino
 from syno.measure.subjects import OperatorSubject
@@ -113,6 +117,25 @@ class TestUsageData:
         telemetry.Telemetry().send_event("any", "event", "label", force_send=True)
         assert len(sent) == 1
 
+    @pytest.mark.slow
+    def test_a_quantization_opens_no_connection(self, tmp_path: Path) -> None:
+        """NNCF leaves telemetry out where pytest is, so that it is tried in another process."""
+        program = (
+            "import socket, torch\n"
+            "def refuse(*given): raise SystemExit('a connection was opened')\n"
+            "socket.socket.connect = socket.getaddrinfo = refuse\n"
+            "from syno.measure.onnx_quantization import in_integers\n"
+            "from syno.measure.runtimes import of_module, openvino\n"
+            "inputs = [(torch.randn(2, 4, 6, 6),)] * 8\n"
+            "model = of_module(torch.nn.Conv2d(4, 4, 3), inputs[0])\n"
+            "in_integers('openvino-int8', model, inputs, 1)(*inputs[0])\n"
+            "print(type(openvino('nncf.telemetry.wrapper').telemetry).__name__)\n"
+        )
+        environment = {**os.environ, "HOME": str(tmp_path), "CI": ""}
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=environment)
+        assert (done.returncode, done.stdout.split()[-1:]) == (0, ["MagicMock"]), done.stderr[-2000:]
+        assert not list(tmp_path.iterdir()), "a file with the user's number was written"
+
     def test_nothing_else_imports_it(self) -> None:
         imports = re.compile(r"^\s*(import|from) (openvino|nncf)\b", re.MULTILINE)
         files = Path(syno.__file__).parent.rglob("*.py")
@@ -134,3 +157,68 @@ def test_networks_are_measured_with_two_threads(subject: Callable[[], Any], batc
     record = tune(subject(), compiler, settings=settings, time_limit_s=550)
     assert (record.status, record.checked, record.device.threads) == ("ok", True, 2), record.reason
     assert {compiler, "onnx"} <= record.versions.keys()
+
+
+class Halves(nn.Module):
+    """A network that says in which half of a picture its brightest part is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm, self.head = nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(16, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.stem(x)))
+        return self.head(torch.cat([y[..., :4].amax((2, 3)), y[..., 4:].amax((2, 3))], 1))
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[nn.Module, list[tuple[torch.Tensor, ...]], torch.Tensor, torch.Tensor]:
+    """A trained network, training inputs in batches, and pictures with their labels."""
+    torch.manual_seed(0)
+    network, labels = Halves(), torch.randint(2, (400,))
+    pictures = torch.randn(400, 4, 6, 8)
+    pictures[torch.arange(400), 1, 3, 1 + 4 * labels] += 6.0
+    optimizer = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(pictures[:320]), labels[:320]).backward()
+        optimizer.step()
+    return network.eval(), [(batch,) for batch in pictures[:320].split(80)], pictures[320:], labels[320:]
+
+
+@pytest.mark.parametrize("compiler", [pytest.param("openvino-int8", marks=pytest.mark.slow), "onnxruntime-int8"])
+class TestIntegers:
+    def test_a_trained_network_classifies_as_well_and_layers_stay_in_floats(self, compiler: str, trained: Any) -> None:
+        pytest.importorskip("nncf" if compiler == "openvino-int8" else "onnxruntime")
+        network, inputs, pictures, labels = trained
+        model = of_module(network, inputs[0])
+        assert list(model.layers) == ["stem", "head"]
+        with torch.no_grad():
+            exact = network(pictures)
+            found, floats = (in_integers(compiler, model, inputs, 1, layers)(pictures) for layers in ((), ("stem", "head")))
+        right, expected = (float((output.argmax(1) == labels).float().mean()) for output in (found, exact))
+        assert right >= expected - 0.03 > 0.9
+        error, without = (float((output - exact).abs().max() / exact.abs().max()) for output in (found, floats))
+        assert without < 1e-5 and 1e-3 < error < 0.1
+        with pytest.raises(UnknownNameError, match='the network has no layer "tail" in ONNX; there are: stem, head'):
+            in_integers(compiler, model, inputs, 1, ("tail",))
+
+    @pytest.mark.slow
+    def test_a_network_is_measured_within_the_tolerance_of_the_compiler(self, compiler: str) -> None:
+        settings = FAST.model_copy(update={"batch": 64, "threads": 2})
+        subject = NetworkSubject(model="resnet6", classes=5, image_shape=(3, 16, 16), operator=str(OPERATOR_1))
+        record = tune(subject, compiler, settings=settings, time_limit_s=550, int8=Int8Settings(float_layers=("stem",)))
+        assert (record.status, record.settings.tolerance, record.remark) == ("ok", 0.1, "in floats: stem"), record.reason
+        assert record.largest_relative_error is not None and 1e-4 < record.largest_relative_error < 0.1
+        assert {compiler.removesuffix("-int8"), "onnx"} <= record.versions.keys()
+        assert compiler == "onnxruntime-int8" or "nncf" in record.versions
+
+
+def test_layers_with_which_the_score_gains_most_go_back_to_floats_first() -> None:
+    harm = {"a": 0.01, "b": 0.2, "c": 0.1}
+
+    def score(floats: tuple[str, ...]) -> float:
+        return 1.0 - sum(lost for layer, lost in harm.items() if layer not in floats)
+
+    for least, floats in ((0.6, ()), (0.85, ("b",)), (0.98, ("b", "c")), (0.999, ("b", "c", "a")), (2.0, ("b", "c", "a"))):
+        assert with_accuracy_control(score, tuple(harm), least) == floats

@@ -11,7 +11,7 @@ from torch import nn
 
 from syno.run.rows import rows_of_training
 from syno.run.views import scores_of
-from syno.train.lower_precision import InChunks, converted_score
+from syno.train.lower_precision import InChunks, controlled_int8_score, converted_score
 from syno.train.settings import WorkloadSettings
 from syno.train.tasks import task_of
 from syno.train.training_record import TrainingRecord
@@ -39,6 +39,25 @@ def test_in_bfloat16_a_text_is_predicted_nearly_as_well() -> None:
     found = converted_score(network, "bfloat16", workload.data, settings.training, 1)
     assert 0 < abs(found - exact) < 0.01 * exact
     assert all(weight.dtype == torch.float32 for weight in network.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compiler", "package"), [("openvino-int8", "nncf"), ("onnxruntime-int8", "onnxruntime")])
+def test_layers_go_back_to_floats_until_no_more_is_lost_than_allowed(compiler: str, package: str) -> None:
+    pytest.importorskip("onnxscript")
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    settings = WorkloadSettings(
+        model="resnet6", data_settings={"preset": "micro"}, training={"most_steps": 40, "batch": 64, "most_tests": 256}
+    )
+    workload = Workload.of(settings)
+    network = workload.network(None, 1)
+    task = task_of(workload.data, settings.training, 1, torch.device("cpu"))
+    exact = task.score(network)
+    score, floats = controlled_int8_score(network, workload.data, settings.training, 1, compiler)
+    assert abs(score - exact) < 0.1 and not floats
+    score, floats = controlled_int8_score(network, workload.data, settings.training, 1, compiler, most_lost=-1.0)
+    assert score == exact and len(floats) == 6, "no score is a whole better, so all six layers are in floats"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pandas
 
 from syno.base.files import ORIGINAL
 from syno.measure.tuning_record import SUSPICIOUS
-from syno.model.networks import INT8, NUMBER_FORMATS
+from syno.model.networks import INT8
 from syno.paper.figures.titles import compilers_of
 from syno.paper.joined import FINAL, PROXY, ROLES, STANDS_FOR
 from syno.paper.numbers import BASELINES, CASE_STUDY, DEVICES, OF_THE_PAPER, SEARCHED_AS, TVM, WRONG_GUARD
@@ -52,7 +52,7 @@ def ready(rows: pandas.DataFrame) -> pandas.DataFrame:
         if column in rows:
             named = column.partition("_")[0]
             rows[named] = rows[column].where(rows[column].notna(), rows[named])
-    ending = NUMBER_FORMATS[INT8].compiler
+    ending = f"-{INT8}"
     is_int8 = rows["compiler"].fillna("").str.endswith(ending) & (rows["operator"] == ORIGINAL)
     if is_int8.any():
         quantized = rows[is_int8].assign(operator=INT8, compiler=rows["compiler"].str.removesuffix(ending))
