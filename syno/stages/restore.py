@@ -1,14 +1,20 @@
 """The check of results before the workflow continues: damaged files are made again if that takes seconds.
 
 Records that may have taken hours are never replaced: an error names the file and says what to do.
+
+The workflow writes a manifest at its end, and compares files with it at its start. It has a checksum of every file, so that
+damage and incomplete copies are found; the time of each file, which copies lose; and a checksum of the settings that the file
+depends on, which Snakemake knows only in the folder where it ran.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -22,15 +28,8 @@ from syno.stages.opening import check_goes_on
 from syno.stages.operators import repair_store
 from syno.stages.places import FROZEN, OPERATORS, SELECTED, SHORTLIST, worker_file
 from syno.stages.provenance import write_kept
-from syno.stages.selection import read_selected
-from syno.stages.stage_files import derived_files, reader_of, record_globs
-from syno.stages.workflow_stages import STAGES, jobs
-
-# The manifest of a folder of results: a checksum of every file, so that damage and incomplete copies are found.
-#
-# The workflow writes it at its end and compares files with it at its start. It also holds the time of each file, which copies
-# lose, and a checksum of the settings that the file depends on, which Snakemake knows only in the folder where it ran.
-
+from syno.stages.selection import check_in_store, read_selected
+from syno.stages.workflow_stages import STAGES, WorkflowStage, files_on_the_way, jobs
 
 FILE = "manifest.json"
 OPERATOR_FILES = f"{OPERATORS}/*.txt"
@@ -141,6 +140,31 @@ def checksum(file: Path) -> str:
         raise SpecError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
+def derived_files(experiment: AnyExperiment) -> list[Path]:
+    """Return the tables, figures and the page in all formats: files that jobs of seconds make from records."""
+    return [file for file in files_on_the_way(experiment) if reader_of(experiment, file) is None]
+
+
+def reader_of(experiment: AnyExperiment, file: Path) -> tuple[WorkflowStage, str] | None:
+    """Return the stage that wrote a file that has a reader, and the file's pattern; None if it has no reader."""
+    name = file.relative_to(experiment.folder).as_posix()
+    for stage in STAGES.values():
+        for pattern in stage.readers or ():
+            if fnmatch(name, _as_glob(pattern)):
+                return stage, pattern
+    return None
+
+
+def record_globs() -> list[str]:
+    """Return glob patterns of all files that have a reader."""
+    return [_as_glob(pattern) for stage in STAGES.values() for pattern in stage.readers or ()]
+
+
+def _as_glob(pattern: str) -> str:
+    """Return a path with `*` in place of its wildcards."""
+    return re.sub(r"\{\w+\}", "*", pattern)
+
+
 MOST_NAMED = 3  # damaged files in one message
 
 
@@ -175,7 +199,8 @@ def look_over(experiment: AnyExperiment, change: bool) -> list[Path]:
     if change:
         lost = None if known is None else _lost_operators(experiment, found, known)
         repair_store(experiment, lost)
-        _check_selection(experiment)
+        if (experiment.folder / SELECTED).is_file() and (experiment.folder / FROZEN).exists():
+            check_in_store(read_selected(experiment.folder / SELECTED), experiment.folder)
     return [*again, *_of_other_settings(experiment, found, known or {}), *_lost_search(experiment)]
 
 
@@ -230,17 +255,6 @@ def _lost_operators(experiment: AnyExperiment, found: Mapping[Path, str], known:
     """Return the keys of the operators whose files are missing or damaged."""
     files = {experiment.folder / name: entry for name, entry in known.items() if name.startswith(f"{OPERATORS}/")}
     return {file.stem for file, entry in files.items() if found.get(file) != entry.sha256}
-
-
-def _check_selection(experiment: AnyExperiment) -> None:
-    """Raise SpecError if the store does not have a selected operator."""
-    file = experiment.folder / SELECTED
-    for one in read_selected(file) if file.is_file() else ():
-        if not (experiment.folder / OPERATORS / f"{one.key}.txt").is_file() and (experiment.folder / FROZEN).exists():
-            raise SpecError(
-                f"{file} has the operator {one.key}, which is not in {experiment.folder / OPERATORS}; delete the file, and "
-                "`syno select` or `snakemake` makes it again"
-            )
 
 
 def deleted(experiment: AnyExperiment) -> Iterator[Path]:

@@ -284,9 +284,7 @@ class PictureTask(DeviceTask):
 
     metric = ACCURACY
 
-    def __init__(
-        self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
-    ) -> None:
+    def __init__(self, data: PictureData, settings: TrainingSettings, seed: int, device: torch.device) -> None:
         super().__init__(data.name, settings, device)
         are_pictures, self.label_shape = is_picture(data.image_shape), label_shape_of(data)
         self.ignore_index = ignore_index_of(data)
@@ -298,7 +296,7 @@ class PictureTask(DeviceTask):
             )
         layout = torch.channels_last if settings.channels_last and are_pictures else torch.contiguous_format
         self.data = data
-        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device, layout=layout), share)
+        self.batches = data.train_batches(settings.batch, seed=seed, device=device, layout=layout)
         self._all_tests = data.test_batches(min(TEST_BATCH, settings.most_tests or TEST_BATCH), device=device, layout=layout)
 
     @property
@@ -374,12 +372,10 @@ class TextTask(DeviceTask):
 
     metric = LOSS
 
-    def __init__(
-        self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE
-    ) -> None:
+    def __init__(self, data: TokenSet, settings: TrainingSettings, seed: int, device: torch.device) -> None:
         super().__init__(data.name, settings, device)
         self.data = data
-        self.batches = shared(data.train_batches(settings.batch, seed=seed, device=device), share)
+        self.batches = data.train_batches(settings.batch, seed=seed, device=device)
 
     @property
     def tests(self) -> Iterable[torch.Tensor]:
@@ -432,7 +428,7 @@ class TextTask(DeviceTask):
 class OwnTask(DeviceTask):
     """A task of a user's own."""
 
-    def __init__(self, task: Task, settings: TrainingSettings, seed: int, device: torch.device, share: Share = WHOLE) -> None:
+    def __init__(self, task: Task, settings: TrainingSettings, seed: int, device: torch.device) -> None:
         super().__init__(str(task), settings, device)
         if unknown := [name for name in OF_CLASSES if getattr(settings, name) != TrainingSettings.model_fields[name].default]:
             raise SpecError(
@@ -441,7 +437,7 @@ class OwnTask(DeviceTask):
             )
         self.task, self.metric, self.channels_last = checked(task), task.score_metric, False
         self.counts = task.counts
-        self.batches = shared(LoaderBatches(task, seed, device, most_steps=settings.most_steps), share)
+        self.batches = LoaderBatches(task, seed, device, most_steps=settings.most_steps)
 
     @property
     def tests(self) -> Iterable[Any]:
@@ -517,11 +513,15 @@ def task_of(
 
     Raises ShapeError if the batch is larger than the data set, SpecError if the user's own lacks something.
     """
+    task: DeviceTask
     if isinstance(data, Task):
-        return OwnTask(data, settings, seed, device, share)
-    if isinstance(data, TokenSet):
-        return TextTask(data, settings, seed, device, share)
-    return PictureTask(data, settings, seed, device, share)
+        task = OwnTask(data, settings, seed, device)
+    elif isinstance(data, TokenSet):
+        task = TextTask(data, settings, seed, device)
+    else:
+        task = PictureTask(data, settings, seed, device)
+    task.batches = shared(task.batches, share)
+    return task
 
 
 def measure_accuracy(

@@ -16,10 +16,9 @@ from syno.config import Experiment
 from syno.stages.figures import draw, write_report
 from syno.stages.opening import keep_config
 from syno.stages.operators import network_of
-from syno.stages.restore import FILE, Manifest, deleted, look_over, write_manifest
+from syno.stages.restore import FILE, Manifest, deleted, derived_files, look_over, write_manifest
 from syno.stages.search import work
 from syno.stages.select import select
-from syno.stages.stage_files import derived_files
 from syno.stages.study import freeze
 from syno.stages.workflow_stages import jobs
 

@@ -30,9 +30,8 @@ from syno.config import Experiment, load_experiment
 from syno.config.files import RUN_HERE
 from syno.export.network_source import NetworkSource
 from syno.run.parquet import write_parquet
-from syno.stages.restore import Manifest, ManifestEntry, restore_times
+from syno.stages.restore import Manifest, ManifestEntry, reader_of, restore_times
 from syno.stages.restore import checksum as sha256
-from syno.stages.stage_files import reader_of
 
 TRACE = "it_ran"
 TEXTS = {

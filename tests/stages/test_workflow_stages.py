@@ -9,7 +9,7 @@ import pytest
 from syno.base.errors import SynoError
 from syno.config import Experiment
 from syno.stages.networks import keys
-from syno.stages.stage_files import derived_files, reader_of
+from syno.stages.restore import derived_files, reader_of
 from syno.stages.workflow_stages import MOST_MIB, STAGES, WorkflowStage, files_on_the_way, grown, jobs
 
 STUDY = Experiment(name="study", workload={"model": "resnet8"}, tune={"compilers": ["eager"], "devices": ["cpu", "cuda:1"]})

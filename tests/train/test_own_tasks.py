@@ -410,7 +410,7 @@ OF_DATA = (
 )
 OF_RECORD = (
     "name operator operator_id workload data_hash seed metric score scores losses curve_steps curve_minutes curve_losses "
-    "stopped micro_batch int8_score weights flops parameters cpu_seconds threads device versions date"
+    "stopped micro_batch int8_score weights initial_weights flops parameters cpu_seconds threads device versions date"
 )
 
 
