@@ -200,8 +200,9 @@ class Wait:
 
 def waiting_line(seconds: float) -> str:
     """Return a line for the user: how long this process or a child has waited, for how many cores, and who holds these."""
-    own = _own_processes()
-    holders = [pids for core in os.sched_getaffinity(0) if (pids := _holders(core) - own)]
+    folder, own = _folder(), _own_processes()
+    files = [] if folder is None else [folder / f"{core}.core" for core in os.sched_getaffinity(0)]
+    holders = [pids for file in files if (pids := _holders(file) - own)]
     cores = "processor cores" if not holders else plural(len(holders), "processor core")
     held_by = "; ".join(map(_description, sorted(set().union(*holders)))) or "another process, perhaps in another container"
     return f"waiting for {seconds:.0f} s for {cores} held by {held_by}; {FOLDER_VARIABLE}=off waits for nobody"
@@ -214,14 +215,14 @@ def _own_processes() -> set[int]:
     return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
 
 
-def _holders(core: int) -> set[int]:
-    """Return the ids of the processes that hold the lock of a core; of processes in other containers the system tells none."""
+def _holders(file: Path) -> set[int]:
+    """Return the ids of the processes that hold a lock file; of processes in other containers the system tells none."""
     try:
-        file = ((_folder() or FOLDER) / f"{core}.core").stat()
+        facts = file.stat()
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()]
     except OSError:
         return set()
-    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    place = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
     # number, FLOCK, ADVISORY, READ or WRITE, pid, device:inode, start, end; "->" after the number of a lock that waits
     return {int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place and int(row[4]) > 0}
 
