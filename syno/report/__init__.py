@@ -1,1 +1,1 @@
-"""From searches to files that people read: operators, tables, figures."""
+"""Reports of runs: the page, tables and figures, and cards of operators."""

@@ -20,13 +20,13 @@ SIZE = 64  # of a layer, in the example
 
 @dataclass(frozen=True)
 class Usage:
-    """A way to take something home.
+    """A command that takes an operator or network home, and code that uses it.
 
     Attributes:
-        heading: the name of the way, as a heading.
-        command: for a shell.
-        code: of Python, in the folder in which the command was called.
-        note: what to know about it.
+        heading: the heading on the page.
+        command: the shell command.
+        code: Python code for the folder in which the command was called.
+        note: a note for the reader.
     """
 
     heading: str
@@ -46,9 +46,9 @@ def usages(run: Run, name: str) -> list[Usage]:
 
 
 def best_to_take(run: Run, verdict: Sequence[Line]) -> str | None:
-    """Return the first network of the verdict that has kept its weights, else the found one with the best score.
+    """Return the network to recommend: the first of the verdict with stored weights, else the best-scored one with an operator.
 
-    Where no network was kept, it is the first operator of the verdict; None where there is none, or commands cannot find it.
+    If no weights are stored, it is the first operator of the verdict; None if there is none, or commands cannot find it.
     """
     kept = [name for name in run.kept.networks if name != ORIGINAL]
     # Of a network in lower precision than it was trained in, the trained one is kept.

@@ -67,7 +67,7 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[P
 
 
 def drawn(figure: Figure, kind: str) -> bytes:
-    """Return a figure in one format; in SVG, points that say what they are have titles. SpecError for an unknown format."""
+    """Return a figure as bytes in one format; in SVG, identified points have titles. SpecError for an unknown format."""
     if kind not in NO_DATE:
         raise SpecError(f'a figure is written as {", ".join(NO_DATE)}; given: "{kind}"')
     stream = io.BytesIO()

@@ -41,7 +41,7 @@ class _Place:
     box: Bbox  # in pixels
     offset: tuple[float, float]  # from the point to the middle of the text, in points
     gap: float
-    doubtful: bool  # whether it is about as near to another point
+    doubtful: bool  # whether another point is about as near, so that a line must lead to the right one
 
 
 def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[float, float]], lines: Sequence[Bbox] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Single layers: their latencies, as a figure and as a table of the page, and what is in them in mixtures."""
+"""Single layers: their latencies as a figure and as a table of the page, and the operators in them in mixtures."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _length(end: float) -> float:
 
 
 def _mark(status: str) -> str:
-    """Return which mark stands for a status without a speedup."""
+    """Return the mark that is drawn for a status without a speedup."""
     return status if status in ("ok", "misfit") else "failed"
 
 
@@ -165,10 +165,10 @@ def network_table(run: Run) -> Table:
 
 
 def mixture_table(run: Run) -> Table:
-    """Return a row for each layer that can be replaced: its share of the time, and for each mixture what is in it and why.
+    """Return a row for each replaceable layer: its share of the time, and for each mixture its operator with the reasons.
 
-    That is what the operator saves there, the loss that it is charged with, and the error of its fit. The tooltip has what else
-    there was. Without mixtures, the table is empty.
+    The reasons are the operator's saving, its expected loss of score, and the error of its fit. The tooltip lists the other
+    alternatives. Without mixtures, the table is empty.
     """
     choice = run.choice
     if choice is None or not choice.mixtures:
@@ -192,7 +192,7 @@ def mixture_table(run: Run) -> Table:
 
 
 def _in_layer(run: Run, mixture: MixtureLayers, layer: str, is_by_hand: bool) -> tuple[Cell, ...]:
-    """Return the cells about a layer in a mixture: what is in it, what that saves and loses, and the error of its fit."""
+    """Return the cells about a layer in a mixture: its operator, with saving, expected loss of score, and error of the fit."""
     name, hand = mixture.operators.get(layer, ""), " (by hand)" if is_by_hand else ""
     found = next((one for one in mixture.options.get(layer, ()) if one.operator == name), None)
     others = [not_taken(one, run.metric) for one in mixture.options.get(layer, ()) if one.operator != name]
@@ -210,6 +210,6 @@ def _in_layer(run: Run, mixture: MixtureLayers, layer: str, is_by_hand: bool) ->
 
 
 def _loss(run: Run, option: LayerOption) -> Cell:
-    """Return a cell with the loss that an operator is charged with."""
+    """Return a cell with an operator's expected loss of score in a layer."""
     metric = run.metric
     return Cell(NOTHING) if option.loss is None else Cell(metric.with_unit(f"{option.loss / metric.step:.2g}"), option.loss)

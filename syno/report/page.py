@@ -100,7 +100,7 @@ def grown(walks: Sequence[Walk], depth: int = 0, kinds: tuple[str, ...] = ()) ->
 
 
 def search_tree(trials: Sequence[Trial], points: Mapping[int, Point] = NO_POINTS) -> Picture | None:
-    """Return the picture, an SVG; None if the trials have no paths. `points` are what is said of trials, by their numbers.
+    """Return the picture, an SVG; None if the trials have no paths. `points` describe trials, by their numbers.
 
     The area of a circle is proportional to the number of trials that go through it. Its colour is their mean reward, and its
     tooltip shows both numbers. Its distance from the left is its number of steps.
@@ -235,8 +235,8 @@ class Live:
     """The state of a search, which its page shows in place of a table of trained operators.
 
     Attributes:
-        lines: how far the search is, in sentences.
-        moment: when that was so, as text.
+        lines: sentences about the progress of the search.
+        moment: the time of this state, as text.
         reload_seconds: after which a browser loads the page again; None: it does not.
     """
 
@@ -248,7 +248,7 @@ class Live:
 def page(run: Run, pictures: Sequence[Picture], ablations: Sequence[object] = (), live: Live | None = None) -> str:
     """Return tables, pictures and operators as one HTML document. All texts are escaped; the pictures become part of it.
 
-    With `live`, it is the page of a search: it begins with how far that is.
+    With `live`, it is the page of a running search, and begins with its progress.
 
     The part of its address after `#` selects what it shows: `#filter=conv`, `#sort=FLOPs`, `#card=<operator>`, joined by `&`.
 

@@ -1,7 +1,7 @@
-"""Points of a figure that say what they are: in SVG, each has its name and numbers as a title, and the operator it stands for.
+"""Identified points of figures: in SVG, each point has a title with its name and numbers, and a reference to its operator.
 
-Matplotlib writes an artist's id into the SVG. While a figure is drawn, the id carries what the points are (`marked`);
-`labelled` then puts it where browsers and screen readers look for it, and takes the id out again.
+Matplotlib writes an artist's id into the SVG. While a figure is drawn, the id contains the descriptions of its points
+(`marked`); `labelled` then moves them to `<title>` elements, which browsers and screen readers show, and removes the id.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ MOST_POINTS = 2000  # of one kind in a figure: more hide each other, and make th
 
 
 def shown_points(count: int, first: Sequence[int] = ()) -> list[int]:
-    """Return the places of the points that are drawn, of so many in a row: all, or one of every few, as evenly as it goes.
+    """Return the indices of the points to draw, of `count` in a row: all, or a nearly even selection if there are too many.
 
-    `first` are places that are drawn before others: all of them if they are not too many, too, and the last one always.
+    `first` are indices with priority: all of them are drawn unless they are too many, and the last one always.
     """
     if count <= MOST_POINTS:
         return list(range(count))
@@ -60,12 +60,12 @@ def shown_points(count: int, first: Sequence[int] = ()) -> list[int]:
 
 
 def count_text(count: int, shown: int) -> str:
-    """Return a number of points for a legend, and how many of them are drawn if not all are."""
+    """Return the number of points for a legend, with the number of drawn ones if not all are drawn."""
     return str(count) if count == shown else f"{count:,}, of which {shown:,} are drawn"
 
 
 def identify(artist: Artist, points: Sequence[Point]) -> None:
-    """Say what an artist's points are: one for a bar, or one for each point of a line with markers, in order."""
+    """Describe an artist's points: one for a bar, or one for each point of a line with markers, in order."""
     _POINTS[artist] = tuple(points)
 
 
@@ -83,7 +83,7 @@ def marked(figure: Figure) -> Iterator[None]:
 
 
 def identify_trials(artist: Artist, numbers: Iterable[int], points: Mapping[int, Point]) -> None:
-    """Say which trials the points of a line are; nothing where `points` does not have all of them."""
+    """Describe the points of a line as trials, unless `points` lacks one of them."""
     chosen = [int(number) for number in numbers]
     if chosen and points.keys() >= set(chosen):
         identify(artist, [points[number] for number in chosen])
@@ -112,7 +112,7 @@ def labelled(svg: bytes) -> bytes:
 
 
 def label(mark: ElementTree.Element, point: Point) -> None:
-    """Say in an SVG document what a mark is."""
+    """Add a point's title and operator to its mark in an SVG document."""
     mark.set("class", CLASS)
     if point.operator:
         mark.set(OPERATOR, point.operator)

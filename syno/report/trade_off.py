@@ -41,11 +41,11 @@ WIDTHS = (7.0, 9.6, 12.6)  # in inches, by the number of panels side by side
 
 @dataclass(frozen=True)
 class NetworkPoint:
-    """A network's score, upwards, and its cost or speedup, across, with their error bars.
+    """A network in a figure: its score (vertical) and its cost or speedup (horizontal), with error bars.
 
-    The ends of a bar are equal to the number where they are unknown. `trusted` is false for a latency below what the device's
-    peak speed allows; such a point is never on the front. `doubt` says why the bar across is too narrow, a key of `DOUBTS`; ""
-    if it is not.
+    If an error is unknown, both ends of its bar equal the value. `trusted` is false for a latency below the device's limit;
+    such a point is never on the front. `doubt` is a key of `DOUBTS` with the reason why the horizontal bar is too narrow; "" if
+    it is not.
     """
 
     name: str
@@ -68,7 +68,7 @@ class NetworkPoint:
 
 
 def exactly(value: float) -> Interval:
-    """Return an interval without width, for a point without an error bar."""
+    """Return an interval of width 0, for a point without an error bar."""
     return Interval(value, value, value)
 
 
@@ -122,7 +122,7 @@ def cost_figure(scores: Sequence[Score], metric: Metric, notes: Sequence[str] = 
 
 
 def cost_points(scores: Sequence[Score], cost: str = "flops_share") -> list[NetworkPoint]:
-    """Return a point for each operator with a finite score and a cost above 0, which is this attribute."""
+    """Return a point for each operator with a finite score and a positive cost; `cost` is the name of the cost's attribute."""
     return [
         NetworkPoint(one.operator, one.role, exactly(found), _with_spread(one))
         for one in scores
@@ -386,7 +386,7 @@ def _set_across(axes: Axes, points: Sequence[NetworkPoint], corner: Corner | Non
 def _set_upwards(
     axes: Axes, groups: Sequence[Sequence[NetworkPoint]], corners: Sequence[Corner | None], metric: Metric
 ) -> None:
-    """Show all intervals as far as there are scores: an interval of few seeds may reach beyond."""
+    """Set the vertical limits to include all intervals within the range of possible scores, which those of few seeds exceed."""
     worst = [corner[1] for corner in corners if corner is not None and corner[1] is not None]
     ends = [*(end for points in groups for point in points for end in point.upwards), *worst]
     axes.set_ylim(_with_room([min(max(end, metric.lowest), metric.highest) for end in ends]))

@@ -1,4 +1,4 @@
-"""The points of trials in figures: what each says when the reader points at it."""
+"""Descriptions of the points of trials in figures, shown as tooltips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syno.run.run import Run
 
 
 class TrialPoints(Mapping[int, Point]):
-    """The text at the point of each trial in a figure, by the trial's number; made when it is asked for, as few are drawn."""
+    """The description of each trial's point in a figure, by the trial's number; made lazily, since few points are drawn."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

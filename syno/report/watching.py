@@ -1,4 +1,4 @@
-"""A running search in words: how far it is, the best operator, the goal, the rate, and what runs, has ended and has failed."""
+"""The text of a running search: progress, best operator, goal, rate, and its running, ended and failed trials."""
 
 from __future__ import annotations
 

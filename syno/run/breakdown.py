@@ -1,4 +1,4 @@
-"""The parts of a network's time in a record of where it goes."""
+"""Parts of a network's time, from breakdown records."""
 
 from __future__ import annotations
 

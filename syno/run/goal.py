@@ -26,8 +26,8 @@ from syno.run.values import SCORE, SPEED, STATES, Latency, Part, Score, State, T
 from syno.search.goal import COST_WORDS, COSTS, Goal
 from syno.train.metric import ACCURACY, METRICS, OF_ORIGINAL, Metric, score_of
 
-LOSS_SCALE = 0.1  # a loss of so much more than allowed is as far from the goal as a network that stands still
-TIMES = 10  # times what is allowed, which is as far in scores whose range is not known
+LOSS_SCALE = 0.1  # a loss that exceeds the allowed one by this much has the shortfall 1, as an infinitely slow network
+TIMES = 10  # the same for scores whose range is unknown: a loss of so many times the allowed one
 ROUNDING = 1e-9
 PREDICTED, SCREENED = "predicted", "screened"  # how a speedup is known, and the role of an operator that was screened out
 
@@ -40,7 +40,7 @@ def judge(
     shares: Mapping[str, float] | None = None,
     seeds: int | None = None,
 ) -> Verdict:
-    """Return whether an operator meets a goal. It never does by a number without an interval: that says nothing of chance.
+    """Return the verdict on an operator by a goal. A value without an interval never gives "meets": it may be chance.
 
     Args:
         goal: the goal.

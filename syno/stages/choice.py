@@ -56,10 +56,10 @@ DROPPED = KnownLayer("dropped")
 
 
 def choose_mixtures(experiment: Experiment, output: Path | None = None) -> ChoiceRecord:
-    """Choose mixtures, and write a record. What was timed before is not timed again.
+    """Choose mixtures, and write a record. Stored timings are reused.
 
     Args:
-        experiment: asks for mixtures, and has selected operators.
+        experiment: has settings for mixtures, and selected operators.
         output: file of the record; by default in the folder of results.
 
     Raises SpecError if it asks for none, or nothing is selected yet; DeviceError if the original cannot be measured.
@@ -104,8 +104,8 @@ def choose_mixtures(experiment: Experiment, output: Path | None = None) -> Choic
 def operators_to_choose(experiment: Experiment, selected: Iterable[Selected]) -> dict[str, AnyOperator]:
     """Return the alternatives to a layer, by name.
 
-    They are those that were selected, the known layers of the rivals, the layer with as few channels as in the pruned rivals,
-    and the identity.
+    They are the selected operators, the known layers of the rivals, the layer itself with the share of channels of each pruned
+    rival, and the identity.
     """
     settings = experiment.mixtures
     assert settings != "none"
@@ -135,7 +135,7 @@ def _with_loss(one: Alternative, options: Mapping[str, Mapping[str, Option]]) ->
 
 @dataclass(frozen=True)
 class Step(Progress):
-    """A step of a choice, whose number is not known beforehand."""
+    """The progress of a choice, whose number of steps is not known in advance."""
 
     def __str__(self) -> str:
         return self.title
@@ -172,12 +172,12 @@ class _Choice:
 
     @cached_property
     def least(self) -> float:
-        """The speedup that is asked for: 1 if none is."""
+        """The speedup of the experiment's goal; 1 if it has none."""
         return self.asked.speedup or 1.0
 
     @cached_property
     def seed(self) -> int:
-        """Seed of the trainings: the search's seed, which is none of the seeds by which networks are compared at the end."""
+        """Seed of the trainings: the search's, which differs from the seeds of the final comparison."""
         return self.workload.settings.seed
 
     def _scores_of_search(self) -> dict[str, float]:
@@ -191,7 +191,7 @@ class _Choice:
 
     @cached_property
     def fixed(self) -> dict[str, AnyOperator]:
-        """The operators that are fixed by hand, by layer."""
+        """The operators that the settings fix (`fix`), by layer."""
         return {layer: one for layer, one in self.by_hand.items() if one is not None}
 
     @cached_property
@@ -200,10 +200,10 @@ class _Choice:
         return {**self.operators, **{one.name: one for one in self.fixed.values()}}
 
     def bases(self) -> Iterator[tuple[NarrowerNetwork | None, float]]:
-        """Yield the networks that operators are put into, with the time of each as a share of the original's.
+        """Yield the base networks of mixtures, None for the original, with their time as a share of the original's.
 
-        A pruned network that is as fast by itself as any mixture is to be is a rival. Where the most accurate network is looked
-        for, operators could only make it worse.
+        A pruned network that alone reaches the goal's speed is no base: if the most accurate network is wanted, operators could
+        only make it worse.
         """
         yield None, 1.0
         fastest = self.goal * max(self.settings.margins)
@@ -219,7 +219,7 @@ class _Choice:
                 yield base, time
 
     def best_first(self) -> list[ChosenMixture]:
-        """Return the mixtures that were tried, the best first."""
+        """Return all mixtures that were timed and trained, the best first."""
         found: dict[str, ChosenMixture] = {}
         pruned = [base.structure for base in _pruned(self.experiment, self.settings)]
         self._begin([*(one.structure for one in self._networks_to_time(None)), *pruned])
@@ -258,7 +258,7 @@ class _Choice:
 
     @property
     def apart_in_words(self) -> tuple[str, ...]:
-        """What does not fit together."""
+        """Sentences about alternatives that do not fit together in one network."""
         return tuple(
             f"{' and '.join(f'{name} in {layer}' for layer, name in places)}{_inside(base)} do not fit together"
             for base, prices in self._prices.items()
@@ -278,9 +278,9 @@ class _Choice:
         return self._best - self.workload.metric.quality(self._score(one.replacement)) <= self._most_lost
 
     def _is_expected_to_lose_little(self, one: ChosenMixture) -> bool:
-        """Whether the sum of its operators' losses is within the goal; always true unless the fastest network is wanted.
+        """Whether the sum of its operators' expected losses is within the goal; true unless the fastest network is wanted.
 
-        Without this, a mixture whose one training was lucky would win. The most accurate one is found by trainings alone.
+        Otherwise a mixture with one lucky training would win. If the most accurate network is wanted, trainings alone decide.
         """
         return not self._finds_fastest or one.loss <= self._most_lost
 
@@ -313,7 +313,7 @@ class _Choice:
         return found
 
     def _networks_to_time(self, base: NarrowerNetwork | None) -> list[Mixture]:
-        """Return the networks that have one operator, in the layers of one size, where it fits: all of them in a base."""
+        """Return the networks to time for a base: each alternative in all layers of one size in which it fits."""
         if base not in self._to_time:
             try:
                 sizes = self.workload.equal_layers(base)
@@ -329,14 +329,14 @@ class _Choice:
         return self._to_time[base]
 
     def _begin(self, networks: Iterable[NarrowerNetwork | Mixture]) -> None:
-        """Start to time networks, where trainings of this process make way for that."""
+        """Start to time networks in the background, if this process's trainings pause during measurements."""
         if self.workload.settings.training.device == "cpu":
             self.speedups.begin(networks)
 
     def _groups(
         self, sizes: Iterable[tuple[str, ...]], base: NarrowerNetwork | None
     ) -> Iterator[tuple[tuple[str, ...], Mapping[str, AnyOperator]]]:
-        """Yield the layers of one size that have the same operators to choose from, and these. Kept layers have none."""
+        """Yield groups of layers of one size with the same alternatives, and these alternatives. Kept layers have none."""
         free = {
             title: one
             for title, one in self.operators.items()
@@ -353,7 +353,7 @@ class _Choice:
                 yield tuple(alike), free if title is None else {title: self.all_operators[title]}
 
     def _where(self, operator: AnyOperator, layers: tuple[str, ...], base: NarrowerNetwork | None) -> tuple[str, ...]:
-        """Return the layers in which an alternative may stand: a narrower one only where no other layer shares its channels."""
+        """Return the layers that an alternative can replace: a narrower layer only if its channels are not tied to others."""
         if not isinstance(operator, NarrowerLayer):
             return layers
         if (operator, base) not in self._narrowable:
@@ -364,16 +364,16 @@ class _Choice:
         return tuple(layer for layer in layers if layer in self._narrowable[operator, base])
 
     def _error(self, mixture: Mixture) -> tuple[float, float | None]:
-        """Return the error of the network's outputs with one operator after its fit, and the error of the fit (or None)."""
+        """Return the error of the network's outputs with one fitted operator, and the fit's error (None without a fit)."""
         network, original = self.workload.network(mixture, self.seed), self.workload.trained(self.seed)
         fits = self.workload.fit(network, original, mixture, self.seed)
         without = self.workload.base_of(replace(mixture, parts=()), original, self.seed)
         return self.workload.difference(network, without, self.seed), fits[0].after if fits else None
 
     def _charge(self, prices: Prices, base: NarrowerNetwork | None) -> None:
-        """Charge alternatives: the loss of score of an operator in all its layers (DROPPED: half) is shared by error.
+        """Set the price of each alternative: train the operator in all its layers, and share the loss of score by errors.
 
-        A network without any of its layers may learn nothing.
+        The identity (DROPPED) is trained in half of the layers, since a network without all of them may learn nothing.
         """
         dropped, losses = prices.least_dropped(DROPPED.name), dict[str, tuple[float, tuple[str, ...]]]()
         for title, operator in self.all_operators.items():
@@ -390,7 +390,7 @@ class _Choice:
         return self.workload.metric.quality(self.workload.score_of_trained(self.seed))
 
     def _at_speeds(self, prices: Prices, base: NarrowerNetwork | None) -> Iterator[ChosenMixture]:
-        """Yield mixtures for each of the margins; where the fastest is looked for, also for the speeds of a `SpeedSearch`."""
+        """Yield mixtures for each margin of the goal's speed; if the fastest is wanted, also for those of a `SpeedSearch`."""
         alone = 1 / prices.time
         speeds, search = [margin * self.goal for margin in self.settings.margins], SpeedSearch(max(self.least, alone))
         while speeds:
@@ -407,7 +407,7 @@ class _Choice:
                 speeds.append(following)
 
     def _chosen(self, prices: Prices, base: NarrowerNetwork | None, speedup: float) -> Iterator[ChosenMixture]:
-        """Yield mixtures in a network that are to be so many times as fast, until one is, or as fast as the goal asks for."""
+        """Yield mixtures in a base for this speedup, with larger targets until one reaches it, or reaches the goal's."""
         single = [] if self.by_hand or base is not None else self._single(prices.options)
         target = prices.target(speedup)
         for _ in range(ROUNDS):
@@ -426,17 +426,17 @@ class _Choice:
             yield ChosenMixture(mixture=str(mixture), expected=expected, speedup=speed, loss=loss, score=nan)
             is_enough = speed.value >= min(self.goal, speedup)
             if not is_enough and base is None and self._compare_pairs(mixture, prices):
-                continue  # with sums that are nearer to the truth
+                continue  # with corrected sums
             prices.learn(choice, speed.value)
             if is_enough:
                 return
             target = prices.target(speedup, target)
 
     def _compare_pairs(self, mixture: Mixture, prices: Prices) -> bool:
-        """Time each layer of a mixture with fewer channels together with those behind it. Return whether sums were wrong.
+        """Time each narrower layer of a mixture together with the layers that read it; return whether the sums were wrong.
 
-        What a layer with fewer channels saves is in part saved in the layer behind it, which has fewer inputs. If that has an
-        operator, there is less to save.
+        Part of a narrower layer's saving is in the layer that reads it, which has fewer inputs. If an operator replaces that
+        layer, the saving is smaller.
         """
         is_wrong = False
         for layer, narrower in mixture.narrower.layers.items():
@@ -455,13 +455,13 @@ class _Choice:
         return is_wrong
 
     def _single(self, options: Mapping[str, Mapping[str, Option]]) -> list[tuple[Place, ...]]:
-        """Return the choices of one operator for all layers, which are no mixtures: these networks are trained in any case."""
+        """Return the choices to exclude: one operator in all layers is no mixture, and is trained in any case."""
         layers = [layer.name for layer in self.workload.layers]
         names = [title for title in self.operators if all(title in options.get(layer, ()) for layer in layers)]
         return [tuple((layer, title) for layer in layers) for title in names]
 
     def _misfits(self, mixture: Mixture) -> list[tuple[Place, ...]]:
-        """Return which parts of a mixture do not fit together: an operator may not fit a layer whose inputs are fewer."""
+        """Return the parts of a mixture that do not fit together, such as an operator behind a narrower layer."""
         layers = mixture.layers.items()
         narrower = mixture.narrower.layers.items()
         if not narrower or self._fits(mixture):
@@ -485,7 +485,7 @@ class _Choice:
         return Mixture("mixture", tuple((self.all_operators[title], names) for title, names in parts.items() if names), base)
 
     def _score(self, mixture: Mixture) -> float:
-        """Return the score of a mixture after a training as in the search; NaN if that breaks."""
+        """Return the score of a mixture after a training with the search's settings; NaN if the training fails."""
         if mixture.id not in self._scores:
             self._show(f"a training of {in_words(mixture)}")
             try:

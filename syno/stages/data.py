@@ -1,4 +1,4 @@
-"""The first stage: it loads or generates the data and checks it with the network, so that errors show before a search."""
+"""The stage `data`: it loads or generates the data, and checks it with the network, so that errors show before a search."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class DataRecord(Record):
             that it loads; vectors do not count; None for other networks.
         majority: the share of the test data's labels that are the most frequent one; None where that is not known.
         majority_label: that label.
-        repeated_tests: the number of samples to test on that are also samples to train on, where that is known.
+        repeated_tests: the number of test samples that are also training samples; None if not known.
         rest_flops, rest_parameters: FLOPs and parameters of the layers that are not replaced.
-        inputs_to_measure: those that latencies are measured on, of a network that does not compute the same for all; else None.
-        paths: what such a network computes differently.
+        inputs_to_measure: inputs for latencies, for a network whose execution path depends on values; else None.
+        paths: a sentence about the different execution paths; "" if there is only one.
         versions, date: versions of the software, and the time.
     """
 
@@ -183,7 +183,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
     _check_known_operators(experiment)
     _check_that_operators_fit(experiment)
     if experiment.mixtures != "none":
-        operators_by_hand(experiment, experiment.network, is_selected=False)  # an error now spares a search
+        operators_by_hand(experiment, experiment.network, is_selected=False)  # raises now, not after a search
     shares = layer_shares(experiment.network.model(), experiment.network.example)
     known = {row.name: shares[row.name] for row in record.table if row.name in shares}
     record = record.model_copy(update={"time_shares": known})
@@ -202,7 +202,7 @@ def prepare(experiment: Experiment, output: Path | None = None) -> DataRecord:
 
 
 def _check_known_operators(experiment: Experiment) -> None:
-    """Raise SpecError if a baseline or a rival is no operator that is known: an error now spares a search."""
+    """Raise SpecError if a baseline or a rival is no known operator: now, and not after a search."""
     for option, choices in (("train: baselines", experiment.baselines), ("rivals: operators", experiment.rival_operators)):
         for choice in choices.values():
             try:
@@ -227,14 +227,14 @@ def _check_that_operators_fit(experiment: Experiment) -> None:
     if (source := experiment.select.source) is not None:
         try:
             taken = choose_from_source(experiment)
-        except SynoError:  # the stage `select` says it, if it is still so then
+        except SynoError:  # the stage `select` reports it
             return
         for one in taken:
             check_fit(experiment, "select: source", one.name, partial(OperatorStore(source).get, one.key))
 
 
 def look(experiment: Experiment) -> DataRecord:
-    """Return the record without training or writing anything. Raises the errors of `prepare`."""
+    """Return the record of `prepare` without training or writing a file. Raises the errors of `prepare`."""
     import torch
 
     from syno.data import TokenSet
@@ -295,7 +295,7 @@ def look(experiment: Experiment) -> DataRecord:
 
 
 # Of the text that `syno data` prints.
-MANY_REPEATED = 0.01  # of the samples to test on, of which some data sets have a few
+MANY_REPEATED = 0.01  # share of test samples above which repeated ones are reported; some data sets have a few
 LEAST_ATTENTION = 0.01  # of the FLOPs; less is not worth a line
 MOST_NAMES = 8  # of layers in one line of text; data.json has all of them
 
@@ -388,7 +388,7 @@ def _weights(experiment: Experiment, record: DataRecord) -> Iterator[str]:
 
 
 def _fastest(experiment: Experiment, record: DataRecord) -> Iterator[str]:
-    """Yield how fast the network can become, if a goal asks for speed."""
+    """Yield sentences on the largest possible speedup, by the share of time of the replaced layers, if the goal has one."""
     least = None if experiment.goal is None else experiment.goal.least_speedup
     share = sum(record.time_shares.get(name, 0.0) for name in record.layers)
     if least is None or not 0 < share < 1:

@@ -35,7 +35,7 @@ DIGITS = 12  # of the hash in the name of the folder with the layers that are do
 
 
 def network_to_measure(experiment: Experiment, name: str | Network, compiler: str, device: str) -> AnyNetwork:
-    """Return the network of an experiment, or the network with an operator, as what is measured.
+    """Return the subject to measure: an experiment's network, original or with an operator.
 
     Raises as `syno.stages.measurements.measure`, before the data is read and anything is measured.
     """
@@ -106,9 +106,9 @@ def subject_of(workload: WorkloadSettings, data: DataRecord, operator: AnyOperat
 def layer_latencies(experiment: Experiment, network: Network, compiler: str, device: str, file: Path) -> LayersRecord:
     """Compile and measure each distinct replaced layer of the network, as it is or as an operator.
 
-    A layer that the operator does not fit, and one that cannot be compiled or measured, is in the record with the reason. Until
-    all layers are measured, each has a file of its own in a folder beside the record, so that an interrupted job goes on where
-    it was. The folder's name depends on everything that the measurements depend on.
+    If the operator does not fit a layer, or it cannot be compiled or measured, the record has the reason. Until all layers are
+    measured, each has a file of its own in a folder beside the record, so that an interrupted job is resumed. The folder's name
+    contains a hash of everything on which the measurements depend.
     """
     from syno.measure.layers_record import LayersRecord, MeasuredLayer, misfit_record
     from syno.model.extraction import distinct_layers
@@ -142,7 +142,7 @@ def layer_latencies(experiment: Experiment, network: Network, compiler: str, dev
 
 
 def _digest(experiment: Experiment, subject: AnyNetwork, compiler: str, device: str) -> str:
-    """Return a hash of everything that the measurements depend on."""
+    """Return the cache key of the measurements: a hash of everything on which they depend."""
     parts = (experiment.part("tune", code=True), subject.model_dump_json(), compiler, device, experiment.tune.made_for(device))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGITS]
 

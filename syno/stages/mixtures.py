@@ -20,9 +20,9 @@ from syno.train.metric import METRICS, MetricKey
 if TYPE_CHECKING:
     from syno.config import Experiment
 
-# How often a pruned network is timed for a choice: an error of its time is in what each operator saves in it. With one
-# measurement, whose standard deviation is 1 % of the original's time in a network of 2 ms, hardly any operator seemed to save
-# time in one network. Measurements with these numbers, from 0, choose; that of a mixture's verdict has the next one.
+# Number of measurements of a pruned network for a choice, since an error of its time is in the saving of each operator in it.
+# With a single measurement, whose standard deviation is 1 % for a network of 2 ms, hardly any operator seemed to save time in
+# one network. Repeats 0, 1, ... are for the choice; the next one is for the mixture's verdict.
 REPEATS = 4
 
 
@@ -31,14 +31,13 @@ class Alternative(BaseModel):
 
     Attributes:
         base: the network around it: "original", or the name of a pruned one.
-        layer: its name.
+        layer: the layer's name.
         operator: the operator's name.
-        saving: the time that it saves, as a share of the original network's.
-        error: how far the outputs are from those of the base with this operator alone, after the fit: `Workload.difference`.
-        fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`. None for a layer with fewer channels: it is not
-            fitted.
-        loss: by how much it is expected to make the score worse; None without a training: it broke, or an operator that is
-            fixed by hand has no place in the base.
+        saving: the saved time as a share of the original network's time.
+        error: the distance of the network's outputs from the base's, with only this operator, after its fit
+            (`Workload.difference`).
+        fit: the fit's error in the layer; see `syno.train.layer_fit.LayerFit`. None for a narrower layer, which is not fitted.
+        loss: the expected loss of score; None if there was no training: it failed, or a fixed operator does not fit the base.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,11 +55,10 @@ class ChosenMixture(BaseModel):
 
     Attributes:
         mixture: its text.
-        expected: how many times as fast as the original it was to be, by the sum of what its operators save; infinity if
-            that is all of the time or more.
-        speedup: how many times as fast it is, timed in turns with the original; the verdict has another measurement.
-        loss: what its operators together are expected to lose of the score.
-        score: after a training as in the search.
+        expected: the expected speedup by the sum of its operators' savings; infinity if the sum is 1 or more.
+        speedup: the measured speedup, in turns with the original; the verdict uses another measurement.
+        loss: the sum of the expected losses of its operators.
+        score: the score after a training with the search's settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
@@ -89,17 +87,16 @@ class ChoiceRecord(Record):
     """The choice of an operator for each layer.
 
     Attributes:
-        alternatives: what there was to choose from.
-        mixtures: that were chosen, the best first; `mixture_1` is the first one.
-        others: mixtures that were tried, and are no better.
-        apart: in words, which of the alternatives do not fit together, and were not chosen together.
-        fast_enough: the pruned networks in which no operators were tried, as they are as fast by themselves as mixtures were to
-            be, with how many times as fast as the original they are.
-        reason: why there are fewer mixtures than were asked for; "" if there are as many.
-        by_hand: layers of which the settings say what is in them (`keep`, `fix`): the operator's name; "" for none.
-        metric: of the scores.
-        seconds: that the choice took.
-        versions, date: of the packages, and the end.
+        alternatives: all alternatives to each layer.
+        mixtures: the chosen mixtures, the best first; `mixture_1` is the first one.
+        others: mixtures that were timed and trained, but not chosen.
+        apart: sentences about alternatives that do not fit together in one network.
+        fast_enough: speedups of the pruned networks that alone reach the goal's speed, in which no operators were tried.
+        reason: the reason why there are fewer mixtures than the settings ask for; "" if there are enough.
+        by_hand: layers that the settings keep or fix (`keep`, `fix`), with the operator's name; "" for kept layers.
+        metric: the metric of the scores.
+        seconds: the duration of the choice.
+        versions, date: versions of the packages, and the time at the end.
     """
 
     kind_of_record = "record of the choice of operators for layers"
@@ -132,7 +129,7 @@ class ChoiceRecord(Record):
 
 
 def in_words(mixture: Mixture) -> str:
-    """Return which operator is in which layers."""
+    """Return a mixture in words: each operator with its layers."""
     parts = [f"{one.name} in {', '.join(names)}" for one, names in mixture.parts]
     return "; ".join([*([] if mixture.base is None else [f"the network {mixture.base.name}"]), *parts])
 

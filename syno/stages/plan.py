@@ -247,8 +247,8 @@ def _tuning_hours(experiment: Experiment, stage: str, kernels: float, times: flo
     Args:
         experiment: the experiment.
         stage: the name of the stage that measures.
-        kernels: number of kernels that TVM tunes in what is measured at a time.
-        times: number of things that a job measures one after another.
+        kernels: number of kernels that TVM tunes for each of these.
+        times: number of networks or layers that a job measures one after another.
         assumed: assumptions on the speed.
     """
     settings, hours = experiment.tune, dict[str, float]()
@@ -260,7 +260,7 @@ def _tuning_hours(experiment: Experiment, stage: str, kernels: float, times: flo
 
 
 def data_to_make(workload: WorkloadSettings) -> float:
-    """Return the bytes of the files that are made of a data set, such as decoded pictures; 0 where they are not known."""
+    """Return the bytes of files that Syno makes from a data set, such as decoded pictures; 0 if unknown."""
     kind = DATA_SETTINGS.get(workload.data)
     return 0.0 if kind is None else kind.of(**workload.data_settings).made_bytes
 

@@ -1,4 +1,4 @@
-"""The run in a folder of results: each part is read from its records when it is asked for, once."""
+"""The run in a folder of results: each part is read lazily from its records, once."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class StoredRun(Run):
     """The run in an experiment's folder. Reading a part raises SpecError if its file is missing, damaged or of other settings.
 
     Attributes:
-        experiment: whose run it is.
+        experiment: the experiment of the run.
     """
 
     experiment: Experiment
 
     def __init__(self, experiment: Experiment, **known: object) -> None:
-        """`known` are parts that need not be read."""
+        """Make the run of an experiment; `known` are parts that are not read from files."""
         vars(self).update(known, experiment=experiment, name=experiment.name, goal=experiment.goal)
 
     # Records, each of which is read once.
@@ -228,7 +228,7 @@ class StoredRun(Run):
 
     @cached_property
     def kept(self) -> Kept:
-        """What commands can take home: networks with trained weights, operators, and the experiment's file."""
+        """The items that commands can take home: networks with trained weights, operators, and the experiment's file."""
         folder, file, seeds = self.experiment.folder, self.experiment.folder / KEPT, self.experiment.train.seeds
         is_at_hand = folder.is_relative_to(RESULTS)  # where commands look for names
         files = {

@@ -57,12 +57,12 @@ State = Literal["ok", "slow", "failed"]
 
 
 class RivalSpeed(BaseModel):
-    """How fast a rival is.
+    """The measured speed of a rival.
 
     Attributes:
-        ratio: how many times as fast as the original with the goal's compiler it is.
-        timed: how both were timed: in turns, or apart, where two compilers made them.
-        latency_ms, original_ms: milliseconds of one call of both.
+        ratio: its speedup over the original with the goal's compiler.
+        timed: whether both were timed in turns, or separately because two compilers are involved.
+        latency_ms, original_ms: latency of one call of the rival, and of the original, in ms.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,7 +88,7 @@ class InLowerPrecision(BaseModel):
 
 
 class RivalRecord(Record):
-    """What was found of one rival.
+    """The record of one rival.
 
     Attributes:
         name: "pruned_0.5", "narrow_0.5", a known operator's name, "int8" or "bfloat16" for the original in these numbers, or
@@ -126,7 +126,7 @@ class RivalRecord(Record):
 
     @property
     def reasons(self) -> list[str]:
-        """Why something is missing."""
+        """The reasons why results are missing."""
         return [reason for reason in (self.reason, *(one.reason for one in self.formats.values())) if reason]
 
     def lines(self) -> Iterator[Line]:
@@ -146,7 +146,7 @@ def rival_file(experiment: Experiment, name: str) -> Path:
 
 
 def rivals_of(experiment: Experiment, selected: Sequence[Selected] | None = None) -> dict[str, RivalRecord]:
-    """Return the records of an experiment's rivals that are there, by name. SpecError if one is damaged.
+    """Return the existing records of an experiment's rivals, by name. SpecError if one is damaged.
 
     `selected` are the selected operators; None reads them.
     """
@@ -181,7 +181,7 @@ def _network(experiment: Experiment, name: str) -> Network:
 
 
 def evaluate_rival(experiment: Experiment, name: str, output: Path | None = None) -> RivalRecord:
-    """Measure and train a rival, and write a record. What was trained before, or by another experiment, is not trained again.
+    """Measure and train a rival, and write a record. Stored trainings are reused, also those of other experiments.
 
     Args:
         experiment: has trained its original network, with all seeds.
@@ -235,7 +235,7 @@ def _code_of(experiment: Experiment, operator: AnyOperator | None) -> dict[str, 
 
 
 def _speed(experiment: Experiment, network: Network) -> dict[str, Any]:
-    """Return the fields about the speed in turns with the original."""
+    """Time a rival in turns with the original, and return the record's fields about its speed."""
     assert experiment.goal_pair is not None and network.replacement is not None
     replacement = as_replacement(network.replacement)
     with speedups_of(experiment, *experiment.goal_pair) as speedups:
@@ -250,7 +250,7 @@ def _speed(experiment: Experiment, network: Network) -> dict[str, Any]:
 
 
 def _trainings(experiment: Experiment, network: Network) -> dict[str, Any]:
-    """Train with each seed, and return the fields about that."""
+    """Train a rival with each seed, and return the record's fields about the trainings."""
     try:
         for seed in experiment.train.seeds:
             _train(experiment, network, seed)
@@ -260,7 +260,7 @@ def _trainings(experiment: Experiment, network: Network) -> dict[str, Any]:
 
 
 def _train(experiment: Experiment, network: Network, seed: int) -> None:
-    """Train with a seed, unless the record is there already, or another experiment has one of the same training."""
+    """Train with a seed, unless the experiment, or another one with the same training, has its record."""
     from syno.train.training_record import TrainingRecord
     from syno.train.workload import Workload
 
@@ -280,16 +280,17 @@ def _train(experiment: Experiment, network: Network, seed: int) -> None:
         found.write(file)
         return
     record = train(experiment, network, seed)
-    with suppress(SpecError, OSError):  # a full disk costs others a training, and nothing else
+    with suppress(SpecError, OSError):  # if the store cannot be written, other experiments must train again; nothing is lost
         if record.weights is not None:
             write_whole(shared.with_suffix(WEIGHTS), file.with_suffix(WEIGHTS).read_bytes())
         record.write(shared)
 
 
 def _identity(workload: Workload, operator: AnyOperator | None, seed: int) -> str:
-    """Return a hash of everything that a training's result depends on: of a file of weights the content, not the place.
+    """Return the cache key of a training: a hash of everything on which its result depends, such as the content of a weights
+    file.
 
-    The hash of the workload has the user's own code in the network and the data.
+    The workload's hash includes the user's own code that makes the network and the data.
     """
     settings = workload.settings.model_dump(mode="json", exclude={"weights"})
     made_by = versions(["torch", "torch-pruning"]) | version_of_code(code_in(operator))
@@ -336,7 +337,7 @@ def _converted_score(experiment: Experiment, network: Network, seed: int) -> flo
 def _converted_speed(experiment: Experiment, network: Network, speed: RivalSpeed | None) -> RivalSpeed:
     """Return the speed with TorchInductor's kernels for its number format; original and rival are timed apart.
 
-    The original's time is that beside this rival, or beside another one; it is measured again if there is neither.
+    The original's time is the one that was measured in turns with this rival, or with another; without any it is measured.
     """
     assert experiment.goal_pair is not None and network.precision is not None
     compiler, device = experiment.goal_pair
@@ -372,7 +373,7 @@ class TrainedRival(NamedTuple):
 
 
 def trained_rivals(experiment: Experiment) -> list[TrainedRival]:
-    """Return the original network and those of its rivals, also in lower precision, that were timed and trained.
+    """Return the original network and the rivals, including those in lower precision, that were timed and trained.
 
     Raises SpecError, which says what to run, if the record of a rival or of a training is missing, or of other settings.
     """
@@ -421,7 +422,7 @@ def _scores(experiment: Experiment, name: str) -> tuple[float, ...]:
 
 
 def speeds_of_rivals(rivals: Mapping[str, RivalRecord]) -> dict[str, tuple[str, Interval]]:
-    """Return the speedup of each rival by its key, after the way in which it was timed."""
+    """Return for each rival, by its key, how it was timed (in turns or separately), and its speedup."""
     found: dict[str, tuple[str, Interval]] = {}
     for record in rivals.values():
         if record.speed is not None:
@@ -456,9 +457,9 @@ def rows_of_rivals(experiment: Experiment, *, converted_only: bool = True) -> It
 
 
 def with_latencies(rows: pandas.DataFrame, experiment: Experiment) -> pandas.DataFrame:
-    """Return an experiment's table of measurements with the latencies of its rivals, which stand in their records only.
+    """Add the latencies of an experiment's rivals, which are in their records only, to its table of measurements.
 
-    Each has the place of the original's latency with the same compiler; where that is not known, the rival has none.
+    Each row copies device and settings from the original's latency with the same compiler; without one, the rival has no row.
     """
     import pandas
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # The screening of a search with a goal: costs are counted, and latencies measured, before an operator is trained.
 
 
-GROWTH = 1.1  # the predictor learns again when there are so many times as many records
+GROWTH = 1.1  # the predictor is refitted when the number of records has grown by this factor
 
 
 def limits(experiment: Experiment) -> tuple[int, float]:
@@ -83,7 +83,7 @@ def screened(experiment: Experiment, evaluate: Evaluation) -> Iterator[Evaluatio
 
 
 class Learning:
-    """Measures speedups, and predicts them with a model that learns from its own and the stored measurements."""
+    """Measures speedups, and predicts them with a model that is fitted to these and to stored measurements."""
 
     def __init__(self, measurements: Speedups) -> None:
         from syno.measure.prediction.predictor import SpeedupPredictor  # imports torch
@@ -91,7 +91,7 @@ class Learning:
         self._speedups = measurements
         self._predictor = SpeedupPredictor()
         self._records = {record.operator_id: record for record in measurements.records()}
-        self._learnt = 0  # records
+        self._learnt = 0  # number of records at the last fit
 
     def measure(self, operator: PGraph) -> SpeedupRecord:
         """Return the record of an operator, measured unless the store has it."""
@@ -99,7 +99,7 @@ class Learning:
         return record
 
     def predict(self, operator: PGraph) -> Interval | None:
-        """Return a prediction; None if too little is known, or the operator was measured before, so that this costs nothing."""
+        """Return a prediction; None if there are too few measurements, or the store has a measurement of the operator."""
         if operator.id in self._records or self._speedups.known(operator) is not None:
             return None
         if len(self._records) >= max(1, GROWTH * self._learnt):
@@ -110,7 +110,7 @@ class Learning:
 
 @dataclass(frozen=True)
 class Shares:
-    """The costs of the network with an operator, as shares of the original's."""
+    """Computes the costs of the network with an operator, as shares of the original's."""
 
     experiment: Experiment
 
@@ -137,7 +137,7 @@ def _file_bytes(network: nn.Module) -> int:
 
 
 def warn_of_end(experiment: Experiment, trials: pandas.DataFrame) -> None:
-    """Warn if a search ended before its number of trials because operators cannot meet the goal. That is a result, too."""
+    """Warn if a search ended before its number of trials because operators cannot meet the goal."""
     if experiment.goal is None:
         return
     text = end_of_search(experiment.goal, trials_in(trials), experiment.study.n_trials)
@@ -160,7 +160,7 @@ class OriginalScore(BaseModel):
     Attributes:
         workload, data: the settings of its training, and the checksum of the data.
         metric, score: its score, by the key of its metric.
-        chance: the score of a network that has learnt nothing, where it was measured; None: it follows from the data.
+        chance: the measured score of an untrained network; None if it follows from the data.
     """
 
     workload: dict[str, Any]
@@ -171,10 +171,10 @@ class OriginalScore(BaseModel):
 
 
 def original_scores(experiment: Experiment, study: Study, display: Display | None = None) -> dict[str, float]:
-    """Return the original's score and that of chance, as metrics by name; trains the original if no worker has done so.
+    """Return the original's score and the score of chance, as metrics by name; train the original if no worker has done so.
 
-    None are needed, and {} is returned, if nothing is trained in the search, or neither reward nor goal compares scores. The
-    original is also trained where the trials begin with its weights. An interrupted training is resumed.
+    The result is {} if the search trains nothing, or neither reward nor goal compares scores. The original is also trained if
+    the trials begin with its weights. An interrupted training is resumed.
 
     Raises:
         SpecError: scores are compared, and the original is not better than chance after this training.
@@ -200,7 +200,7 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
         chance = network.chance if isinstance(network.data, Task) else None
         made = OriginalScore(workload=settings, data=network.hash, metric=record.metric, score=record.score, chance=chance)
         study.keep(KEY, made.model_dump(exclude_none=True))
-        found = OriginalScore.model_validate(study.kept(KEY))  # another worker may have been later
+        found = OriginalScore.model_validate(study.kept(KEY))  # another worker may have replaced it
     most_frequent = majority_of(network.data)
     if most_frequent is not None and (warning := majority_warning(*most_frequent, found.score)):
         warnings.warn(warning, stacklevel=2)
@@ -210,7 +210,7 @@ def original_scores(experiment: Experiment, study: Study, display: Display | Non
 
 
 def _record(experiment: Experiment, workload: Workload, display: Display | None) -> TrainingRecord:
-    """Return the record of the training of the original; it is made unless a worker that shares the folder has made it."""
+    """Return the training record of the original; train it unless a worker that shares the folder has done so."""
     from syno.train.training_record import TrainingRecord
 
     file, seed, settings = experiment.folder / ORIGINAL_TRAINING, workload.settings.seed, workload.settings.training
@@ -224,7 +224,7 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
     lock = file.with_suffix(".lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        with suppress(OSError):  # a file system without locks lets all in
+        with suppress(OSError):  # on a file system without locks, several workers may train
             stack.enter_context(FileLock(lock))
         with suppress(SpecError):
             found = TrainingRecord.read(file)
@@ -240,13 +240,13 @@ def _record(experiment: Experiment, workload: Workload, display: Display | None)
 def search(experiment: Experiment, workers: int = 1, display: Display | None = None, *, wait: bool = True) -> Study:
     """Search until the study has all its trials; returns the study. Other machines may work on the same study.
 
-    That no operator meets the goal, or that there is none, is a result, of which a warning tells.
+    If no operator meets the goal, or the space has no operator, that is a result, with a warning.
 
     Args:
         experiment: the experiment.
         workers: number of processes on this machine.
         display: where progress is shown.
-        wait: whether to stay also for the last trials of workers that are seen to run; see `Study.run`.
+        wait: whether to wait for the last trials of other workers that are alive; see `Study.run`.
 
     Raises:
         SpecError: the space is empty, operators come from another experiment, or the study has other settings.
@@ -276,7 +276,7 @@ def search(experiment: Experiment, workers: int = 1, display: Display | None = N
         shown = StoppingDisplay(stop, display)
         study.run(Stoppable(evaluation, stop), *limits(experiment), display=shown, notes=lambda: rejections(space), wait=wait)
     trials = study.trials
-    if trials.empty:  # the distance is a bound: some empty spaces show only when they are searched
+    if trials.empty:  # the shape distance is a lower bound, so that some spaces prove empty only when they are searched
         warnings.warn(f'study "{experiment.name}" found no operator: {why_empty(space.spec)}', stacklevel=2)
     elif "running" not in set(trials["outcome"]):
         warn_of_end(experiment, trials)
@@ -314,8 +314,9 @@ class WorkerRecord(Record):
 def work(experiment: Experiment, number: int, output: Path | None = None, display: Display | None = None) -> WorkerRecord:
     """Work on the study until no trial is left to begin, and write a record. Raises the errors of `search`.
 
-    Workers that run on this machine end their last trials, or their jobs fail and are run again: nothing waits for them. But
-    one on another node may have died, even one whose job this is; and trials that pause may have to be resumed.
+    It does not wait for workers on this machine: they end their last trials, or their jobs fail and are retried. It does wait
+        for
+    workers on other nodes, which may have died without a retry, and for paused trials, which may have to be resumed.
     """
     began = time.monotonic()
     trials = trials_in(search(experiment, 1, display, wait=experiment.study.stopping is not None).trials)
@@ -337,14 +338,14 @@ def work(experiment: Experiment, number: int, output: Path | None = None, displa
 
 
 def _device(experiment: Experiment) -> str:
-    """Return the device on which evaluations train. A user's own evaluation computes there, too, if this machine has it."""
+    """Return the device of trainings; for a user's own evaluation, the same device if this machine has it."""
     device = "cpu" if experiment.workload is None else experiment.workload.training.device
     own = experiment.evaluation != "training"
     return "cpu" if own and (experiment.evaluation in EVALUATIONS or not visible_gpus()) else device
 
 
 def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None = None) -> Evaluation:
-    """Return the function that evaluates operators. `original`: metrics of the original network, which it adds to those.
+    """Return the function that evaluates operators, and adds the metrics `original` of the original network to each result.
 
     Raises SpecError if there is none of the experiment's name.
     """
@@ -361,7 +362,7 @@ def make_evaluation(experiment: Experiment, original: Mapping[str, float] | None
 
 
 def beginning(experiment: Experiment) -> Workload:
-    """Return the network with which trainings begin: if asked for, with the weights of the original that the search trained."""
+    """Return the workload whose weights trainings begin with: if the settings say so, those of the trained original."""
     from syno.train.workload import Workload
 
     network = experiment.network
@@ -372,9 +373,9 @@ def beginning(experiment: Experiment) -> Workload:
 
 
 def layer_error_of(experiment: Experiment) -> LayerError | None:
-    """Return the function by which a policy compares operators before it proposes one; None if they begin with new weights.
+    """Return the function that computes an operator's fit error, for policies; None if trials begin with new weights.
 
-    The network is loaded when it is first called: the original may be trained only after the study was opened.
+    The network is loaded at its first call, since the original may be trained only after the study was opened.
     """
     workload = experiment.workload
     if experiment.evaluation != "training" or workload is None or workload.training.initialization != "fit":

@@ -45,8 +45,8 @@ def near_the_original(trials: list[Trial], experiment: Experiment) -> list[Trial
 
     Without that setting, all trials are returned.
 
-    Raises SpecError if the original network is not trained, or trials have no such score; NoneSelectedError if none is good
-    enough, which says how near the best one came.
+    Raises SpecError if the original network is not trained, or trials have no such score; NoneSelectedError if no trial is good
+    enough, with the distance of the best one.
     """
     within = experiment.select.within
     if within is None:
@@ -77,7 +77,7 @@ def _with_quality(trials: Iterable[Trial], metric: Metric, limit: str, experimen
 def original_score(experiment: Experiment) -> tuple[float, Metric]:
     """Return the mean score of the original network over the seeds of `train`, and its metric.
 
-    Raises SpecError if one of these trainings is missing, broke, or is of other settings than the search's trainings.
+    Raises SpecError if one of these trainings is missing, failed, or has other settings than the search's trainings.
     """
     from syno.train.training_record import TrainingRecord  # imports torch
 
@@ -105,11 +105,12 @@ def original_score(experiment: Experiment) -> tuple[float, Metric]:
 
 
 def select(experiment: Experiment, output: Path | None = None) -> list[Selected]:
-    """Choose operators as `select` in the config says, and write and return a list of them; if it is empty, the file says why.
+    """Choose operators as the group `select` says, and write and return a list of them; if it is empty, the file has the
+    reason.
 
-    They come from the frozen table, sorted by reward, or nearest to the goal first, or from another experiment's selection or
-    import, sorted by score, or are those that the config names, in this order. By latency, they are the fastest of the
-    shortlist, which came from there before; by front, those of it that no other surpasses in both latency and score.
+    Candidates are the frozen trials (sorted by reward, or by distance to the goal), another experiment's selection or import
+    (sorted by score), or operators that the config names (in its order). With `by: latency`, the fastest of the shortlist are
+    chosen; with `by: front`, those of the shortlist on the Pareto front of latency and score.
 
     Raises SpecError if there is no frozen table (or no selection of the other experiment, no shortlist, no measurements).
     """
@@ -171,7 +172,7 @@ def _can_make_the_network(experiment: Experiment) -> bool:
 
 
 def _of_shortlist(experiment: Experiment) -> list[Selected]:
-    """Return the operators of the shortlist that are the fastest or on a front, and where they are the fastest."""
+    """Return the operators of the shortlist that are fastest or on the front, with the devices on which they are fastest."""
     shortlisted = read_selection(experiment.folder / SHORTLIST)
     if not shortlisted.selected:
         raise NoneSelectedError(shortlisted.none_because)
@@ -184,7 +185,7 @@ def _of_shortlist(experiment: Experiment) -> list[Selected]:
 
 
 def _qualities(experiment: Experiment, listed: Mapping[str, Selected]) -> dict[str, float]:
-    """Return a number that is higher for better operators, by key: of the scores by which they came on the shortlist."""
+    """Return the quality (higher is better) of each operator of the shortlist, by key, from its score before measuring."""
     source = experiment.select.source
     if source is not None and source_of(source) is None:
         scores, metric = scores_in(source)

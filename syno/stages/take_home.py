@@ -45,9 +45,9 @@ def take_network(
     *,
     run_code: bool = True,
 ) -> list[str]:
-    """Write a trained network of an experiment into a folder that needs nothing of Syno; return sentences on the files.
+    """Write a trained network of an experiment into a folder that can be used without Syno; return sentences on the files.
 
-    The network runs, since it is compared. If code of one's own makes it, or the data, that is imported.
+    The network is run, to compare its outputs. User code that makes the network or the data is imported.
 
     Args:
         experiment: has trained the network.
@@ -55,8 +55,8 @@ def take_network(
         folder: by default one with the operator's name, here.
         formats: names in `syno.export.network_formats.NETWORK_FORMATS`.
         seed: of the training; None: the one with the best score, of the seeds of the experiment if one of these was trained.
-        run_code: whether code of one's own may run wherever it lies; if not, only the user's: in the folder where the command
-            runs or on Python's path, but neither in a folder of results nor in an installed package.
+        run_code: whether user code may run from any place. If false, only code in the working directory or on Python's path may
+            run, but not code in a folder of results or in an installed package.
 
     Raises:
         RunsCodeError: the network needs code that may not run.
@@ -92,7 +92,7 @@ def record_taken(experiment: Experiment, name: str) -> TrainingRecord:
 
 
 def _code(experiment: Experiment, network: Network, record: TrainingRecord, *, run_code: bool) -> AbstractContextManager[None]:
-    """Return the context in which the network is made: one that imports no code of one's own, unless the network needs it.
+    """Return the context in which the network is made: imports of user code are blocked, unless the network needs them.
 
     Raises RunsCodeError if it needs code that may not run.
     """
@@ -117,9 +117,10 @@ def _of_data(made_by: WorkloadSettings) -> list[str]:
 
 
 def _is_ours(path: str, experiment: Experiment) -> bool:
-    """Return whether code lies where the user has it: on Python's path, or the folder where the command runs.
+    """Return whether code is the user's own: on Python's path, or in the working directory.
 
-    What came with results, as a stranger may have sent them, does not; and settings can make installed packages do anything.
+    Code in a folder of results is not, since a stranger may have sent it; nor are installed packages, whose functions a
+    stranger's settings could misuse.
     """
     file = code_file(path, experiment.code)
     if file is None or is_installed(file):

@@ -119,7 +119,7 @@ class OperatorFolder:
             )
 
     def _stored_rows(self) -> dict[str, StoredOperator]:
-        """Return the rows of the table by file. A row that is not whole is left out, and made again."""
+        """Return the rows of the table by file; incomplete rows are left out, and are made again."""
         file, found = self.path / TABLE, dict[str, StoredOperator]()
         if file.exists():
             with file.open(encoding="utf-8", newline="") as stream:
