@@ -23,6 +23,7 @@ from syno.stages.places import training_file
 from syno.stages.selection import write_selected
 from syno.stages.tables import make_tables
 from syno.stages.train import train
+from syno.train.training_record import TrainingRecord
 
 FIELDS: dict[str, Any] = {
     "name": "shown",
@@ -68,6 +69,16 @@ def test_records_of_another_training_are_in_no_table(results: Path) -> None:
     with pytest.raises(SpecError, match=message):
         make_tables(changed(epochs=2))
     assert (results / "experiment.yaml").read_bytes() == kept
+
+
+def test_trainings_on_changed_data_and_without_a_score_that_is_asked_for_are_in_no_table(results: Path) -> None:
+    two = Experiment(**{**FIELDS, "train": {"seeds": [1, 2]}})
+    record = TrainingRecord.read(training_file(two, "original", 1))
+    record.model_copy(update={"seed": 2, "data_hash": "0" * 32}).write(training_file(two, "original", 2))
+    with pytest.raises(SpecError, match="records of original in results/shown/train .* than others there; delete those"):
+        make_tables(two)
+    with pytest.raises(SpecError, match=r"seed1\.json is of other settings.*: train\.int8 is False there, True here"):
+        make_tables(Experiment(**{**FIELDS, "train": {"seeds": [1], "int8": True}}))
 
 
 def test_where_a_training_ran_makes_no_difference(results: Path) -> None:
