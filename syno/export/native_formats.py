@@ -47,8 +47,8 @@ from syno.measure.inductor import FLAGS as OF_INDUCTOR
 from syno.measure.machine import processor
 from syno.measure.native.build import FLAGS, compiler, compiler_version
 from syno.measure.native.kernels import Kernel
-from syno.measure.native.layers import written_tensors
 from syno.measure.native.network import NativeNetwork, native_network, store_of_user
+from syno.measure.native.network_graph import written_tensors
 from syno.measure.native.torch_operator import CALLABLE, SOURCE, input_elements, torch_operator
 from syno.measure.onnx_model import without_warnings
 from syno.model.saved import NETWORK_CODE, WEIGHTS, code_of

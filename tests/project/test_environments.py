@@ -49,7 +49,8 @@ BUILDS_FFCV = ("libjpeg-turbo", "libopencv", "pkg-config")
 SCRIPTS = {"train": "install-syno-and-ffcv.sh"}  # the others: install-syno.sh
 
 with (ROOT / "pyproject.toml").open("rb") as opened:
-    PROJECT: dict[str, Any] = tomllib.load(opened)["project"]
+    SETTINGS: dict[str, Any] = tomllib.load(opened)
+PROJECT: dict[str, Any] = SETTINGS["project"]
 LOCK = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").split())
 LOCKED = {canonicalize_name(name): version for name, version in LOCK.items()}
 
@@ -133,6 +134,14 @@ def files_of(package: Path) -> set[str]:
     """The files in a package's folder, and what the wheel adds as a whole."""
     found = (file.relative_to(package) for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     return {INSTALLED if file.parts[0] == INSTALLED else str(file) for file in found}
+
+
+def test_files_of_the_package_that_are_no_python_are_declared() -> None:
+    """Else a wheel would lack them, such as the headers of native kernels."""
+    patterns = SETTINGS["tool"]["setuptools"]["package-data"]["syno"]
+    declared = {str(file.relative_to(ROOT / "syno")) for pattern in patterns for file in (ROOT / "syno").glob(pattern)}
+    assert "lower/native/vectors.h" in declared
+    assert {name for name in files_of(ROOT / "syno") if not name.endswith(".py")} <= declared | {INSTALLED}
 
 
 def pip(*arguments: str | Path) -> None:

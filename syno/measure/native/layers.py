@@ -1,26 +1,23 @@
-"""Layers of an exported network that kernels can compute, and operator fusion: their epilogues.
+"""Layers of an exported network that kernels can compute.
 
-Layers are operators, and convolutions, linear layers, average and maximum poolings that can be written as operators. Operations
-that follow a layer are fused into the kernel's epilogue if nothing else reads the layer's result: biases and normalizations
-with fixed statistics, then the sum with a residual, then an activation.
+Layers are operators, and convolutions, linear layers, average and maximum poolings that can be written as operators. What
+follows them is found in `ends`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from syno.base.errors import SpecError
 from syno.ir.builder import Builder
 from syno.ir.coordinates import Array
 from syno.ir.graph import PGraph
@@ -29,12 +26,10 @@ from syno.lower.interpreter import shapes
 from syno.lower.native.program import Epilogue
 from syno.measure.inductor import frozen
 from syno.measure.native.kernels import Request
-from syno.measure.operator_calls import operator_call, valuation_for, with_calls
+from syno.measure.native.network_graph import arguments_of, aten, constant, is_float, shape_of
+from syno.measure.operator_calls import operator_call, valuation_for
 from syno.model.module import OperatorModule
 from syno.model.prepared_weights import prepare_for_inference
-
-Inputs: TypeAlias = tuple[torch.Tensor, ...]
-aten = torch.ops.aten
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,60 +164,6 @@ class PlacedLayer:
         return self.end.nodes[-1]
 
 
-def exported(module: nn.Module, example: Inputs) -> tuple[fx.GraphModule, list[OperatorModule]]:
-    """Export a network as a graph of functional operations, with operators as opaque calls; return it and the operators."""
-    network, operators = with_calls(module)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are about PyTorch's own internals
-        program = torch.export.export(network, tuple(one.cpu() for one in example))
-        graph = program.module(check_guards=False)
-        if not _make_functional(graph):
-            graph = program.run_decompositions({}).module(check_guards=False)
-    return _without_hooks(graph), operators
-
-
-def _without_hooks(program: fx.GraphModule) -> fx.GraphModule:
-    """Return the network with a shape check that compilers evaluate once, instead of PyTorch's hooks (0.1 ms a call)."""
-    network = fx.GraphModule(program, program.graph)
-    for node in [node for node in network.graph.nodes if node.op == "placeholder"]:
-        if isinstance(tensor := node.meta.get("val"), torch.Tensor):
-            with network.graph.inserting_after(node):
-                checked = network.graph.call_function(of_shape, (node, tuple(tensor.shape)))
-            checked.meta["val"] = tensor
-            node.replace_all_uses_with(checked, lambda user, checked=checked: user is not checked)
-    network.recompile()
-    return network
-
-
-def of_shape(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the tensor unchanged. Raises SpecError if it does not have this shape."""
-    if x.shape != shape:
-        raise SpecError(f"the network was made for an input of shape {list(shape)}; it got {list(x.shape)}")
-    return x
-
-
-def _make_functional(network: fx.GraphModule) -> bool:
-    """Replace in-place operations on tensors that nothing else reads. Return whether no in-place operation is left."""
-    for node in network.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            changed, name = node.args[0], node.target._schema.name.removesuffix("_")
-            namespace, _, plain = name.partition("::")
-            packet = getattr(getattr(torch.ops, namespace), plain, None)
-            overload = getattr(packet, node.target._overloadname, None)
-            if overload is None or len(changed.users) > 1 or changed.target not in NEW_TENSORS:
-                return False
-            node.target = overload
-    network.recompile()
-    return True
-
-
-# Operations whose results share no memory with other tensors.
-NEW_TENSORS = {
-    aten.conv1d.default, aten.conv2d.default, aten.batch_norm.default, aten.linear.default, aten.add.Tensor, aten.mul.Tensor,
-    aten.relu.default, aten.avg_pool2d.default, aten.max_pool2d.default,
-}  # fmt: skip
-
-
 def layers_of(network: fx.GraphModule, operators: Sequence[OperatorModule], names: Mapping[Any, str]) -> list[PlacedLayer]:
     """Return the layers of a network that kernels could compute, without their epilogues."""
     found = []
@@ -262,29 +203,17 @@ def _compiled(module: nn.Module, example: torch.Tensor) -> Callable[[], object]:
     return partial(frozen(module, (example,)), example)
 
 
-def shape_of(node: Any) -> tuple[int, ...]:
-    """Return the shape of a node's tensor."""
-    return tuple(int(length) for length in node.meta["val"].shape)
-
-
-def _arguments(node: Any) -> dict[str, Any]:
-    """Return the arguments of an operation by their names, with its defaults."""
-    schema = node.target._schema.arguments
-    named = dict(zip((argument.name for argument in schema), node.args, strict=False)) | node.kwargs
-    return {argument.name: named.get(argument.name, argument.default_value) for argument in schema}
-
-
 def _weights(network: fx.GraphModule, arguments: Mapping[str, Any]) -> tuple[torch.Tensor, Array | None] | None:
     """Return the weight and the bias of a layer; None if they are no constants, or its input is not float32."""
-    weight, bias = (_constant(network, arguments[name]) for name in ("weight", "bias"))
-    if weight is None or (bias is None) != (arguments["bias"] is None) or not _is_float(arguments["input"]):
+    weight, bias = (constant(network, arguments[name]) for name in ("weight", "bias"))
+    if weight is None or (bias is None) != (arguments["bias"] is None) or not is_float(arguments["input"]):
         return None
     return weight, None if bias is None else bias.double().numpy()
 
 
 def _of_convolution(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return a convolution as a layer if a kernel can compute it: it must be padded by half of its window; else None."""
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     weights = _weights(network, arguments)
     if weights is None:
         return None
@@ -353,7 +282,7 @@ def _convolution_of_pytorch(
 
 def _of_linear(network: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return a linear layer as a layer with all positions flattened into the batch, if a kernel can compute it; else None."""
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     weights = _weights(network, arguments)
     if weights is None or min(weights[0].shape) < 2:
         return None
@@ -384,9 +313,9 @@ def linear() -> PGraph:
 
 def _of_average(_: fx.GraphModule, node: fx.Node) -> Layer | None:
     """Return an average over disjoint windows, or over whole pictures, as a layer if a kernel can compute it; else None."""
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     x = arguments["self"]
-    if len(shape_of(x)) != 4 or not _is_float(x) or not _is_float(node):
+    if len(shape_of(x)) != 4 or not is_float(x) or not is_float(node):
         return None
     (batch, channels, *sides), out = shape_of(x), shape_of(node)
     kernel = tuple(sides)
@@ -432,9 +361,9 @@ def _of_maximum(_: fx.GraphModule, node: fx.Node) -> Layer | None:
 
     Its input must not be negative, as behind a ReLU, so that zeros beyond the borders do not change the maximum.
     """
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     x = arguments["self"]
-    if x.op != "call_function" or x.target not in NEVER_NEGATIVE or len(shape_of(x)) != 4 or not _is_float(x):
+    if x.op != "call_function" or x.target not in NEVER_NEGATIVE or len(shape_of(x)) != 4 or not is_float(x):
         return None
     window, padding, dilation = (_each(arguments[name], 2) for name in ("kernel_size", "padding", "dilation"))
     stride = _each(arguments["stride"] or window, 2)
@@ -470,10 +399,6 @@ def _overlapping_sums() -> PGraph:
     return build.finish([n, c, *map(build.unfold, positions, build.merge(window, "k_1"))])
 
 
-def _is_float(node: fx.Node) -> bool:
-    return bool(node.meta["val"].dtype == torch.float32)
-
-
 def _each(value: Any, axes: int) -> tuple[int, ...]:
     """Return a value for each axis; a single value is repeated."""
     values = value if isinstance(value, list | tuple) else [value]
@@ -489,138 +414,3 @@ KINDS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer | None]] = {
     aten.mean.dim: _of_average,
     aten.max_pool2d.default: _of_maximum,
 }
-
-
-def written_tensors(network: fx.GraphModule) -> set[str]:
-    """Return the names of the network's tensors that its own calls modify, such as a counter, so that they are no constants."""
-    return {node.target for node in network.graph.find_nodes(op="get_attr") if any(_writes(user, node) for user in node.users)}
-
-
-def _writes(user: fx.Node, node: fx.Node) -> bool:
-    if user.target is aten.batch_norm.default:
-        return bool(user.args[5])  # the training mode, in which it changes its statistics
-    is_mutable = isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
-    return is_mutable and user.args[0] is node
-
-
-def _constant(network: fx.GraphModule, node: Any) -> torch.Tensor | None:
-    """Return the value of a node that depends on weights alone; None for other nodes."""
-    if isinstance(node, int | float):
-        return torch.tensor(float(node))
-    if not isinstance(node, fx.Node):
-        return None
-    if node.op == "get_attr":
-        if node.target in written_tensors(network):
-            return None
-        value: Any = network
-        for part in node.target.split("."):
-            value = getattr(value, part)
-        return value.detach() if isinstance(value, torch.Tensor) and value.is_floating_point() else None
-    if node.op != "call_function" or node.target not in VIEWS:
-        return None
-    given = _constant(network, node.args[0])
-    return None if given is None else node.target(given, *node.args[1:])
-
-
-VIEWS = {aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten._unsafe_view.default}
-ACTIVATIONS = {  # by operation and its other arguments
-    (aten.relu.default,): "relu",
-    (aten.relu6.default,): "relu6",
-    (aten.hardtanh.default, 0, 6): "relu6",
-    (aten.leaky_relu.default,): "leaky_relu",
-    (aten.leaky_relu.default, 0.01): "leaky_relu",
-    (aten.hardsigmoid.default,): "hardsigmoid",
-    (aten.hardswish.default,): "hardswish",
-    (aten.sigmoid.default,): "sigmoid",
-    (aten.silu.default,): "silu",
-    (aten.tanh.default,): "tanh",
-    (aten.gelu.default,): "gelu",
-    (aten.gelu.default, "none"): "gelu",
-    (aten.gelu.default, "tanh"): "gelu_tanh",
-}
-
-
-def _of_channels(value: torch.Tensor, shape: Sequence[int], channel: int) -> Array | None:
-    """Return a constant as one number for each channel, if it is broadcast to `shape` in this way; else None."""
-    if value.dim() > len(shape):
-        return None
-    value = value.reshape(*(1,) * (len(shape) - value.dim()), *value.shape)
-    if any(length != 1 for axis, length in enumerate(value.shape) if axis != channel):
-        return None
-    found: Array = (
-        value.double().expand(*(shape[axis] if axis == channel else 1 for axis in range(len(shape)))).flatten().numpy()
-    )
-    return found
-
-
-def with_ends(network: fx.GraphModule, layers: Sequence[PlacedLayer]) -> list[PlacedLayer]:
-    """Return the layers with their fused epilogues, ordered by the last node of the epilogue.
-
-    A node that follows two layers, such as their sum, is fused into the layer whose own node comes first.
-    """
-    taken = {layer.node for layer in layers}
-    found = []
-    for layer in layers:
-        end = _end(network, layer, taken)
-        taken.update(end.nodes)
-        found.append(replace(layer, end=end))
-    order = {node: number for number, node in enumerate(network.graph.nodes)}
-    return sorted(found, key=lambda layer: order[layer.last])
-
-
-def _end(network: fx.GraphModule, placed: PlacedLayer, taken: Set[Any]) -> End:
-    """Return the longest epilogue of a layer: following nodes that a kernel can compute, up to nodes that are `taken`."""
-    layer, node = placed.layer, placed.node
-    shape = shape_of(node)
-    channel = len(shape) - 1 if layer.graph is linear() else layer.channel
-    end = End.of(layer, node)
-    while len(end.nodes[-1].users) == 1:
-        user = next(iter(end.nodes[-1].users))
-        following = None if user in taken else _with(network, end, user, shape, channel)
-        if following is None:
-            break
-        end = replace(following, nodes=(*end.nodes, user))
-    return end
-
-
-def _with(network: fx.GraphModule, end: End, user: fx.Node, shape: Sequence[int], channel: int) -> End | None:
-    """Return the epilogue extended by one more node; None if a kernel cannot compute the node."""
-    if user.op != "call_function" or end.activation != "identity":
-        return None
-    if any(user.target is target for target, *_ in ACTIVATIONS):
-        activation = ACTIVATIONS.get((user.target, *user.args[1:], *user.kwargs.values()))
-        return None if activation is None else replace(end, activation=activation)
-    if end.residual is not None:
-        return None
-    if user.target is aten.batch_norm.default and channel == 1 and user.args[0] is end.nodes[-1]:
-        _, weight, bias, mean, variance, training, _, epsilon, _ = user.args
-        tensors = [None if one is None else _constant(network, one) for one in (weight, bias, mean, variance)]
-        if training or tensors[2] is None or tensors[3] is None:
-            return None
-        gain, offset, center, spread = (None if one is None else one.double().numpy() for one in tensors)
-        scale = (spread + epsilon) ** -0.5 * (1 if gain is None else gain)
-        return _scaled(end, scale, (0 if offset is None else offset) - center * scale)
-    if user.target not in (aten.add.Tensor, aten.mul.Tensor) or user.kwargs.get("alpha", 1) != 1 or len(user.args) != 2:
-        return None
-    first, second = user.args
-    other = second if first is end.nodes[-1] else first
-    value = _constant(network, other)
-    if value is not None:
-        numbers = _of_channels(value, shape, channel)
-        if numbers is None:
-            return None
-        is_sum = user.target is aten.add.Tensor
-        return _scaled(end, None, numbers) if is_sum else _scaled(end, numbers, None)
-    if user.target is not aten.add.Tensor or not isinstance(other, fx.Node) or other is end.nodes[-1]:
-        return None
-    return replace(end, residual=other) if shape_of(other) == tuple(shape) and _is_float(other) else None
-
-
-def _scaled(end: End, scale: Array | None, shift: Array | None) -> End:
-    """Return the epilogue extended by a multiplication with `scale` and an addition of `shift`."""
-    scales, shifts = end.scale, end.shift
-    if scale is not None:
-        scales, shifts = scale if scales is None else scales * scale, None if shifts is None else shifts * scale
-    if shift is not None:
-        shifts = shift if shifts is None else shifts + shift
-    return replace(end, scale=scales, shift=shifts)

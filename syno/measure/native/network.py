@@ -21,7 +21,9 @@ from syno.base.text_tables import plural
 from syno.measure.inductor import frozen_with_code
 from syno.measure.native.build import compiler, compiler_version
 from syno.measure.native.choice import USUAL, Call, LayerChoice, Workshop
-from syno.measure.native.layers import End, Inputs, PlacedLayer, aten, exported, layers_of, of_operator, with_ends
+from syno.measure.native.ends import with_ends
+from syno.measure.native.layers import End, PlacedLayer, layers_of, of_operator
+from syno.measure.native.network_graph import Inputs, aten, exported
 from syno.measure.native.torch_operator import torch_operator
 from syno.measure.operator_calls import exchanged
 from syno.measure.tuning_record import CompiledCode

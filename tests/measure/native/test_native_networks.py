@@ -32,6 +32,7 @@ from syno.measure.native.choice import Formats, Times, fastest_formats
 from syno.measure.native.kernels import Request, check, kernel_for
 from syno.measure.native.layers import convolution
 from syno.measure.native.network import NativeNetwork, native_network
+from syno.measure.native.network_graph import of_shape
 from syno.measure.output_check import OutputCheck
 from syno.measure.reference import in_double, vary_constants
 from syno.measure.subjects import OperatorSubject
@@ -153,7 +154,7 @@ def prepared(module: nn.Module, shape: tuple[int, ...], store: Path) -> NativeNe
 def operations(found: NativeNetwork) -> list[str]:
     graph: Any = found.module.graph
     calls = [node.target for node in graph.nodes if node.op in ("call_function", "call_module")]
-    return [str(target).removeprefix("aten.") for target in calls if target is not layers.of_shape]
+    return [str(target).removeprefix("aten.") for target in calls if target is not of_shape]
 
 
 def test_what_follows_a_layer_is_computed_with_it(store: Path) -> None:
