@@ -88,8 +88,6 @@ inline void finish_exchanged(const float* from, float* y, const float* residual,
     }
 }
 
-// Halos of planes.
-
 // Positions ahead of the first one and behind the last one become those of the other border.
 template <long EXTENT, long BEFORE, long AFTER, long PITCH>
 inline void copy_borders(float* first) {
