@@ -1,4 +1,4 @@
-"""A trained network and what was written of it, compared: at several batches and sizes, and in training mode."""
+"""Comparison of a trained network with the network read back from an exported file: several input shapes, and training mode."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from syno.model.outputs import tensors_in
 from syno.model.proof import drawn
 from syno.model.shared_memory import copy_of
 
-Run = Callable[..., Any]  # takes what the network takes
-Shapes: TypeAlias = tuple[Any, ...]  # that of an input, or of each of several
+Run = Callable[..., Any]  # takes the inputs of the network
+Shapes: TypeAlias = tuple[Any, ...]  # the shape of one input, or a tuple of the shapes of several inputs
 
 TOLERANCE = 1e-4  # of outputs and gradients, as a share of the largest
-SEED = 0  # of inputs, and of what is random in a network
-BATCH = 2  # samples of the example: exporters like to take a length of 1 for a constant
-BATCHES = (1, 3)  # others that are compared
-MOST = 5  # shapes that are compared: the batches, and two other sizes
-# Of the lengths of a sample: odd ones show what is rounded, different ones what takes one axis for another.
+SEED = 0  # of inputs, and of the network's random numbers
+BATCH = 2  # batch size of the example: exporters tend to take a length of 1 for a constant
+BATCHES = (1, 3)  # other batch sizes that are compared
+MOST = 5  # input shapes that are compared: the batch sizes, and two other sizes of samples
+# Other lengths of a sample: odd lengths show rounding errors in shapes, unequal lengths show exchanged axes.
 OTHER_SIZES = (
     lambda length, axis: length + 1 + 2 * axis,
     lambda length, axis: length * 3 // 2,
@@ -38,9 +38,9 @@ class Agreement:
 
     Attributes:
         error: the largest difference of outputs, as a share of the largest output.
-        equal: shapes of inputs at which it computes the same.
-        refused: those at which it raises an error, where the trained network does not.
-        wrong: those at which it computes something else, each with the difference.
+        equal: input shapes at which the outputs of both are equal within `TOLERANCE`.
+        refused: input shapes at which the written network raises an error, and the trained network does not.
+        wrong: input shapes at which the outputs differ, each with the difference as a share of the largest output.
     """
 
     error: float
@@ -51,7 +51,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Calls:
-    """How a network will be called, for formats that are made for that: the samples of a batch, and CPU threads."""
+    """The batch size and number of CPU threads with which a network will be called; some formats are optimized for them."""
 
     batch: int = 1
     threads: int = 1
@@ -61,14 +61,14 @@ ONE = Calls()
 
 
 class Comparison:
-    """Inputs of several shapes with the outputs of a trained network in evaluation mode, to compare other forms of it with.
+    """Inputs of several shapes, and a trained network's outputs for them in evaluation mode: the reference for exported files.
 
     Args:
         network: in evaluation mode.
-        example: a batch of its inputs. Of several, only the batch is another one in each comparison: which of their lengths
-            must be equal is not known.
-        symbols: number of tokens that it knows; None if it takes numbers.
-        calls: how it will be called.
+        example: a batch of its inputs. If the network has several inputs, comparisons vary the batch size only: which of their
+            other lengths must be equal is not known.
+        symbols: the size of the network's vocabulary; None if its inputs are no tokens.
+        calls: the batch size and threads with which the network will be called.
     """
 
     def __init__(self, network: nn.Module, example: Inputs, symbols: int | None, calls: Calls = ONE) -> None:
@@ -95,22 +95,22 @@ class Comparison:
             self._add(inputs)
 
     def of_batch(self, batch: int) -> Inputs:
-        """Return a batch of so many samples, which is compared, too."""
+        """Return inputs with this batch size, and add them to the inputs that are compared."""
         return self.wanted[self._add(self._of_batch(batch))][0]
 
     @property
     def batch_of_3(self) -> Inputs:
-        """An odd batch of that shape."""
+        """A batch of 3 samples of the shape that the network was trained with."""
         return self._of_batch(BATCHES[-1])
 
     def agreement(self, run: Run, batch: int | None = None) -> Agreement:
         """Return the shapes of inputs for which `run` gives the outputs of the network, and those for which it does not.
 
         Args:
-            run: what was written, read again.
-            batch: the only batch that it takes, which is compared in place of the usual one; None: it takes several.
+            run: the network that was read back from the exported file.
+            batch: the only batch size that `run` takes; None if it takes several.
 
-        Raises WrongOutputError if it does not run on an input as the network was trained with.
+        Raises WrongOutputError if `run` fails on an input of the shape that the network was trained with.
         """
         error, equal, refused, wrong = 0.0, list[Shapes](), list[Shapes](), dict[Shapes, float]()
         needed = shapes_of(self._of_batch(BATCH if batch is None else batch))
@@ -131,7 +131,7 @@ class Comparison:
         return Agreement(error, tuple(equal), tuple(refused), wrong)
 
     def _add(self, inputs: Inputs) -> Shapes:
-        """Compare at these inputs, too, and return their shapes."""
+        """Run the network on these inputs, store its outputs for the comparison, and return the shapes of the inputs."""
         shapes = shapes_of(inputs)
         if shapes not in self.wanted:
             self.wanted[shapes] = inputs, run_with_seed(self.network, inputs)
@@ -149,10 +149,10 @@ class Comparison:
         return torch.randint(self.symbols, shape, generator=generator)
 
     def _other(self, change: Callable[[int, int], int]) -> tuple[int, ...]:
-        """Return another shape: other heights and widths of pictures, another length of a sequence of tokens."""
+        """Return an input shape with other heights and widths of pictures, or another length of a sequence of tokens."""
         first = 0 if self.symbols is not None else 1  # the axis of channels stays
         lengths = [change(length, axis) for axis, length in enumerate(self.sample[first:])]
-        if self.symbols is not None:  # longer than the context is more than a network of tokens takes
+        if self.symbols is not None:  # shorter only: a language model takes no sequence that is longer than its context
             lengths = [max(1, length - 1) if change is OTHER_SIZES[0] else length // 2 for length in self.sample]
         return (BATCH, *self.sample[:first], *lengths)
 
@@ -172,13 +172,13 @@ def run_with_seed(run: Run, x: Inputs) -> list[torch.Tensor]:
 def training_difference(network: nn.Module, written: nn.Module, x: Inputs) -> str:
     """Return in words how the training modes of two networks differ; "" if they do not.
 
-    Copies of both take a batch forward and backward two times with equal seeds. Outputs, gradients, the parameters that have
-    them, and the running statistics are compared.
+    Copies of both run two forward and backward passes with equal seeds. The comparison covers outputs, norms of gradients, the
+    number of parameters with gradients, and the outputs in evaluation mode after that, which depend on running statistics.
 
     Args:
-        network: the trained one.
-        written: what was written of it, read again.
-        x: a batch.
+        network: the trained network.
+        written: the network that was read back from the exported file.
+        x: a batch of inputs.
     """
     outputs, gradients, counts, states = [], [], [], []
     for each in (network, written):
@@ -186,7 +186,7 @@ def training_difference(network: nn.Module, written: nn.Module, x: Inputs) -> st
         try:
             copied.train()
             made = [_step(copied, x, SEED + step) for step in range(2)]
-        except Exception as error:  # the user's code, or what was written of it
+        except Exception as error:  # of the user's code, or of the source generated from it
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             return f"{'the network' if each is network else 'what was written'} does not run in training mode: {said}"
         outputs.append([tensor for one in made for tensor in one])
@@ -207,7 +207,7 @@ def training_difference(network: nn.Module, written: nn.Module, x: Inputs) -> st
 
 
 def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
-    """Run forward and backward, and return the tensors of the output."""
+    """Run a forward and a backward pass, and return the detached tensors of the output."""
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         found = list(tensors_in(call(network, x)))
@@ -219,7 +219,7 @@ def _step(network: nn.Module, x: Inputs, seed: int) -> list[torch.Tensor]:
 
 
 def _difference(wanted: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
-    """Return the largest difference, as a share of the largest element of each tensor; infinity if shapes differ."""
+    """Return the largest difference of two lists of tensors as a share of the largest element; inf if shapes differ."""
     if [tensor.shape for tensor in wanted] != [tensor.shape for tensor in outputs]:
         return float("inf")
     largest = 0.0

@@ -51,8 +51,8 @@ def take_home(operator: PGraph, file: Path, values: Mapping[str, int] | None = N
     Args:
         operator: the operator.
         file: the file to write.
-        values: sizes to choose the order of work for; the module works with all others too. Those that may have any value, such
-            as a batch size, may be left out.
+        values: sizes for which the order of loops and contractions is optimized; the module works with all other sizes, too.
+            Sizes that may have any value, such as a batch size, can be left out.
 
     Raises:
         WrongOutputError: the module does not compute what the interpreter does; nothing is written.
@@ -80,7 +80,7 @@ def write_tensor_expressions(operator: PGraph, file: Path, values: Mapping[str, 
 
 
 def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuation:
-    """Return the sizes, with nominal ones for missing variables that no computation needs, such as a batch size.
+    """Return the sizes, with nominal values for missing variables that may have any value, such as a batch size.
 
     Raises ValuationError, SizeError: another value is missing, or one is unknown or does not divide.
     """
@@ -89,14 +89,14 @@ def with_nominal_lengths(operator: PGraph, values: Mapping[str, int]) -> Valuati
 
 
 def equal_to_meaning(operator: PGraph, subject: str, compute: Compute) -> str:
-    """Return the check of `compute` against the operator, in words.
+    """Compare `compute` with the operator's interpreter at small sizes, and return the result in words.
 
     Args:
         operator: the operator.
-        subject: the name of what computes, for messages.
-        compute: computes the output.
+        subject: the name of the code under test, for messages.
+        compute: the code under test.
 
-    Raises WrongOutputError if it computes something else.
+    Raises WrongOutputError if the outputs differ.
     """
     rows = own_valuations(operator)
     error = max(_error(operator, compute, row, seed) for seed, row in enumerate(rows))
@@ -182,7 +182,8 @@ def write_program(operator: PGraph, file: Path, values: Mapping[str, int] | None
     Args:
         operator: the operator.
         file: the file to write.
-        values: sizes. Of axes that may have any length, that of a batch is not used, and others are those of the example.
+        values: sizes. The batch size is not used; other axes of symbolic length have these lengths in the example of the
+            export.
 
     Raises:
         WrongOutputError: the program, read again, does not compute what the operator means; nothing is written.
@@ -216,15 +217,15 @@ def write_onnx(operator: PGraph, file: Path, values: Mapping[str, int] | None = 
 
 
 def checked(operator: PGraph, subject: str, run: Callable[[torch.Tensor], torch.Tensor], materials: Sequence[Material]) -> str:
-    """Return the check of `run` against the meaning of the operator, in words.
+    """Compare an exported file with the operator's reference outputs, and return the result in words.
 
     Args:
         operator: the operator.
-        subject: the name of what was made of it, for the message.
-        run: the file as it was read again.
-        materials: inputs, and their references.
+        subject: the name of the file's kind, for the message.
+        run: the function that was read back from the file.
+        materials: inputs and their reference outputs.
 
-    Raises WrongOutputError if it computes something else.
+    Raises WrongOutputError if the outputs differ.
     """
     found, shapes = Deviation(0.0, 0.0, None), []
     for material in materials:

@@ -7,10 +7,10 @@
         y = model(x)
 
 The first call compiles native.cpp into the folder native_cache, with g++ or clang++, or the compiler in the environment
-variable CXX. What is damaged there, or other users can write, is not loaded, but compiled again. Kernels compute what they were
-made for: the evaluation mode without gradients, on the CPU, for the weights that were loaded and inputs of one shape, `SHAPE`.
-PyTorch's code computes everything else, and also where the processor lacks the instructions, or where there is no compiler. It
-computes, too, after weights, layers, their settings or their hooks have changed, and a warning says so (see `_Loaded`).
+variable CXX. A library that is damaged, or that other users can write, is not loaded, but compiled again. Kernels are used in
+evaluation mode without gradients, on the CPU, for the weights that were loaded and inputs of one shape, `SHAPE`. In all other
+cases, PyTorch's code computes the output, also if the processor lacks the instructions or there is no compiler. It also takes
+over, with a warning, after weights, layers, their settings or their hooks have changed (see `_Loaded`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 HERE = Path(__file__).parent
-# What follows is of this network.
+# These constants are filled in for each network.
 NETWORK = "network.py"  # PyTorch's code
 CHECKSUM = ""  # of native.pt2: 128 bits of blake2b
 SOURCE = ""  # the checksum of native.cpp
@@ -51,7 +51,7 @@ LAYOUT_OPTIMIZATION = True
 # The end of a library, before its checksum; loaders do not read it.
 MARK = b"\nchecksum "
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # of this process, where the folder cannot be written
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # the process's library folder if `native_cache` cannot be written
 
 
 class CannotBuildError(Exception):
@@ -62,9 +62,9 @@ def load(device: torch.device | str = "cpu", *, compiled: bool = False) -> nn.Mo
     """Return the trained network in evaluation mode, which computes with kernels where it can.
 
     Args:
-        device: where the network shall be. Kernels are for the CPU.
-        compiled: whether TorchInductor compiles what kernels do not compute, at the first call. It then takes the time that was
-            measured; otherwise PyTorch runs its operations one by one.
+        device: the device of the network. Kernels are for the CPU.
+        compiled: whether TorchInductor compiles the layers without kernels at the first call. The latency is then the measured
+            one; otherwise PyTorch runs these layers eagerly.
     """
     return Network(network().to(device), compiled)
 
@@ -86,7 +86,7 @@ class Network(nn.Module):  # type: ignore[misc]
     """A network whose layers are computed by kernels where that is possible, and else by PyTorch's code.
 
     Args:
-        network: PyTorch's code, with the weights of the kernels.
+        network: the network as PyTorch's code, with the same weights as the kernels.
         compiled: see `load`.
     """
 
@@ -95,8 +95,8 @@ class Network(nn.Module):  # type: ignore[misc]
         self.network, self.compiled = network, compiled
         self.training = network.training
         self.loaded = _Loaded(network)
-        self.may_differ = False  # whether the network was trained, or computed with gradients, since all weights were compared
-        self.program: list[Any] = []  # no submodule: its weights are no others
+        self.may_differ = False  # whether the network was called in training mode or with gradients since the last full check
+        self.program: list[Any] = []  # in a list, so that it is no submodule, whose weights would be counted twice
         self.said: set[str] = set()
 
     def forward(self, x: torch.Tensor) -> Any:
@@ -115,7 +115,7 @@ class Network(nn.Module):  # type: ignore[misc]
         return self.program[0](x)
 
     def reason(self, x: torch.Tensor) -> str:
-        """Return why kernels cannot compute the output for an input of their shape; "" if they can."""
+        """Return why kernels cannot be used for an input of the shape `SHAPE`; "" if they can."""
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *self.network.parameters())):
             return "they have no gradients: call it within torch.no_grad()"
         if reason := self.loaded.difference(self.may_differ):
@@ -127,9 +127,10 @@ class Network(nn.Module):  # type: ignore[misc]
 class _Loaded:
     """Snapshot of a loaded network, compared at each call: the kernels keep the weights and settings of loading time.
 
-    PyTorch counts most changes of weights at the weight. It counts none by fused optimizers, through `weight.data` or in memory
-    that NumPy shares. So a few numbers of each weight are compared at each call, and a piece of all weights, another one each
-    time; all of them, once an optimizer of this process has taken a step, or the network was trained or computed gradients.
+    PyTorch's version counter of a weight shows most changes, but none by fused optimizers, through `weight.data`, or in memory
+    that NumPy shares. So each call also compares a few bytes of each weight, and one piece of 16 KiB, in turn, of all weights.
+    A call compares all weights after a step of any optimizer in this process, and after a call in training mode or with
+    gradients.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -148,7 +149,7 @@ class _Loaded:
         on_host = [one for one in self.tensors if one.device.type == "cpu" and one.layout is torch.strided]
         storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in on_host}
         memories = [memoryview((c_char * one.nbytes()).from_address(at)) for at, one in storages.items() if one.nbytes()]
-        self.storages = list(storages.values())  # their memory stays in use by that
+        self.storages = list(storages.values())  # keeps their memory alive, since `pieces` point into it
         self.pieces = [one[at : at + PIECE_BYTES] for one in memories for at in range(0, len(one), PIECE_BYTES)]
         self.checksums = [*map(crc32, self.pieces)]
         self.samples = [one[at : at + 8] for one in memories for at in (0, len(one) // 16 * 8)]
@@ -159,7 +160,7 @@ class _Loaded:
         """Return a clause on the layers, hooks, settings or weights that changed since the network was loaded; "" if none did.
 
         Args:
-            may_differ: whether all weights are compared in any case.
+            may_differ: whether to compare all weights instead of a part.
         """
         for table, entries in zip(self.tables, self.entries, strict=True):
             if len(table) != len(entries) or not all(map(is_, table.values(), entries)):
@@ -174,7 +175,7 @@ class _Loaded:
         return ""
 
     def _places(self) -> list[tuple[int, int]]:
-        """Return where each weight is, and how often it was written to, as PyTorch counts it."""
+        """Return the address and PyTorch's version counter of each weight and buffer."""
         return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.tensors]
 
     def _differs(self, may_differ: bool) -> bool:
@@ -192,15 +193,15 @@ class _Loaded:
 
 
 class _Copied:
-    """What a copy of a network, which has weights of its own, has in place of `_Loaded`."""
+    """Replaces `_Loaded` in a copied or unpickled network, whose weights are not those of the kernels: it forbids kernels."""
 
     def difference(self, may_differ: bool) -> str:
-        """Return why kernels do not compute the copy."""
+        """Return the clause that says that the network is a copy."""
         return "they have the weights that were loaded, and this is a copy: call load() again"
 
 
 class _Steps:
-    """The number of steps that optimizers of this process have taken."""
+    """A counter of the steps of all optimizers in this process, incremented by a hook of PyTorch."""
 
     taken = 0
 
@@ -216,7 +217,7 @@ GLOBAL_HOOKS = (nn.modules.module._global_forward_hooks, nn.modules.module._glob
 
 
 def _program() -> nn.Module:
-    """Return the network as a program that calls the kernels."""
+    """Return the network as a program that calls the kernels, read from native.pt2."""
     file = HERE / "native.pt2"
     if blake2b(file.read_bytes(), digest_size=16).hexdigest() != CHECKSUM:
         raise ValueError(f"{file} is damaged, or not the file of this network: copy the folder again")
@@ -225,7 +226,7 @@ def _program() -> nn.Module:
 
 
 def _compiled_program(x: torch.Tensor) -> Any:
-    """Return the same, compiled with constant weights by a first call."""
+    """Return the program with the kernels, compiled by TorchInductor with constant weights."""
     program = torch.compile(_program(), dynamic=False)
     with torch.no_grad(), torch._inductor.config.patch(freezing=True, layout_optimization=LAYOUT_OPTIMIZATION):
         program(x)
@@ -234,7 +235,7 @@ def _compiled_program(x: torch.Tensor) -> Any:
 
 @functools.cache
 def obstacle() -> str:
-    """Return why this machine has no kernels; "" if it has. Then PyTorch knows of them."""
+    """Build and load the kernels. Return why this machine cannot use them; "" if it can."""
     try:
         _build()
     except CannotBuildError as error:
@@ -243,8 +244,8 @@ def obstacle() -> str:
 
 
 def _build() -> None:
-    """Compile the kernels, unless that was done before, and load them as `torch.ops.syno.OPERATOR`."""
-    if hasattr(torch.ops.syno, OPERATOR):  # by another copy of this file
+    """Compile the kernels, unless a library exists, and load them as `torch.ops.syno.OPERATOR`."""
+    if hasattr(torch.ops.syno, OPERATOR):  # another copy of this file has loaded them
         return
     if missing := _missing_instructions():
         raise CannotBuildError(missing)
@@ -270,7 +271,7 @@ def _missing_instructions() -> str:
 
 
 def _library() -> Path:
-    """Return the library, which is compiled if it is not there yet."""
+    """Return the path of the kernels' library; compile it if there is none."""
     compiler = next((found for name in (os.environ.get("CXX"), "g++", "clang++") if name and (found := shutil.which(name))), "")
     if not compiler:
         raise CannotBuildError("there is no C++ compiler: install g++ or clang, or give one in the environment variable CXX")
@@ -295,7 +296,7 @@ def _library() -> Path:
             content = file.read_bytes()
             try:
                 return _kept(content, _own_folder(folder), name)
-            except OSError:  # it cannot be written
+            except OSError:  # the folder cannot be written
                 if not _TEMPORARY:
                     _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="native-"))
                 return _kept(content, Path(_TEMPORARY[0].name), name)
@@ -304,7 +305,7 @@ def _library() -> Path:
 
 
 def _own_folder(folder: Path) -> Path:
-    """Return a folder, in which only this user can write from now on. Raises OSError if that is not possible."""
+    """Make a folder, remove write permission of other users, and return it. Raises OSError if it is not this user's."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
@@ -315,8 +316,8 @@ def _own_folder(folder: Path) -> Path:
 
 
 def _kept(content: bytes, folder: Path, name: str) -> Path:
-    """Write a library with its checksum into a folder."""
-    descriptor, temporary = tempfile.mkstemp(dir=folder)  # it gets its name when it is whole
+    """Write a library followed by its checksum into a folder, and return its path."""
+    descriptor, temporary = tempfile.mkstemp(dir=folder)  # renamed to `name` when it is complete
     with os.fdopen(descriptor, "wb") as file:
         file.write(content + MARK + blake2b(content, digest_size=16).hexdigest().encode())
         file.flush()
@@ -325,7 +326,7 @@ def _kept(content: bytes, folder: Path, name: str) -> Path:
 
 
 def _is_own(path: Path, of_kind: Callable[[int], bool]) -> bool:
-    """Return whether a path is this user's, no link, and nobody else can write it."""
+    """Return whether a path belongs to this user, is no link, and cannot be written by other users."""
     try:
         found = path.lstat()
     except OSError:
@@ -334,7 +335,7 @@ def _is_own(path: Path, of_kind: Callable[[int], bool]) -> bool:
 
 
 def _is_whole(library: Path) -> bool:
-    """Return whether a library is this user's own, and as it was written."""
+    """Return whether a library belongs to this user, and its content has the checksum at its end."""
     if not _is_own(library, stat.S_ISREG):
         return False
     content, mark, written = library.read_bytes().rpartition(MARK)

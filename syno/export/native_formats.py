@@ -1,6 +1,7 @@
 """Trained networks with native kernels: as source that is compiled at the first call, and in a package of AOTInductor.
 
-Both call the kernels by an operator of PyTorch that is theirs alone, so that networks of several folders can be in one process.
+Both call the kernels through a PyTorch operator with a unique name, so that one process can load the networks of several
+folders.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ from syno.model.saved import NETWORK_CODE, WEIGHTS, code_of
 from syno.model.saved import PROGRAM as NETWORK_PROGRAM
 
 CODE, KERNELS, PROGRAM, PACKAGE, CACHE = "native.py", "native.cpp", "native.pt2", "native_aoti.pt2", "native_cache"
-WITH_KERNELS = {"module": "native", "aoti": "native-aoti"}  # formats, and those that are the same with kernels
+WITH_KERNELS = {"module": "native", "aoti": "native-aoti"}  # formats, each with the corresponding format with kernels
 AT_HOME = Path(__file__).with_name("native_at_home.py")
-OWN_LINES = re.compile(r"^([A-Z_]+)(: [\w\[\], .]+)? = [^#\n]*", re.MULTILINE)  # those of a network, of `AT_HOME`
+OWN_LINES = re.compile(r"^([A-Z_]+)(: [\w\[\], .]+)? = [^#\n]*", re.MULTILINE)  # the constants of a network in `AT_HOME`
 CALL = (  # of kernels, in a package; see operator.cpp
     "AOTITorchError {name}(AtenTensorHandle x, AtenTensorHandle factors, AtenTensorHandle* scale, AtenTensorHandle* shift, "
     "AtenTensorHandle* residual, const char* kernel, const int64_t* shape, int64_t axes, int64_t samples, AtenTensorHandle* y)"
@@ -71,10 +72,10 @@ class NativeCode:
     Attributes:
         network: calls `syno::native`.
         source: C++ of the kernels and of their operator.
-        operator: its name.
-        example: an input.
+        operator: the name of the PyTorch operator that calls the kernels.
+        example: a batch of inputs.
         target: the processor.
-        summary: in words, what kernels compute, and where.
+        summary: in words, which layers have kernels.
     """
 
     network: NativeNetwork
@@ -174,7 +175,7 @@ def native_code(comparison: Comparison, title: str) -> NativeCode:
 
 
 def _source(kernels: Sequence[Kernel], target: Target) -> str:
-    """Return the kernels, and the operator that finds them by their names."""
+    """Return the C++ of the kernels, and of the PyTorch operator that looks them up by their names."""
     known = "\n".join(
         f'  syno_register("{one.program.name}", (void*)&{one.program.name}_code::{one.program.name}, {one.program.scratch}, '
         f"{input_elements(one)});"
@@ -188,7 +189,7 @@ def _source(kernels: Sequence[Kernel], target: Target) -> str:
 
 
 def _head(title: str, kernels: Sequence[Kernel], calls: Counter[str], where: str, threads: int, operator: str) -> str:
-    """Return the comment that a file begins with, which has the operators, and the names in it."""
+    """Return the comment at the beginning of the C++ file, with the operators' texts and the names of the kernels."""
     lines = [
         title,
         "",
@@ -211,13 +212,13 @@ def _head(title: str, kernels: Sequence[Kernel], calls: Counter[str], where: str
 
 
 def _without_obstacle(code: ModuleType) -> None:
-    """Have PyTorch know of the operator. Raises LoweringError if it cannot be compiled."""
+    """Compile the operator and register it in PyTorch. Raises LoweringError if it cannot be compiled."""
     if reason := code.obstacle():
         raise LoweringError(f"its native kernels cannot be used: {reason}")
 
 
 def write_native(comparison: Comparison, folder: Path, title: str) -> Written:
-    """Write kernels as source, and a program and Python that call them, beside source and weights of the network."""
+    """Write the kernels' C++, a program that calls them, and Python that loads both, beside the network's source."""
     plain, made = write_code(comparison, folder, title), native_code(comparison, title)
     write_whole(folder / KERNELS, made.source)
     write_whole(folder / CODE, made.at_home(plain.files[0]))

@@ -27,13 +27,13 @@ CHECKS = "checks"  # in the facts: a `CheckedFormat` for each format in the fold
 
 
 class CheckedFormat(BaseModel):
-    """A format that was written into the folder, as the facts have it.
+    """A format in the folder with its check, an entry of the facts in `network.json`.
 
     Attributes:
-        files: their names.
-        how: how they were checked.
-        purpose: what they are for.
-        training: whether the network has a training mode.
+        files: names of the format's files.
+        how: the result of the comparison with the trained network, in words.
+        purpose: the inputs and modes for which the files can be used, in words.
+        training: whether the network of the files has a training mode.
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
@@ -51,14 +51,14 @@ class TrainedNetwork:
         name: of its operator, or "original".
         operator: the operator's text; None for the original.
         network: with its weights, on the CPU.
-        example: a batch of its inputs: of zeros, if it is one.
-        symbols: number of tokens that it knows; None if it takes pictures.
-        facts: for `network.json`.
+        example: a batch of its inputs; zeros if the network has one input.
+        symbols: the size of its vocabulary; None if its inputs are no tokens.
+        facts: entries for `network.json`.
         sections: Markdown of the card, by heading.
         score: returns the score of a network on the test data of the training; None if the data is not at hand.
         recorded: the score in the record of the training.
-        calls: how it will be called, for formats that are made for that.
-        kernels: whether kernels were measured in it: then the formats that hold them are written, too, if they can be.
+        calls: the batch size and threads with which it will be called; some formats are optimized for them.
+        kernels: whether it was measured with native kernels: then the formats with kernels are also written, if possible.
     """
 
     name: str
@@ -87,8 +87,8 @@ def write_network(trained: TrainedNetwork, folder: Path, formats: Sequence[str])
     Raises:
         UnknownNameError: there is no such format.
         SpecError: the folder has files that Syno did not write, or it cannot be written.
-        WrongOutputError: what was written computes something else.
-        LoweringError: the network cannot be written in this format.
+        WrongOutputError: the outputs of a written file differ from the network's.
+        LoweringError: the network cannot be written in one of the formats.
     """
     chosen = {name: NETWORK_FORMATS[name] for name in formats}
     beside = {WITH_KERNELS[name] for name in formats if trained.kernels and name in WITH_KERNELS} - set(formats)
@@ -118,7 +118,7 @@ def write_network(trained: TrainedNetwork, folder: Path, formats: Sequence[str])
 
 
 def _write_card(trained: TrainedNetwork, comparison: Comparison, folder: Path, checks: Mapping[str, CheckedFormat]) -> None:
-    """Write the card, the facts and the operator, and delete files of earlier calls that neither is about."""
+    """Write the card, the facts and the operator, and delete files of formats that are not in the facts."""
     files = [file for check in checks.values() for file in check.files]
     for file in {file for form in NETWORK_FORMATS.values() for file in form.files} - set(files):
         (folder / file).unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def _write_card(trained: TrainedNetwork, comparison: Comparison, folder: Path, c
 
 
 def _of_earlier_calls(trained: TrainedNetwork, folder: Path) -> dict[str, CheckedFormat]:
-    """Return the card's entries of earlier calls for formats in the folder that hold the same weights."""
+    """Return the checks of the formats that earlier calls wrote into the folder; none if these had other weights."""
     try:
         facts = read_json(folder / FACTS)
         if not isinstance(facts, dict) or facts.get("weights") != trained.facts["weights"]:
@@ -159,7 +159,7 @@ def _of_earlier_calls(trained: TrainedNetwork, folder: Path) -> dict[str, Checke
 
 
 def _how(trained: TrainedNetwork, comparison: Comparison, written: Written) -> str:
-    """Return the check of a written network against the trained one, in words."""
+    """Return how the outputs and the score of a written network compare with the trained network's, in words."""
     error = written.agreement.error
     parts = ["outputs equal to the trained network's" if error == 0 else f"outputs differ by {error:.1g} of the largest"]
     if trained.score is None:
@@ -172,7 +172,7 @@ def _how(trained: TrainedNetwork, comparison: Comparison, written: Written) -> s
 
 
 def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
-    """Return the limits of a file: the inputs of the network that it refuses, and last the mode."""
+    """Return the limits of a format's use in words: its only batch size, its only sizes of samples, and last the modes."""
     refused, sample = written.agreement.refused, comparison.sample
     parts = []
     if written.batch is not None:
@@ -187,7 +187,7 @@ def _purpose(comparison: Comparison, written: Written) -> tuple[str, ...]:
 
 
 class _Called(nn.Module):  # type: ignore[misc]
-    """The network as it was read again, for batches of any size."""
+    """The network read back from a file, for any batch size: batches are padded and split into those that the file takes."""
 
     def __init__(self, written: Written, trained: TrainedNetwork) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class _Called(nn.Module):  # type: ignore[misc]
 
 
 def _as_in(example: Any, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the arguments of a call, positional or named as in the example: what was exported takes no other form."""
+    """Return the arguments of a call, positional or by keyword as in the example: exported programs take no other form."""
     if not isinstance(example, Mapping | tuple):
         return args, kwargs
     try:
@@ -224,6 +224,6 @@ def _has_samples(value: Any, batch: int) -> bool:
 
 
 def _samples(inputs: Any, first: int, count: int) -> Any:
-    """Return some samples of inputs, one after another."""
+    """Return `count` consecutive samples of a batch of inputs, starting at `first`."""
     batch = len_of_batch(inputs)
     return mapped(lambda one: one[first : first + count].contiguous() if _has_samples(one, batch) else one, inputs)

@@ -1,4 +1,4 @@
-"""The formats of a trained network: a file each, and what reads it again, to be compared with the network."""
+"""The file formats of a trained network: each writes a file, reads it back, and compares the result with the network."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ from syno.train.weights import content_of
 ONNX, PACKAGE = "network.onnx", "network_aoti.pt2"
 LIBRARY = "network_tvm.so"  # Python would import network.so in place of network.py
 NAMES_OF_AXES = {0: "N", 2: "height", 3: "width"}  # of pictures
-MOST_TIMES = 16  # as many elements as the example has, of inputs beyond a program's limits that are compared
+MOST_TIMES = 16  # inputs beyond a program's bounds are compared if they have at most so many times the example's elements
 PROGRAM_MODE = "a program of torch.export has no training mode: `.train()` and `.eval()` raise NotImplementedError"
 COMPILED_MODE = "compiled code has no training mode"
-# Inductor decides by the example's batch how to compute, and notes that as a bound of the batch, within which the example must
-# be: one above the example's would refuse larger batches, and those below are not checked, since smaller ones are compared.
+# Inductor specializes its code by the example's batch size, and records this as bounds of the batch size that include the
+# example's. The example's batch is large, so that no upper bound refuses larger batches; the lower bound is not checked, since
+# smaller batches are compared.
 AOTI_BATCH, AOTI_OPTIONS = 32, {"aot_inductor.check_lowerbound": False}
 CHECKS_OF_AOTI = "AOTI_RUNTIME_CHECK_INPUTS"  # of the environment: without it, a package computes nonsense at another size
 
 
 @dataclass(frozen=True)
 class Written:
-    """A trained network that was written.
+    """A trained network as it was written to files, with its check.
 
     Attributes:
         files: names of the files in the folder.
-        again: the network that was read from them; it takes a batch, and returns what the network does.
-        agreement: where it computes what the trained network does.
-        only_inference: why it has no training mode; "" if it has.
-        batch: the only size of a batch that it takes; None if it takes any.
+        again: the network that was read back from the files: takes a batch of inputs, and returns the network's outputs.
+        agreement: the input shapes at which it agrees with the trained network.
+        only_inference: why it has no training mode; "" if it has one.
+        batch: the only batch size that it takes; None if it takes any.
         note: what a user should know about the format; "" if nothing.
     """
 
@@ -82,7 +83,7 @@ class NetworkFormat:
 
     @property
     def own_files(self) -> tuple[str, ...]:
-        """The names of its files that the format of source does not have."""
+        """The names of its files, without files that the format "module" has, too."""
         return tuple(file for file in self.files if file not in (NETWORK_CODE, WEIGHTS, PROGRAM))
 
 
@@ -96,7 +97,7 @@ def write_code(comparison: Comparison, folder: Path, title: str) -> Written:
 
 
 def _write_code(comparison: Comparison, folder: Path, title: str) -> Written:
-    """Write source and weights. LoweringError if no source can be written that computes what the network does."""
+    """Write source and weights. LoweringError if no source with the network's outputs can be written."""
     shared = overlapping_parameters(comparison.network)
     only_inference = f"its {shared[0]} shares memory with another weight, and source has no such weights" if shared else ""
     any_size = True
@@ -138,7 +139,7 @@ def write_program(comparison: Comparison, folder: Path, title: str) -> Written:
 
 
 def write_onnx(comparison: Comparison, folder: Path, title: str) -> Written:
-    """Write an ONNX file, whose input is `x` and whose output is `y`; several have their names in the network."""
+    """Write an ONNX file. Its input is `x` and its output `y`; several inputs have the names of the arguments of `forward`."""
     require_packages(NEEDS_FOR_ONNX, "ONNX files", "onnx")
     import onnxruntime
 
@@ -246,18 +247,19 @@ def _first_equal(
     sizes: bool = True,
     batch: int = BATCH,
 ) -> Written:
-    """Write the network for as many inputs as it computes the same for, as a file of this format.
+    """Write a file of the program with the most general input shapes for which all outputs are right.
 
-    What exporters take for a constant, or decide by the example, such as a branch on the batch, shows at other inputs. A file
-    for fewer inputs refuses those.
+    Exporters can freeze a length or a decision of the example, such as a branch on the batch size; then outputs for other
+    shapes are wrong, and the next, less general program is tried. Its file refuses other shapes.
 
     Args:
-        found, sizes, batch: of the programs; see `exports`.
-        files: of the format.
-        write: writes a program to the file, and returns what was read again.
+        comparison: the network, and the inputs that are compared.
+        files: names of the format's files.
+        write: writes a program to the file, and returns the network that was read back from it.
         only_inference, note: see `Written`.
+        sizes, batch: see `exports`.
 
-    Raises LoweringError if the network cannot be exported, WrongOutputError if each file computes something else.
+    Raises LoweringError if the network cannot be exported, WrongOutputError if all programs have wrong outputs.
     """
     agreement = None
     for program, only in exports(with_identifiers(comparison), comparison.inputs, sizes=sizes, batch=batch):
@@ -273,16 +275,16 @@ def _first_equal(
 
 
 def _beyond(program: torch.export.ExportedProgram, inputs: torch.Tensor) -> Iterator[tuple[int, ...]]:
-    """Yield shapes of inputs just beyond the lengths for which PyTorch says that a program is.
+    """Yield input shapes just outside the ranges of lengths that a program declares.
 
-    There the network decides otherwise. Not all formats check lengths.
+    Outside these ranges, the network may take another branch, and not all formats check lengths.
     """
     (shape,) = (node.meta["val"].shape for node in program.graph.nodes if node.name in program.graph_signature.user_inputs)
     symbols = [None if isinstance(length, int) else length.node.expr for length in shape]
     for symbol in dict.fromkeys(symbols):
         limits = program.range_constraints.get(symbol)
         for length in () if limits is None else (limits.lower - 1, limits.upper + 1):
-            if not str(length).isdecimal() or int(length) < 2:  # infinite, or what exporters ask of every length
+            if not str(length).isdecimal() or int(length) < 2:  # infinite, or the lower bound 2 that every exported length has
                 continue
             found = tuple(int(length) if one == symbol else other for one, other in zip(symbols, inputs.shape, strict=True))
             if prod(found) <= MOST_TIMES * inputs.numel():
@@ -290,11 +292,11 @@ def _beyond(program: torch.export.ExportedProgram, inputs: torch.Tensor) -> Iter
 
 
 def with_identifiers(comparison: Comparison) -> nn.Module:
-    """Return the network; where layers have names that Python takes no attribute for, such as `in`, as its source has them.
+    """Return the network; if names of layers are no Python identifiers, such as `in`, the network of its generated source.
 
-    PyTorch exports such a network, and cannot read what it has exported.
+    PyTorch exports a network with such names, but cannot load the exported file.
 
-    Raises LoweringError if there are such names, and no source.
+    Raises LoweringError if there are such names, and no source can be generated.
     """
     parts = {part for name, _ in comparison.network.named_modules() for part in name.split(".") if part}
     parts |= {name.rpartition(".")[2] for name in comparison.network.state_dict()}
@@ -311,7 +313,7 @@ def with_identifiers(comparison: Comparison) -> nn.Module:
 
 
 def require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
-    """Raise WrongOutputError if a file computes something else than the network."""
+    """Raise WrongOutputError if a file's outputs differ from the network's at some shape."""
     if agreement.wrong:
         raise WrongOutputError(
             f"{' and '.join(files)} differs from the trained network by {max(agreement.wrong.values()):.2g} of the largest "
@@ -322,16 +324,16 @@ def require_equal(agreement: Agreement, files: tuple[str, ...]) -> None:
 def exports(
     network: nn.Module, inputs: Inputs, *, sizes: bool = True, batch: int = BATCH
 ) -> Iterator[tuple[torch.export.ExportedProgram, int | None]]:
-    """Yield programs for ever fewer inputs, each with the only batch that it takes, or None if it takes any.
+    """Yield exported programs from general to special input shapes, each with its only batch size, or None if it takes any.
 
-    The first is for batches of any size and, with `sizes`, for samples of any size that the network takes; then for samples of
-    this size, and then for batches of this size, too. Those that PyTorch cannot export are left out.
+    With `sizes`, the first program takes any batch size and any sizes of samples; the next takes any batch size and the
+    example's size of samples; the last takes the example's shape only. Programs that PyTorch cannot export are left out.
 
     Args:
         network: in evaluation mode.
-        inputs: a batch.
-        sizes: whether samples of any size are tried, of a network with one input.
-        batch: of the example for batches of any size.
+        inputs: a batch of inputs, the example.
+        sizes: whether to try samples of any size, if the network has one input.
+        batch: the batch size of the example from which programs for any batch size are exported.
 
     Raises LoweringError if the network cannot be exported.
     """
@@ -367,7 +369,7 @@ def _free_axes(free: dict[int, Any], batch: int, value: object) -> dict[int, Any
 
 
 def names_of_free_axes(program: torch.export.ExportedProgram) -> dict[int, str]:
-    """Return the input's axes that may have any length in a program, each with a name; axes of one length have one name."""
+    """Return the input's axes of symbolic length in a program, each with a name; axes of equal length share a name."""
     (shape,) = (node.meta["val"].shape for node in program.graph.nodes if node.name in program.graph_signature.user_inputs)
     free = {axis: str(length) for axis, length in enumerate(shape) if not isinstance(length, int)}
     names = {length: NAMES_OF_AXES.get(axis, f"axis_{axis}") for axis, length in reversed(free.items())}

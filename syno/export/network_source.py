@@ -115,15 +115,15 @@ def network_source(
 ) -> NetworkSource:
     """Return a network as source, with its evaluation and its training mode.
 
-    Its `forward` is traced in both modes, by `torch.fx`: modules of `torch.nn` and operators are called, and what happens
-    between them is written out. Where the modes differ by more than flags, the source has both.
+    `torch.fx` traces its `forward` in both modes: modules of `torch.nn` and operators are called, and the computation between
+    them is written out. If the modes differ by more than flags, the source has a method for each.
 
     Args:
         network: it is not changed.
         example: a batch. With it, a `forward` that computes with the lengths of its input as numbers is written for samples of
             this shape, and says so when it gets others.
         only_inference: why the training mode is not to be written; "": it is, if possible.
-        any_size: whether to try first to write it for samples of any shape; else there has to be an example.
+        any_size: whether to try first to write it for samples of any shape; if not, `example` is required.
 
     Raises LoweringError if that is not possible: `forward` depends on values or has several inputs, or a module is unknown.
     """
@@ -184,7 +184,7 @@ def _both(whole: Whole, evaluation: fx.Graph, training: fx.Graph) -> Graphs:
 
 
 def _unite_constants(whole: Whole, graphs: Graphs) -> None:
-    """Let nodes that read equal tensors of numbers read one of them: each mode has made its own."""
+    """Replace equal constant tensors of the graphs by one of them: the trace of each mode has made its own."""
     constants: list[str] = []
     for graph in graphs:
         for node in graph.nodes:
@@ -197,7 +197,7 @@ def _unite_constants(whole: Whole, graphs: Graphs) -> None:
 def _names(graphs: Graphs) -> dict[str, str]:
     """Return a name for each module and tensor that the graphs use, in the order of their use.
 
-    A tensor of a module that is called has its name in that module.
+    A tensor of a module that the graph calls keeps its name within this module.
     """
     nodes = [node for graph in graphs for node in graph.nodes]
     called = {node.target for node in nodes if node.op == "call_module"}
@@ -296,7 +296,7 @@ class _Writer:
                 yield name, place
 
     def _frozen(self) -> Iterator[str]:
-        """Yield the names of parameters that are not trained, and of modules that have no others."""
+        """Yield the names of frozen parameters, and of modules that have frozen parameters only."""
         for target, name in self.names.items():
             if self.whole.is_module(target):
                 parameters = dict(self.whole.get_submodule(target).named_parameters())
@@ -308,7 +308,7 @@ class _Writer:
                     yield name
 
     def _mode(self) -> list[str]:
-        """Return the method `train`, if it is not that of every module."""
+        """Return the lines of the method `train`; none if the method of `nn.Module` does."""
         if self.only_inference:
             said = f"this network is for inference: {self.only_inference}"
             return [
@@ -328,7 +328,7 @@ class _Writer:
         return ["\n".join(("def train(self, mode=True):", said, "    super().train(mode)", *lines, "    return self"))]
 
     def _forward(self, graphs: Graphs) -> list[str]:
-        """Return the method `forward`, and those that it calls."""
+        """Return the lines of the method `forward`, and of the methods that it calls."""
         texts = [self._code(graph) for graph in graphs]
         check = self._check()
         if len(texts) == 1:
@@ -394,7 +394,7 @@ def _in_class(target: str, names: Mapping[str, str]) -> str:
 
 
 def _constructed(module: nn.Module, name: str, operators: _Operators) -> str:
-    """Return the expression that makes a module like this one, which has this name in the network."""
+    """Return the Python expression that constructs a module like this one; `name` is its name in the network, for messages."""
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         raise LoweringError(f"its module {name} has hooks, which cannot be written as source")
     if isinstance(module, OperatorModule):

@@ -1,4 +1,4 @@
-"""What a network does, as graphs of `torch.fx`: one of its evaluation mode and one of its training mode, compared.
+"""Traces of a network as graphs of `torch.fx`: one of the evaluation mode and one of the training mode, merged if possible.
 
 Parameters and buffers are read where `forward` reads them, random numbers are drawn where it draws them, and flags of the
 training mode stay flags. What a graph cannot hold is an error: decisions that depend on values, on random numbers or on what
@@ -24,7 +24,7 @@ from syno.model.module import OperatorModule
 # Functions without a tensor among their arguments, which torch.fx does not see.
 RANDOM = ("rand", "randn", "randint", "randperm", "normal")
 FACTORIES = (*RANDOM, "zeros", "ones", "empty", "full", "arange", "linspace", "eye")
-# Attributes of subclasses that leave what is computed.
+# Attributes that a subclass of a torch.nn class can have without a change of the computation.
 UNCHANGED = {"train", "eval", "extra_repr", "reset_parameters", *vars(type("Empty", (), {})), "__init__", "__annotations__"}
 BATCH = 7  # of the example whose other lengths are numbers: a prime, since lengths that are multiples of it are the batch's
 
@@ -34,7 +34,7 @@ def assign_buffer(target: str, value: torch.Tensor) -> None:
 
 
 class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
-    """A network with one input, whatever optional ones its `forward` has. Targets of graphs are names in this module."""
+    """A wrapper that calls a network with one input, without optional arguments. Targets in graphs are names in this module."""
 
     TRAINING = "network.training"
 
@@ -82,7 +82,7 @@ class Whole(nn.Module):  # type: ignore[misc]  # mypy does not look into torch
 
 
 def torch_class(module: nn.Module) -> type[nn.Module] | None:
-    """Return the class of torch.nn whose computation the module does; None if its class has a computation of its own."""
+    """Return the torch.nn class whose computation the module does; None if a subclass or the module itself overrides a part."""
     if "forward" in vars(module):
         return None
     own: dict[str, Any] = {}
@@ -146,7 +146,7 @@ def _buffers(whole: Whole) -> dict[str, Any]:
 
 
 def _changed(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
-    """Yield the names of attributes that are not as they were."""
+    """Yield the names of attributes whose values differ before and after a call."""
     for name in before.keys() | after.keys():
         if name not in before or name not in after or before[name] != after[name]:
             yield name
@@ -158,7 +158,7 @@ def _random_states() -> tuple[object, ...]:
 
 
 def _plain_attributes(whole: Whole) -> dict[str, object]:
-    """Return the numbers, flags and texts that modules hold, which a call may change."""
+    """Return the modules' attributes that are numbers, flags or texts, which a call of `forward` can change."""
     return {
         f"{Whole.own(place)}.{name}".lstrip("."): value
         for place, module in whole.named_modules()
@@ -168,9 +168,9 @@ def _plain_attributes(whole: Whole) -> dict[str, object]:
 
 
 class _Proxy(fx.Proxy):  # type: ignore[misc]
-    """A value in a graph, which may be known: a parameter, a buffer, or a value computed from the example.
+    """A value in a graph. Its tensor is known if it is a parameter, a buffer, or computed from the example.
 
-    A known tensor's lengths are numbers, but for that of a batch.
+    The lengths of a known tensor are numbers, except the length of the batch.
     """
 
     value: Any = None
@@ -211,7 +211,7 @@ class _Proxy(fx.Proxy):  # type: ignore[misc]
 
 
 class _Computed(_Proxy):
-    """A value that the example gives. Its parts are known, where those of others are known in an assignment to names only."""
+    """A value computed from the example. It can be iterated, since the number of its parts is known."""
 
     def __iter__(self) -> Any:
         return iter([self[place] for place in range(len(self.value))])
@@ -252,7 +252,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return _Proxy(node, self) if self.example is None else _Computed(node, self)
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **options: Any) -> fx.Proxy:
-        """Return a new value, which is computed if there is an example."""
+        """Return the value of a new node, computed from the example if there is one."""
         proxy = super().create_proxy(kind, target, args, kwargs, *rest, **options)
         if kind == "get_attr":
             self.constants.add(proxy.node)
@@ -269,7 +269,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return forward(*args, **kwargs) if self.is_computing else super().call_module(m, forward, args, kwargs)
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """Return the value that the example gives."""
+        """Return the result of a node's operation for the example."""
         args, kwargs = (fx.node.map_aggregate(one, _value) for one in (args, kwargs))
         self.is_computing = True
         try:
@@ -288,7 +288,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
 
     @contextmanager
     def seeing_functions(self, whole: Whole) -> Iterator[None]:
-        """See, in the block, the functions of torch that make tensors of lengths, and those that draw random numbers."""
+        """Trace, within the block, the functions of torch that make tensors from lengths or draw random numbers."""
         with ExitStack() as patches:
             for name in FACTORIES:
                 patches.enter_context(patch.object(torch, name, self._seen(getattr(torch, name), name in RANDOM)))
