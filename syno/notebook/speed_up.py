@@ -623,7 +623,8 @@ class SpeedUp:
     def best(self) -> JudgedNetwork | None:
         """The verdict on the network that is returned: the best of all, also of those without a synthesized operator.
 
-        Its intervals, and its verdict, count that it was chosen among all of these. None if none meets the goal or may meet it.
+        Its intervals, and its verdict, count that it was chosen among all of these. Its `state` is "meets" or "may meet". None
+        if no network meets the goal or may meet it.
         """
         assert self.run.goal is not None  # of every call
         best = best_of(self.run.scores, self.run.goal, self.run.metric)

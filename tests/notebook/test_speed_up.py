@@ -38,6 +38,7 @@ from syno.notebook import speed_up as module
 from syno.run.goal import judged_networks
 from syno.run.measurement import Measurement
 from syno.run.run import Run
+from syno.run.story import reason
 from syno.run.views import scores_of
 from syno.search.goal import Goal
 from syno.stages.places import FROZEN
@@ -357,7 +358,7 @@ def test_the_intervals_of_the_answer_count_that_it_was_chosen(tmp_path: Path, mo
     assert result.best is not None and (result.best.key, result.best.state) == ("a", alone.state)
     for counted, own in ((result.speedup, alone.speedup), (result.lost, alone.lost)):
         assert counted.low < own.low < own.high < counted.high and counted.value == pytest.approx(own.value)
-    assert "chosen among 3 networks" in result.best.reason
+    assert "chosen among 3 networks" in reason(result.best)
 
 
 @pytest.mark.slow(minutes=3)
