@@ -15,6 +15,7 @@ from syno.base.validation import explained
 from syno.config.groups import OperatorChoice, Section
 from syno.measure.compilers import as_reached, compiler_facts, name_in_files, reaches, unreached
 from syno.measure.devices import RemoteDevice, SshSettings
+from syno.measure.fastest import FastestSettings
 from syno.measure.timing import LatencySettings
 from syno.measure.tvm.targets import TvmSettings, check_name, find_device, is_here
 from syno.model.networks import NUMBER_FORMATS
@@ -300,6 +301,7 @@ class TuneSettings(Section):
     """whether it is measured where the time goes, by replaced layer and stage, before and after: on devices of this machine"""
     latency: LatencySettings = LatencySettings()
     tvm: TvmSettings = TvmSettings()
+    fastest: FastestSettings = FastestSettings()
     training: bool = False
     """whether the speed of training is measured, too: on the devices of this machine, of the original and each operator"""
     speed: SpeedSettings = SpeedSettings()

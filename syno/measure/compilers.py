@@ -26,6 +26,7 @@ from syno.base.registry import Registry, is_path
 from syno.base.release import pip_install
 from syno.lower.tvm import installed
 from syno.measure.devices import RemoteDevice, SshSettings
+from syno.measure.fastest import FastestSettings
 from syno.measure.job import Int8Settings, Job
 from syno.measure.tvm.targets import DeviceSettings, TvmSettings
 
@@ -370,6 +371,29 @@ COMPILERS.register("inductor-int8")(
 )
 # `inductor` with products and convolutions in bfloat16, as autocast chooses.
 COMPILERS.register("inductor-bfloat16")(Compiler(_inductor_bfloat16, builds_cpp=True, tolerance=LOW_PRECISION_TOLERANCE))
+# The fastest of several for each network: best against best.
+AUTOMATIC = {"cpu": ("openvino", "onnxruntime", "native", "inductor"), "cuda": ("inductor", "inductor-max-autotune")}
+
+
+def _fastest(job: Job) -> Compiled:
+    from syno.measure.fastest import compile_fastest
+
+    names = job.options.compilers
+    if names == "auto":
+        names = AUTOMATIC[job.device.partition(":")[0]]
+    return compile_fastest(job, [compiler_named(name) for name in names])
+
+
+COMPILERS.register("fastest")(
+    Compiler(
+        _fastest,
+        builds_cpp=True,
+        recorded=("openvino", "onnxruntime", "onnx", CPP),
+        channels_last=False,
+        settings=FastestSettings,
+        group="fastest",
+    )
+)
 # TVM, with schedules that MetaSchedule finds by measuring on the device.
 COMPILERS.register("tvm")(
     Compiler(

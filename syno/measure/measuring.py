@@ -16,7 +16,7 @@ from syno.measure.native.build import sentence_of_machine
 from syno.measure.network_subject import BackboneSubject
 from syno.measure.protocol import Findings, Request, Tell
 from syno.measure.subjects import Subject
-from syno.measure.tuning_record import CompiledCode, Status
+from syno.measure.tuning_record import CompiledCode, CompilerChoice, Status
 
 if TYPE_CHECKING:
     from syno.measure.latency import Latency
@@ -225,6 +225,7 @@ class Prepared:
         last: the input and the output of the last call.
         limit_ms: the lower bound of a call, as in `syno.measure.latency.Latency`.
         code: the code that ran; None for compilers that do not report it.
+        choice: the compiler that `fastest` chose; None for other compilers.
     """
 
     material: Material
@@ -237,6 +238,7 @@ class Prepared:
     last: tuple[Any, Any] = (None, None)
     limit_ms: float | None = None
     code: CompiledCode | None = None
+    choice: CompilerChoice | None = None
 
     def __call__(self) -> None:
         """Call the compiled function on the next input."""
@@ -298,7 +300,9 @@ def prepared(request: Request, subject: Subject, begin: Begin) -> Prepared:
     is_layer = isinstance(subject, BackboneSubject) and subject.layer is not None
     # A layer has one input only: in the network, it was just written, and is in the cache.
     inputs = cycle([material.make_inputs()] if is_layer else pool_of(material.make_inputs)[0])
-    return Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking), code=found.get("code"))
+    made = Prepared(material, check, compiled, seconds, deviation, inputs, " ".join(lacking))
+    made.code, made.choice = found.get("code"), found.get("choice")
+    return made
 
 
 def job_of(request: Request, material: Material, check: OutputCheck, begin: Begin, lacks: Callable[[str], None]) -> Job:

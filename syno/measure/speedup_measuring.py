@@ -249,8 +249,6 @@ class SpeedupMeasuring:
             call.deviation = call.deviation.worse(call.check_last())
         return turns
 
-    # ---- what is compiled --------------------------------------------------------------------------------------------
-
     def _subject(self, request: Request) -> BackboneSubject:
         assert isinstance(request.subject, BackboneSubject)
         return request.subject.model_copy(update={"operator": None})
@@ -309,6 +307,7 @@ def _facts(originals: Sequence[Prepared], own: Sequence[Prepared], request: Requ
     return {
         "code": CompiledCode.of_all([one.code for one in own]),
         "original_code": CompiledCode.of_all([one.code for one in originals]),
+        **({"choice": own[0].choice, "original_choice": originals[0].choice} if len(own) == 1 else {}),
         "shortcoming": joined([one.shortcoming for one in own]),
         "flops": own[0].material.flops,
         "parameters": own[0].material.parameters,

@@ -14,7 +14,7 @@ from syno.base.interval import times_as_fast
 from syno.base.record import Amount, Count, Name, Number, Positive, PositiveInterval, Record
 from syno.measure.network_subject import AnyNetwork
 from syno.measure.timing import LatencySettings
-from syno.measure.tuning_record import CompiledCode, Device, Line, MeasuredSubject, Status, in_ms
+from syno.measure.tuning_record import CompiledCode, CompilerChoice, Device, Line, MeasuredSubject, Status, in_ms
 
 Network: TypeAlias = Annotated[AnyNetwork, Field(discriminator="kind")]
 Measured: TypeAlias = Literal["network", "layers"]
@@ -104,6 +104,7 @@ class SpeedupRecord(Record):
         compile_seconds: seconds of compiling the network, or the layers, with the operator.
         code, original_code: what ran of the two networks, as in tuning records; of layers that were measured by themselves, of
             all of them together.
+        choice, original_choice: the compilers that `fastest` chose for the two networks; None with others, and by layers.
         flops, parameters: of the network with the operator; multiply-adds count as one FLOP.
         time_limit_s, memory_limit_mib: limits of the measurement. A record that ended by one is not valid for larger ones.
         date: when it was measured, UTC.
@@ -134,6 +135,8 @@ class SpeedupRecord(Record):
     compile_seconds: Amount | None = None
     code: CompiledCode | None = None
     original_code: CompiledCode | None = None
+    choice: CompilerChoice | None = None
+    original_choice: CompilerChoice | None = None
     flops: Number | None = None
     parameters: Number | None = None
     time_limit_s: Positive | None = None
@@ -173,8 +176,8 @@ class SpeedupRecord(Record):
         if self.ratio is not None and self.latency_ms is not None and self.original_ms is not None:
             before = " (measured before)" if is_known else ""
             yield Line(
-                f"{place}: {fast(self.ratio)}, {in_ms(self.latency_ms.value, self.limit_ms)}, original "
-                f"{in_ms(self.original_ms.value, self.original_limit_ms)}{self._kernels}{before}"
+                f"{place}: {fast(self.ratio)}, {in_ms(self.latency_ms.value, self.limit_ms)}{_by(self.choice)}, original "
+                f"{in_ms(self.original_ms.value, self.original_limit_ms)}{_by(self.original_choice)}{self._kernels}{before}"
             )
         for one in self.layers:
             yield Line(
@@ -206,3 +209,8 @@ class SpeedupRecord(Record):
     def speedup_high(self) -> float | None:
         """The upper end of the interval of the speedup."""
         return None if self.ratio is None else self.ratio.high
+
+
+def _by(choice: CompilerChoice | None) -> str:
+    """Return the chosen compiler in words; "" if there was no choice."""
+    return "" if choice is None else f" with {choice.compiler}"

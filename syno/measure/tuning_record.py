@@ -92,6 +92,21 @@ class CompiledCode(BaseModel):
         return f"native kernels in {self.native_kernels} of {plural(self.native_layers, 'layer')}"
 
 
+class CompilerChoice(BaseModel):
+    """The choice of the compiler `fastest` for one network.
+
+    Attributes:
+        compiler: the name of the fastest compiler, whose code was timed.
+        latencies_ms: milliseconds of a call with each compiler, in a short comparison in turns.
+        failures: the reasons why compilers took no part, by their names, such as missing packages.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    compiler: str
+    latencies_ms: dict[str, Positive]
+    failures: dict[str, str] = {}
+
+
 class MeasurementRecord(Record):
     """Base class of records of measurements of one network, original or with an operator, on one device.
 
@@ -227,6 +242,7 @@ class TuningRecord(MeasurementRecord):
         tuning: the summary of tuning; None for compilers that do not tune.
         remark: the compiler's remark, such as the number of layers that native kernels compute.
         code: the compiled code that ran; None for compilers that do not report it.
+        choice: the compiler that `fastest` chose; None for other compilers.
         versions: the versions of the packages that were used.
         date: when it was measured, UTC.
     """
@@ -262,6 +278,7 @@ class TuningRecord(MeasurementRecord):
     tuning: TuningSummary | None = None
     remark: str = ""
     code: CompiledCode | None = None
+    choice: CompilerChoice | None = None
     versions: dict[str, str]
     date: AwareDatetime
 

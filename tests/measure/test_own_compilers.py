@@ -17,7 +17,7 @@ from syno.config import Experiment
 from syno.ir.library import OPERATORS
 from syno.measure.compilers import Compiler, compiler_named, name_in_files, reaches
 from syno.measure.measuring import findings
-from syno.measure.protocol import Request
+from syno.measure.protocol import Findings, Request
 from syno.measure.subjects import OperatorSubject
 from syno.measure.timing import LatencySettings
 from syno.measure.tuning import tune
@@ -28,6 +28,8 @@ from syno.stages.places import compiler_in_files
 FAST = LatencySettings(warm_up_ms=1, least_repeats=6, most_repeats=6, least_ms=0, batch=2)
 CONV2D = OperatorSubject.of(OPERATORS["conv2d"](), {"C_in": 4, "C_out": 4, "H": 6})
 MINE = """
+import time
+
 from pydantic import BaseModel
 from syno.measure.compilers import Compiler
 
@@ -36,6 +38,13 @@ def plain(job):
 
 def doubled(job):
     return lambda *inputs: 2 * job.module(*inputs)
+
+def slow(job):
+    def call(*inputs):
+        time.sleep(0.02)
+        return job.module(*inputs)
+
+    return call
 
 def forgetful(job):
     job.module(*job.example)
@@ -87,7 +96,7 @@ def test_it_has_settings_and_a_tolerance_of_its_own() -> None:
     record = measured("with_settings", factor=Factor(factor=1.25))
     assert (record.status, record.settings.tolerance) == ("ok", 0.5)
     assert record.largest_relative_error == pytest.approx(0.25, rel=1e-3)
-    with pytest.raises(TypeError, match=r"tune\(\) got factor=...; there are settings of compilers: int8, tvm"):
+    with pytest.raises(TypeError, match=r"tune\(\) got factor=...; there are settings of compilers: fastest, int8, tvm"):
         tune(CONV2D, "eager", factor=Factor())
 
 
@@ -104,6 +113,27 @@ def test_what_goes_wrong_in_it_has_a_status_and_a_reason(name: str, status: str,
     request = Request(subject=CONV2D, compiler=compiler, device="cpu", settings=FAST, folder=tmp_path)
     found = findings(request)  # what the process does
     assert found.status == status and reason in found.reason and "latency_ms" not in found.fields
+
+
+def test_fastest_takes_the_fastest_compiler_that_computes_the_network(tmp_path: Path) -> None:
+    """Others are in the choice with their times, or with the reason why they took no part."""
+
+    def found(*names: str) -> Findings:
+        options = {"compilers": [f"my_compilers:{name}" for name in names]}
+        return findings(
+            Request(subject=CONV2D, compiler="fastest", device="cpu", settings=FAST, folder=tmp_path, options=options)
+        )
+
+    choice = found("slow", "plain", "doubled", "lacking", "for_gpus").fields["choice"]
+    assert choice.compiler == "my_compilers:plain"
+    assert choice.latencies_ms["my_compilers:slow"] > 10 > choice.latencies_ms["my_compilers:plain"]
+    assert {name.partition(":")[2]: reason[:40] for name, reason in choice.failures.items()} == {
+        "doubled": "the output differs from its reference by",
+        "lacking": "the compiler my_compilers:lacking needs ",
+        "for_gpus": "the compiler my_compilers:for_gpus has k",
+    }
+    none = found("doubled", "lacking")
+    assert none.status == "compile_failed" and "my_compilers:lacking: " in none.reason
 
 
 @pytest.mark.parametrize(
