@@ -381,7 +381,14 @@ def _fastest(job: Job) -> Compiled:
     names = job.options.compilers
     if names == "auto":
         names = AUTOMATIC[job.device.partition(":")[0]]
-    return compile_fastest(job, [compiler_named(name) for name in names])
+    return compile_fastest(job, {name: partial(_by_default, compiler_named(name)) for name in names})
+
+
+def _by_default(compiler: Compiler, job: Job) -> Compiled:
+    """Compile a job with the compiler's default settings. Raises MissingPackageError or SpecError if it cannot be used."""
+    compiler.require()
+    compiler.check_kind(job.device)
+    return compiler(replace(job, options=None if compiler.settings is None else compiler.settings()))
 
 
 COMPILERS.register("fastest")(

@@ -5,7 +5,7 @@ Speedups compare the best with the best: the original with the compiler that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
@@ -23,8 +23,6 @@ from syno.measure.turns import in_turns
 
 if TYPE_CHECKING:
     import torch
-
-    from syno.measure.compilers import Compiler
 
 INPUTS = 4  # different inputs in the comparison, so that no compiler profits from one input in the cache
 COMPARISON = LatencySettings(warm_up_ms=20, least_repeats=8, least_ms=80)  # of the choice, not of the measurement
@@ -45,32 +43,29 @@ class FastestSettings(Settings):
         return compilers
 
 
-def compile_fastest(job: Job, compilers: Sequence[Compiler]) -> Callable[..., Any]:
+def compile_fastest(job: Job, compilers: Mapping[str, Callable[[Job], Callable[..., Any]]]) -> Callable[..., Any]:
     """Return the module of a job, compiled by the compiler with which a call is fastest, and note the choice in the job.
 
     A compiler that is not installed, fails, or computes something else is left out; the choice says why.
 
     Args:
         job: the job. Its check compares the outputs of each compiled module.
-        compilers: the compilers to choose from.
+        compilers: functions that compile a job, by the names of the compilers.
 
     Raises LoweringError if none of the compilers compiles the module; the message has the reason of each.
     """
     compiled: dict[str, Callable[..., Any]] = {}
     notes: dict[str, dict[str, Any]] = {}
     failures: dict[str, str] = {}
-    for compiler in compilers:
-        facts = notes[compiler.name] = {}
-        options = None if compiler.settings is None else compiler.settings()
+    for name, compile_job in compilers.items():
+        notes[name] = {}
         try:
-            compiler.require()
-            compiler.check_kind(job.device)
-            made = compiler(replace(job, note=facts.update, options=options))
+            made = compile_job(replace(job, note=notes[name].update))
             made(*job.example)
             job.check.require(job.check.of(made))
-            compiled[compiler.name] = made
+            compiled[name] = made
         except Exception as error:  # compilers raise anything
-            failures[compiler.name] = first_line(error)
+            failures[name] = first_line(error)
     if not compiled:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
         raise LoweringError(f"none of the compilers compiles it: {reasons}")
