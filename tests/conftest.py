@@ -36,9 +36,26 @@ if not torch.cuda.is_available():
 ARTIFACT_VARIABLE = "SYNO_ARTIFACT"
 
 
+@pytest.hookimpl(trylast=True)  # when tests have been left out by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that take minutes first: as the last ones, they would run alone, beside idle cores."""
-    items.sort(key=lambda item: -max((mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow")), default=0))
+    """Put tests that take minutes at the beginning of what each process of pytest-xdist begins with.
+
+    As the last ones, they would run alone, beside idle cores; among the first ones of one process, one after the other.
+    """
+
+    def minutes(item: pytest.Item) -> float:
+        return max((mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow")), default=0)
+
+    long = sorted(filter(minutes, items), key=minutes, reverse=True)
+    short = [item for item in items if not minutes(item)]
+    processes, left = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")), len(items)
+    ordered: list[pytest.Item] = []
+    for number in range(processes):  # `--dist worksteal` deals them out in equal parts that follow each other
+        part, first = left // (processes - number), long[number::processes]
+        following = max(part - len(first), 0)
+        ordered += [*first, *short[:following]]
+        short, left = short[following:], left - part
+    items[:] = [*ordered, *short]
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,9 @@ class _Place:
 
 
 def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[float, float]], lines: Sequence[Bbox] = ()) -> None:
-    """Write labels where they cover the least of points, lines and each other. The axes must have their final limits.
+    """Write labels where they cover the least of points, lines and each other.
+
+    The figure must be laid out (`draw_without_rendering`), which labels do not change.
 
     Args:
         axes: The axes.
@@ -57,7 +59,6 @@ def place_labels(axes: Axes, labels: Sequence[Label], marks: Sequence[tuple[floa
     if figure is None or not labels:
         return
     FigureCanvasAgg(figure)
-    figure.draw_without_rendering()  # the layout is made now; labels do not change it
     scale = figure.dpi / 72
     points = axes.transData.transform(np.asarray(marks, dtype=float)).tolist()
     seen = [Bbox.from_extents(*point, *point).padded(MARK * scale) for point in points]

@@ -60,7 +60,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_search_train_measure_and_take_home(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

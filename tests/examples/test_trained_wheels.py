@@ -96,6 +96,7 @@ def run(*arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.slow(minutes=2)
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "onet"])
 def test_from_the_layers_to_the_folder_that_is_taken_home(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(wheel_networks.FOLDER, str(FOLDER))

@@ -121,7 +121,7 @@ def test_a_network_is_tuned_and_then_tuned_no_more(tmp_path: Path) -> None:
     assert second is not None and (second.measured, second.trials) == (0, first.trials)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1.5)
 def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     many = SETTINGS.model_copy(update={"trials_per_task": 100})  # more take a search that begins with more schedules
     code = (

@@ -154,8 +154,7 @@ def test_a_processor_that_stands_for_the_papers(group: dict[str, Experiment]) ->
     rows = read_measurements(group["figures"].folder, "syno join")
     own = rows[(rows["experiment"] == "again") & (rows["metric"] == "latency")]
     assert set(own["device"]) == {"a processor"} and set(own["device_stands_for"]) == {MOBILE_CPU}
-    draw(group["figures"], "figure-5")
-    table = pandas.read_csv(group["figures"].folder / "tables" / "figure-5.csv")
+    table = PAPER_FIGURES["figure-5"].tables(read_numbers(group["figures"].folder))["figure-5"]
     here = table[table["latency_origin"] == "measured"].set_index("device")
     assert here.loc[MOBILE_CPU, "operator"] == "operator_1" and "mobile CPU, measured" in set(here["place"])
 

@@ -76,7 +76,7 @@ def test_small_faults_are_found_in_residual_networks(
     assert [row for row in found if row[-1] <= 3] == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=1.5)
 def test_compilers_raise_no_false_alarms(output_checks: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     """A part of what docs/measured/check.md has."""
     assert output_checks.main(["--operators", "3", "--networks", "1", "--models", ""]) == 0

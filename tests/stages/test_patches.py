@@ -8,21 +8,18 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from packaging.version import Version
+from product_sources import trees
 
-import syno
 from syno.stages.workflow.patches import PATCHES, Patch, apply
 
-FOLDER = Path(syno.__file__).parent
-THIS = FOLDER / "stages" / "workflow" / "patches.py"
+THIS = "stages/workflow/patches.py"
 
 
-def replaced(text: str) -> Iterator[str]:
+def replaced(tree: ast.Module) -> Iterator[str]:
     """The attributes of other packages that a module assigns, as it names them."""
-    tree = ast.parse(text)
     others = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -52,17 +49,14 @@ SETTINGS = re.compile(r"torch\.backends\.|datasets\.config\.")
 
 def test_no_other_module_patches_a_package() -> None:
     found = {
-        (file.name, name)
-        for file in FOLDER.rglob("*.py")
-        for name in replaced(file.read_text(encoding="utf-8"))
-        if file != THIS and not SETTINGS.match(name)
+        (file, name) for file, tree in trees().items() for name in replaced(tree) if file != THIS and not SETTINGS.match(name)
     }
     assert found == set()
 
 
 def test_a_patch_is_found() -> None:
     text = "from snakemake.jobs import Job\nimport optuna\nJob.restart_times = 1\nsetattr(optuna.study, 'a', 1)\nself.b = 2\n"
-    assert list(replaced(text)) == ["Job.restart_times", "optuna.study."]
+    assert list(replaced(ast.parse(text))) == ["Job.restart_times", "optuna.study."]
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.package)

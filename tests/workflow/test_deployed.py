@@ -70,6 +70,7 @@ def test_a_folder_with_a_config_is_run_by_its_name(tmp_path: Path) -> None:
     assert done.returncode == 0 and "results/small/report.html" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_the_report_of_snakemake_has_the_page_and_the_figures(done: Done) -> None:
     file = done.folder / "report.zip"
     made = snakemake(done.folder, done.config, "--report", str(file))
